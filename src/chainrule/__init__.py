@@ -1,0 +1,162 @@
+"""chainrule: every family of language model behind one small interface.
+
+A language model gives every text a probability, one token at a time: ln p(x) = Σ ln p(x_t | x_<t).
+This docstring is a lesson, and it runs.
+
+>>> import chainrule as cr
+
+A corpus is text; here three sentences of a famous toy. A model is trained on it: a trigram model that knows only
+what it has counted (maximum likelihood).
+
+>>> corpus = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n")
+>>> lm = cr.train("ngram", corpus, order=3, smoothing="mle")
+
+Its tokenizer turns text into small integers and back. 0, 1 and 2 are <unk>, <s> and </s>, which no text becomes.
+
+>>> lm.tokenizer.encode("i love cats").tolist()
+[4, 5, 3]
+>>> lm.tokenizer.decode([4, 5, 3])
+'i love cats'
+
+The chain rule at work. Two of three sentences begin with "i"; "love" always follows; then it is cats or dogs, half
+and half; and then the line ends. So p = 2/3 · 1 · 1/2 · 1.
+
+>>> import math
+>>> round(math.exp(lm.log_prob("i love cats")), 6)
+0.333333
+
+What was never counted is impossible, and a perplexity that has to cover it is infinite. Smoothing mends that.
+
+>>> lm.perplexity("i love mice")
+inf
+>>> smooth = cr.train("ngram", corpus, order=3, smoothing="laplace")
+>>> round(smooth.perplexity("i love mice"), 2)
+5.59
+
+Every model has the same small contract. A state stands for what was read; it is a value, and can be extended in
+several ways without being changed.
+
+>>> after_i = lm.extend(lm.start(1), lm.tokenizer.encode("i")[None])
+>>> after_love = lm.extend(after_i, lm.tokenizer.encode("love")[None])
+>>> p = cr.to_numpy(lm.next_log_probs(after_love))[0]
+>>> {lm.tokenizer.token(i): float(round(math.exp(p[i]), 3)) for i in range(len(p)) if p[i] > -math.inf}
+{'cats': 0.5, 'dogs': 0.5}
+
+Decoding needs nothing but that contract: how to choose is a small value, and values compose.
+
+>>> cr.generate(lm, "cats", cr.Greedy())
+'cats chase mice'
+>>> cr.generate(smooth, "i", cr.Temperature(0.8) | cr.TopP(0.9), seed=3)
+'i love dogs'
+
+And so does evaluation.
+
+>>> measured = cr.evaluate(smooth, corpus)
+>>> measured.tokens, round(measured.perplexity, 2)
+(12, 4.28)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from chainrule._version import __version__
+
+if TYPE_CHECKING:
+    from chainrule.decode.generate import Generation, generate, generate_many, stream
+    from chainrule.decode.strategies import (
+        Beam,
+        Greedy,
+        MinP,
+        RepetitionPenalty,
+        Sample,
+        Strategy,
+        Temperature,
+        TopK,
+        TopP,
+    )
+    from chainrule.errors import ChainruleError
+    from chainrule.evaluation.compare import compare
+    from chainrule.evaluation.measure import Measured, evaluate
+    from chainrule.evaluation.surprisal import score_lines
+    from chainrule.kinds import load
+    from chainrule.lm import PAD, LanguageModel, State, to_numpy
+    from chainrule.text.corpus import Corpus
+    from chainrule.tokens.base import Tokenizer
+    from chainrule.tokens.registry import load_tokenizer, train_tokenizer
+    from chainrule.training.prepare import TokenizerChoice
+    from chainrule.training.run import train
+
+_HOMES = {
+    "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
+    "chainrule.decode.strategies": (
+        "Beam",
+        "Greedy",
+        "MinP",
+        "RepetitionPenalty",
+        "Sample",
+        "Strategy",
+        "Temperature",
+        "TopK",
+        "TopP",
+    ),
+    "chainrule.errors": ("ChainruleError",),
+    "chainrule.evaluation.compare": ("compare",),
+    "chainrule.evaluation.measure": ("Measured", "evaluate"),
+    "chainrule.evaluation.surprisal": ("score_lines",),
+    "chainrule.kinds": ("load",),
+    "chainrule.lm": ("PAD", "LanguageModel", "State", "to_numpy"),
+    "chainrule.text.corpus": ("Corpus",),
+    "chainrule.tokens.base": ("Tokenizer",),
+    "chainrule.tokens.registry": ("load_tokenizer", "train_tokenizer"),
+    "chainrule.training.prepare": ("TokenizerChoice",),
+    "chainrule.training.run": ("train",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "PAD",
+    "Beam",
+    "ChainruleError",
+    "Corpus",
+    "Generation",
+    "Greedy",
+    "LanguageModel",
+    "Measured",
+    "MinP",
+    "RepetitionPenalty",
+    "Sample",
+    "State",
+    "Strategy",
+    "Temperature",
+    "Tokenizer",
+    "TokenizerChoice",
+    "TopK",
+    "TopP",
+    "__version__",
+    "compare",
+    "evaluate",
+    "generate",
+    "generate_many",
+    "load",
+    "load_tokenizer",
+    "score_lines",
+    "stream",
+    "to_numpy",
+    "train",
+    "train_tokenizer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Public names are imported when they are first used, so that `chainrule --help` waits for none of them.
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'chainrule' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

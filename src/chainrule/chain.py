@@ -1,0 +1,56 @@
+"""The chain rule, slowly and obviously: the reference that every fast path is held against.
+
+These loops use `start`, `extend` and `next_log_probs` only, one token and one row at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from chainrule.lm import PAD, LanguageModel, State, to_numpy
+
+
+def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:
+    """What `lm.score` must equal: every token looked up in the distribution after its prefix."""
+    scores_BT = np.zeros(ids_BT.shape, dtype=np.float64)
+    for b, row in enumerate(ids_BT):
+        state = lm.start(1)
+        for t, token in enumerate(row):
+            if token == PAD:
+                break
+            # ln p(x) = Σ_t ln p(x_t | <s>, x_<t)
+            scores_BT[b, t] = to_numpy(lm.next_log_probs(state))[0, token]
+            state = step(lm, state, int(token))
+    return scores_BT
+
+
+def step(lm: LanguageModel, state: State, token: int) -> State:
+    """The one-row state after one more token."""
+    return lm.extend(state, np.asarray([[token]]))
+
+
+def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
+    """The one-row state after <s> and the prefix, token by token."""
+    state = lm.start(1)
+    for token in prefix:
+        state = step(lm, state, int(token))
+    return state
+
+
+def every_sequence(lm: LanguageModel, max_tokens: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Each sequence that ends in </s> or has `max_tokens` tokens, with ln p; impossible ones left out.
+
+    Their probabilities sum to one: they are the leaves of a tree whose branches do.
+    """
+
+    def grow(prefix: tuple[int, ...], log_prob: float) -> Iterator[tuple[tuple[int, ...], float]]:
+        if len(prefix) == max_tokens or (prefix and prefix[-1] == lm.tokenizer.eos):
+            yield prefix, log_prob
+            return
+        next_log_probs = to_numpy(lm.next_log_probs(after(lm, prefix)))[0]
+        for token in np.flatnonzero(next_log_probs > -np.inf):
+            yield from grow((*prefix, int(token)), log_prob + float(next_log_probs[token]))
+
+    return grow((), 0.0)

@@ -1,0 +1,118 @@
+"""What the verbs share: arguments, options and how results are printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+TOKENIZER_HELP = "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one."
+
+
+def corpus_argument(command: Command) -> Command:
+    """CORPUS...: where the text is."""
+    return click.argument("corpus", nargs=-1, required=True, metavar="CORPUS...")(command)
+
+
+def json_option(command: Command) -> Command:
+    """--json: for machines."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(command)
+
+
+def encoding_option(command: Command) -> Command:
+    """--encoding-errors: what to do with bytes that are not UTF-8."""
+    return click.option(
+        "--encoding-errors",
+        type=click.Choice(["strict", "replace"]),
+        default="strict",
+        show_default=True,
+        help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
+    )(command)
+
+
+def seed_option(command: Command) -> Command:
+    """--seed: what chance depends on."""
+    return click.option("--seed", type=int, default=0, show_default=True, help="What chance depends on.")(command)
+
+
+def context_option(command: Command) -> Command:
+    """--context: where a sequence ends."""
+    return click.option(
+        "--context",
+        type=click.Choice(["line", "stream"]),
+        default="line",
+        show_default=True,
+        help="A line is a sequence, or context flows across lines.",
+    )(command)
+
+
+def tokenizer_options(default: str) -> Callable[[Command], Command]:
+    """--tokenizer, --vocab-size and --min-count."""
+
+    def decorate(command: Command) -> Command:
+        options = (
+            click.option(
+                "--tokenizer",
+                default=default,
+                show_default=True,
+                help=TOKENIZER_HELP,
+                shell_complete=_tokenizers,
+            ),
+            click.option(
+                "--vocab-size",
+                metavar="N|P%",
+                help="Keep the N, or the P percent, most frequent. [default: all; subwords 8192]",
+            ),
+            click.option(
+                "--min-count",
+                type=int,
+                default=1,
+                show_default=True,
+                help="What is seen less often is unknown.",
+            ),
+        )
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from chainrule.tokens.registry import NAMES
+
+    names = [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="dir")]
+
+
+def console() -> Console:
+    """Where results go; wide enough for tables where it is no terminal."""
+    from rich.console import Console
+
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=max(out.width, 120))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    from chainrule.folder import to_json
+
+    click.echo(to_json(value, indent=2))
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number for people: 1,234.5, 0.00123, ∞."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0 or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"

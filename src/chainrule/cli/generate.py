@@ -1,0 +1,114 @@
+"""`chainrule generate`: text from a model."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.common import json_option, print_json, seed_option
+
+if TYPE_CHECKING:
+    from chainrule.decode.strategies import Beam, Strategy
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--prompt", default="", help="What the text begins with.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["greedy", "sample", "beam"]),
+    default="sample",
+    show_default=True,
+    help="The most likely token, a random one, or a search for the most likely text.",
+)
+@click.option("--temperature", type=float, metavar="T", help="Below 1 bolder, above 1 wilder.")
+@click.option("--top-k", type=int, metavar="K", help="Only the K most likely tokens.")
+@click.option("--top-p", type=float, metavar="P", help="Only the most likely tokens that make up P.")
+@click.option("--min-p", type=float, metavar="P", help="Only tokens at least P times as likely as the likeliest.")
+@click.option(
+    "--repetition-penalty", type=float, metavar="R", help="Above 1: tokens that occurred are less likely."
+)
+@click.option("--beams", type=int, metavar="B", help="Hypotheses of the beam search. [default: 4]")
+@click.option("--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Tokens at most.")
+@click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Texts.")
+@seed_option
+@json_option
+def generate(
+    folder: str, prompt: str, max_tokens: int, count: int, seed: int, as_json: bool, **options: Any
+) -> None:
+    """Write text with the model in DIR.
+
+    The same seed and prompt give the same text. A model of lines writes one line; one whose context flows across
+    lines writes --max-tokens tokens. What narrows the choice applies in the order: repetition penalty, temperature,
+    top-k, top-p, min-p.
+    """
+    from chainrule.decode.generate import generate_many, stream
+    from chainrule.decode.strategies import Beam
+    from chainrule.kinds import load
+
+    strategy = _strategy(**options)
+    if options["strategy"] == "greedy" and count > 1:
+        raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
+    lm = load(folder)
+    if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
+        click.echo(prompt, nl=False)
+        for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed):
+            click.echo(piece, nl=False)
+        click.echo()
+        return
+    texts = generate_many(lm, [prompt], strategy, n=count, max_tokens=max_tokens, seed=seed)
+    if as_json:
+        print_json(
+            [
+                {
+                    "text": t.text,
+                    "prompt": t.prompt,
+                    "tokens": t.tokens,
+                    "log_prob": t.log_prob,
+                    "finished": t.finished,
+                }
+                for t in texts
+            ]
+        )
+    else:
+        for text in texts:
+            click.echo(text.text)
+
+
+def _strategy(
+    strategy: str,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    repetition_penalty: float | None,
+    beams: int | None,
+) -> Strategy | Beam:
+    from chainrule.decode import strategies
+
+    if beams is not None and strategy != "beam":
+        raise click.UsageError("--beams needs --strategy beam")
+    if strategy == "beam":
+        if any(option is not None for option in (temperature, top_k, top_p, min_p, repetition_penalty)):
+            raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
+        return strategies.Beam(4 if beams is None else beams)
+    chain: list[Strategy] = []
+    if repetition_penalty is not None:
+        chain.append(strategies.RepetitionPenalty(repetition_penalty))
+    if strategy == "greedy":
+        if any(option is not None for option in (temperature, top_k, top_p, min_p)):
+            raise click.UsageError(
+                "greedy takes the likeliest token: leave out --temperature, --top-k and the like"
+            )
+        chain.append(strategies.Greedy())
+    for kind, value in (
+        (strategies.Temperature, temperature),
+        (strategies.TopK, top_k),
+        (strategies.TopP, top_p),
+        (strategies.MinP, min_p),
+    ):
+        if value is not None:
+            chain.append(kind(value))  # type: ignore[arg-type]
+    return strategies.Chain(tuple(chain))

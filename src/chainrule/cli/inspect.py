@@ -1,0 +1,84 @@
+"""`chainrule inspect`: what is in a model folder."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.common import console, json_option, number, print_json
+
+if TYPE_CHECKING:
+    from chainrule.lm import LanguageModel
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--prompt", help="Show the most likely next tokens after this text.")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
+@json_option
+def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
+    """Show what is in the model folder DIR, and verify every checksum."""
+    from chainrule.folder import megabytes, read_folder
+    from chainrule.kinds import load
+
+    content = read_folder(folder, verify=True)
+    lm = load(folder, verify=False)
+    described: dict[str, Any] = {
+        "kind": content.kind,
+        "config": dict(content.config),
+        "context": content.context,
+        "tokenizer": getattr(lm.tokenizer, "algorithm", lm.tokenizer.kind),
+        "vocab_size": lm.tokenizer.vocab_size,
+        "megabytes": megabytes(folder),
+        "arrays": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in content.tensors.items()},
+        "metrics": dict(content.metrics),
+        "provenance": dict(content.provenance),
+    }
+    if prompt is not None:
+        described["next"] = _next(lm, prompt, top)
+    if as_json:
+        print_json(described)
+    else:
+        _print(folder, described)
+
+
+def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from chainrule.lm import to_numpy
+
+    ids = lm.tokenizer.encode(prompt).astype(np.int64)
+    log_probs = to_numpy(lm.next_log_probs(lm.extend(lm.start(1), ids[None])))[0]
+    order = np.argsort(-log_probs, kind="stable")[:top]
+    return [
+        {"token": lm.tokenizer.token(int(i)), "id": int(i), "probability": math.exp(log_probs[i])}
+        for i in order
+        if log_probs[i] > -math.inf
+    ]
+
+
+def _print(folder: str, described: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title=f"{folder}: every checksum is right", show_header=False)
+    for key, value in described.items():
+        if key in ("arrays", "next"):
+            continue
+        if isinstance(value, dict):
+            for name, entry in value.items():
+                table.add_row(f"{key}: {name}", number(entry, 5) if isinstance(entry, float) else str(entry))
+        else:
+            table.add_row(key.replace("_", " "), number(value) if isinstance(value, float) else str(value))
+    for name, array in described["arrays"].items():
+        table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
+    screen.print(table)
+    if "next" in described:
+        likely = Table(title="next token")
+        likely.add_column("token")
+        likely.add_column("probability", justify="right")
+        for entry in described["next"]:
+            likely.add_row(repr(entry["token"]), number(entry["probability"], 4))
+        screen.print(likely)

@@ -1,0 +1,75 @@
+"""`chainrule`: the verbs together, and what happens when one fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from chainrule._version import __version__
+from chainrule.cli.compare import compare
+from chainrule.cli.completion import completion
+from chainrule.cli.evaluate import evaluate
+from chainrule.cli.generate import generate
+from chainrule.cli.inspect import inspect
+from chainrule.cli.score import score
+from chainrule.cli.tokenize import tokenize
+from chainrule.cli.train import train
+from chainrule.errors import ChainruleError
+
+VERBS = (compare, train, evaluate, score, generate, tokenize, inspect, completion)
+
+
+class _InOrder(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # as they are used, not by the alphabet
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="chainrule %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Train, measure, compare and use language models on your own text.
+
+    Start with: chainrule compare builtin:python --out ladder
+    """
+
+
+for _verb in VERBS:
+    cli.add_command(_verb)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run a verb; what the user can mend is one line and exit code 2."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    if debug:
+        arguments.remove("--debug")
+    try:
+        code = cli.main(arguments, prog_name="chainrule", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say("stopped")
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader has gone away, as `| head` does; nothing is wrong
+        sys.stderr.close()
+        sys.exit(0)
+    except (ChainruleError, OSError, MemoryError) as error:
+        if debug:
+            raise
+        _say(f"error: {str(error) or type(error).__name__}")
+        sys.exit(2)
+    except Exception as error:
+        if debug:
+            raise
+        _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
+        sys.exit(1)
+
+
+def _say(message: str) -> None:
+    click.echo(f"chainrule: {' '.join(message.split())}", err=True)

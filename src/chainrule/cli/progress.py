@@ -1,0 +1,74 @@
+"""Progress on a terminal: bars with rates and the time left. Elsewhere only notes are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import rich.progress
+from rich.console import Console
+from rich.text import Text
+
+from chainrule.progress import Progress, Task
+
+
+class _Amount(rich.progress.ProgressColumn):
+    """How much is done, and how fast: 12.1/144.6 MB 98.2 MB/s, or 3/12 models."""
+
+    def render(self, task: rich.progress.Task) -> Text:
+        scale, unit = (1e6, "MB") if task.fields["unit"] == "B" else (1, task.fields["unit"])
+        form = ".1f" if scale > 1 else ",.0f"
+        total = f"/{task.total / scale:{form}}" if task.total is not None else ""
+        rate = f"  {task.speed / scale:{form}} {unit}/s" if task.speed and task.speed > scale else ""
+        return Text(f"{task.completed / scale:{form}}{total} {unit}{rate}" if unit else "", style="cyan")
+
+
+@dataclass
+class _Bar:
+    bars: rich.progress.Progress
+    number: rich.progress.TaskID
+
+    def advance(self, amount: float) -> None:
+        self.bars.advance(self.number, amount)
+
+
+class TerminalProgress:
+    """Bars on standard error."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.bars = rich.progress.Progress(
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(bar_width=30),
+            _Amount(),
+            rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.running = 0
+
+    @contextmanager
+    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
+        """A bar for as long as the work lasts."""
+        if self.running == 0:
+            self.bars.start()
+        self.running += 1
+        number = self.bars.add_task(description, total=total, unit=unit)
+        try:
+            yield _Bar(self.bars, number)
+        finally:
+            self.bars.remove_task(number)
+            self.running -= 1
+            if self.running == 0:
+                self.bars.stop()
+
+    def note(self, message: str) -> None:
+        """One line that stays."""
+        self.console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+
+
+def terminal_progress() -> Progress:
+    """For the verbs."""
+    return TerminalProgress()

@@ -1,0 +1,94 @@
+"""`chainrule train`: a corpus in, a model folder out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from chainrule.cli.common import (
+    console,
+    context_option,
+    corpus_argument,
+    encoding_option,
+    json_option,
+    number,
+    print_json,
+    seed_option,
+    tokenizer_options,
+)
+
+
+def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from chainrule.kinds import kind_names
+
+    return [name for name in kind_names() if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("kind", shell_complete=_kinds)
+@corpus_argument
+@click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
+@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
+@click.option(
+    "--valid", metavar="FILE", help="Held-out text. [default: 5 % of CORPUS where the kind tunes on some]"
+)
+@tokenizer_options("word")
+@context_option
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
+@seed_option
+@encoding_option
+@json_option
+def train(
+    kind: str,
+    corpus: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+    valid: str | None,
+    settings: tuple[str, ...],
+    encoding_errors: Any,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a model of KIND on CORPUS.
+
+    CORPUS is files (text, .jsonl or .parquet; .gz and .zst too), patterns in quotes, - for standard input, or
+    builtin:python. A line of text is a sequence.
+
+    \b
+    Kinds and their settings:
+      ngram   order=3            how many tokens an n-gram has
+              smoothing=interpolated|laplace|mle
+              k=1.0              what laplace adds to every count
+
+    Example: chainrule train ngram corpus.txt --set order=5 --out model
+    """
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.folder import check_destination, megabytes
+    from chainrule.settings import split_words
+    from chainrule.text.corpus import Corpus
+    from chainrule.training.prepare import TokenizerChoice
+    from chainrule.training.run import train as train_model
+
+    check_destination(out, overwrite=overwrite)
+    choice = TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"])
+    lm = train_model(
+        kind,
+        Corpus.open(*corpus, encoding_errors=encoding_errors),
+        valid=None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors),
+        tokenizer=choice,
+        context=options["context"],
+        seed=options["seed"],
+        progress=terminal_progress(),
+        **split_words(settings),
+    )
+    lm.save(out, overwrite=overwrite)
+    tokens, seconds = lm.provenance["corpus_tokens"], lm.metrics["training_seconds"]
+    if as_json:
+        print_json({"folder": out, "tokens": tokens, "seconds": seconds, "megabytes": megabytes(out)})
+    else:
+        console().print(
+            f"{out}: trained on {tokens:,} tokens in {number(seconds)} s; "
+            f"vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB",
+            soft_wrap=True,
+        )

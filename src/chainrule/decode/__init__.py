@@ -1,0 +1,1 @@
+"""Decoding: from next-token distributions to text, for any model that keeps the contract."""

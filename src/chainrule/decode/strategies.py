@@ -1,0 +1,208 @@
+"""How to choose the next token: small frozen values that compose.
+
+Each takes ln p of every token, [B, V], and gives them back changed; a token at -inf cannot be chosen. What is
+left is sampled from, so that Greedy, which leaves one token, needs no loop of its own.
+
+>>> Temperature(0.7) | TopK(50) | TopP(0.9)
+Chain(strategies=(Temperature(value=0.7), TopK(k=50), TopP(p=0.9)))
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from array_api_compat import array_namespace
+
+from chainrule.errors import DecodingError
+from chainrule.lm import PAD, Array
+
+
+class Strategy(ABC):
+    """A step from what the model says to what is sampled from."""
+
+    @abstractmethod
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        """The changed ln p, not necessarily summing to one; `ids_BT` is what was read and written so far."""
+
+    def __or__(self, other: Strategy) -> Chain:
+        """This, and then the other."""
+        left = self.strategies if isinstance(self, Chain) else (self,)
+        right = other.strategies if isinstance(other, Chain) else (other,)
+        return Chain((*left, *right))
+
+
+@dataclass(frozen=True)
+class Sample(Strategy):
+    """As the model says: x ~ p."""
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        return log_probs_BV
+
+
+@dataclass(frozen=True)
+class Chain(Strategy):
+    """One strategy after the other."""
+
+    strategies: tuple[Strategy, ...]
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        for strategy in self.strategies:
+            log_probs_BV = strategy.apply(log_probs_BV, ids_BT)
+        return log_probs_BV
+
+
+@dataclass(frozen=True)
+class Greedy(Strategy):
+    """x = argmax p; the lowest id among equals."""
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        xp = array_namespace(log_probs_BV)
+        best_B1 = xp.argmax(log_probs_BV, axis=-1, keepdims=True)
+        every_V = xp.arange(log_probs_BV.shape[-1], device=log_probs_BV.device)
+        return xp.where(every_V == best_B1, log_probs_BV, _impossible(log_probs_BV))
+
+
+@dataclass(frozen=True)
+class Temperature(Strategy):
+    """q ∝ p^(1/T): below 1 bolder, above 1 wilder, towards 0 greedy."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.value < math.inf, "temperature", "at least 0", self.value)
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        return Greedy().apply(log_probs_BV, ids_BT) if self.value == 0 else log_probs_BV / self.value
+
+
+@dataclass(frozen=True)
+class TopK(Strategy):
+    """Only the k most likely tokens; the lowest ids among equals."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        _require(self.k >= 1, "top-k", "at least 1", self.k)
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        return _keep(log_probs_BV, _ranks(log_probs_BV) < self.k)
+
+
+@dataclass(frozen=True)
+class TopP(Strategy):
+    """The nucleus: the fewest most likely tokens whose probabilities sum to at least p."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        _require(0 < self.p <= 1, "top-p", "above 0 and at most 1", self.p)
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        if self.p == 1:
+            return log_probs_BV
+        xp = array_namespace(log_probs_BV)
+        order_BV = _order(log_probs_BV)
+        prob_BV = xp.exp(normalize(xp.astype(log_probs_BV, xp.float64)))
+        sorted_BV = xp.take_along_axis(prob_BV, order_BV, axis=-1)
+        # a token is in if those before it do not make up p yet (0.5 + 0.3 makes up 0.8, however it is rounded)
+        before_BV = xp.cumulative_sum(sorted_BV, axis=-1) - sorted_BV
+        inside_BV = before_BV < self.p * (1 - 1e-9)
+        return _keep(log_probs_BV, xp.take_along_axis(inside_BV, xp.argsort(order_BV, axis=-1), axis=-1))
+
+
+@dataclass(frozen=True)
+class MinP(Strategy):
+    """Only tokens at least p times as likely as the most likely one."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.p <= 1, "min-p", "between 0 and 1", self.p)
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        if self.p == 0:
+            return log_probs_BV
+        xp = array_namespace(log_probs_BV)
+        best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
+        return _keep(log_probs_BV, log_probs_BV >= best_B1 + math.log(self.p))
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty(Strategy):
+    """q ∝ p^r for tokens that occurred before; r above 1 makes them less likely."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _require(0 < self.value < math.inf, "repetition penalty", "above 0", self.value)
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        xp = array_namespace(log_probs_BV)
+        rows_BT = xp.broadcast_to(xp.arange(ids_BT.shape[0], device=ids_BT.device)[:, None], ids_BT.shape)
+        occurred = ids_BT != PAD
+        seen_BV = xp.zeros(log_probs_BV.shape, dtype=xp.bool, device=log_probs_BV.device)
+        seen_BV[rows_BT[occurred], ids_BT[occurred]] = True
+        return xp.where(seen_BV, log_probs_BV * self.value, log_probs_BV)
+
+
+@dataclass(frozen=True)
+class Forbid(Strategy):
+    """Never these tokens."""
+
+    tokens: tuple[int, ...]
+
+    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+        xp = array_namespace(log_probs_BV)
+        every_V = xp.arange(log_probs_BV.shape[-1], device=log_probs_BV.device)
+        for token in self.tokens:
+            log_probs_BV = xp.where(every_V == token, _impossible(log_probs_BV), log_probs_BV)
+        return log_probs_BV
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Not sampling: the most likely text among those that `width` hypotheses reach (see beam.py)."""
+
+    width: int = 4
+    length_power: float = 1.0
+    """Hypotheses are ranked by ln p / length^power: 0 favours short ones, 1 ranks by the mean."""
+
+    def __post_init__(self) -> None:
+        _require(self.width >= 1, "the number of beams", "at least 1", self.width)
+        _require(0 <= self.length_power < math.inf, "the length power", "at least 0", self.length_power)
+
+
+def normalize(log_probs_BV: Array) -> Array:
+    """ln p that sums to one: x - ln Σ e^x."""
+    xp = array_namespace(log_probs_BV)
+    best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
+    total_B1 = xp.sum(xp.exp(log_probs_BV - best_B1), axis=-1, keepdims=True)
+    return log_probs_BV - best_B1 - xp.log(total_B1)
+
+
+def _order(log_probs_BV: Array) -> Array:
+    """Tokens from most to least likely; the lowest id first among equals."""
+    xp = array_namespace(log_probs_BV)
+    return xp.argsort(log_probs_BV, axis=-1, descending=True, stable=True)
+
+
+def _ranks(log_probs_BV: Array) -> Array:
+    xp = array_namespace(log_probs_BV)
+    return xp.argsort(_order(log_probs_BV), axis=-1)
+
+
+def _keep(log_probs_BV: Array, kept_BV: Array) -> Array:
+    xp = array_namespace(log_probs_BV)
+    return xp.where(kept_BV, log_probs_BV, _impossible(log_probs_BV))
+
+
+def _impossible(like: Array) -> Array:
+    xp = array_namespace(like)
+    return xp.asarray(-math.inf, dtype=like.dtype, device=like.device)
+
+
+def _require(holds: bool, what: str, expected: str, found: float) -> None:
+    if not holds:
+        raise DecodingError(f"{what} should be {expected}, not {found}")

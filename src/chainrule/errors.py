@@ -1,0 +1,65 @@
+"""Everything chainrule raises on purpose. Each message says what was expected, what was found, what to do.
+
+ChainruleError                 the command line prints its one line and exits with 2
+├── CorpusError                text that cannot be read
+│   └── EncodingError          ... because it is not UTF-8: file, line and byte
+├── SettingsError              an unknown setting, or a value that does not fit
+├── TokenizerError             a tokenizer that cannot be made or used
+├── FolderError                a model folder that cannot be read or written
+│   ├── DamagedFileError       a file of ours that is no longer what was written
+│   └── ForeignFileError       a file that is something else: a web page, a pickle, ...
+├── DecodingError              generation that was asked for something impossible
+└── MissingExtraError          an optional library that is not installed
+"""
+
+from __future__ import annotations
+
+
+class ChainruleError(Exception):
+    """The root: something the user can mend."""
+
+
+class CorpusError(ChainruleError):
+    """Text that cannot be read."""
+
+
+class EncodingError(CorpusError):
+    """Text that is not UTF-8."""
+
+    def __init__(self, name: str, line: int, byte: int, value: bytes) -> None:
+        self.name, self.line, self.byte = name, line, byte
+        super().__init__(
+            f"{name}: line {line}, byte {byte}: expected UTF-8, found {value.hex(' ')}; convert the file, "
+            "or use --encoding-errors replace"
+        )
+
+
+class SettingsError(ChainruleError):
+    """An unknown setting, or a value that does not fit."""
+
+
+class TokenizerError(ChainruleError):
+    """A tokenizer that cannot be made or used."""
+
+
+class FolderError(ChainruleError):
+    """A model folder that cannot be read or written."""
+
+
+class DamagedFileError(FolderError):
+    """A file that is no longer what was written."""
+
+
+class ForeignFileError(FolderError):
+    """A file that is something else than what its name says."""
+
+
+class DecodingError(ChainruleError):
+    """Generation that was asked for something impossible."""
+
+
+class MissingExtraError(ChainruleError):
+    """An optional library that is not installed."""
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'chainrule[{extra}]'")

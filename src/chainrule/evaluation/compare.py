@@ -1,0 +1,139 @@
+"""The main job: a ladder of models on the same split and tokenizer, measured on one scale."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from chainrule import settings as settings_of
+from chainrule.decode.generate import generate_many
+from chainrule.decode.strategies import TopP
+from chainrule.errors import FolderError, MissingExtraError
+from chainrule.evaluation.measure import Measured, measure
+from chainrule.folder import megabytes, to_json
+from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
+from chainrule.lm import Context, LanguageModel
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus
+from chainrule.text.split import split
+from chainrule.tokens.ids import Encoded
+from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance
+
+SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
+RESULTS = "compare.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One rung: what the model gives and what it costs."""
+
+    name: str
+    kind: str
+    settings: dict[str, Any]
+    folder: str
+    test: Measured
+    training_seconds: float
+    megabytes: float
+    sample: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rungs, and the text they share."""
+
+    tokenizer: str
+    vocab_size: int
+    context: Context
+    parts: dict[str, dict[str, int]]
+    """Lines, tokens and bytes of train, valid and test."""
+    results: list[Result]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> Iterator[tuple[Kind, Rung]]:
+    """The rungs of every kind, or of the named ones; a kind whose library is missing is noted and left out."""
+    for name in kinds or kind_names():
+        try:
+            kind = find_kind(name)
+        except MissingExtraError as error:
+            if kinds:
+                raise
+            progress.note(f"left out: {error}")
+            continue
+        for rung in kind.ladder:
+            yield kind, rung
+
+
+def compare(
+    corpus: Corpus,
+    out: Path,
+    *,
+    kinds: Sequence[str] | None = None,
+    tokenizer: TokenizerChoice | None = None,
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Comparison:
+    """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FolderError(f"{out} exists and is not empty; choose another --out")
+    ladder = list(rungs(kinds, progress))
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
+        parts = split(corpus, SHARES, Path(name), seed=seed, progress=progress)
+        the_tokenizer = (tokenizer or TokenizerChoice("bpe")).make(parts["train"], progress)
+        encoded = encode_parts(parts, the_tokenizer, Path(name), progress)
+        data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, SILENT)
+        results = []
+        with progress.task("models", len(ladder), "models") as task:
+            for kind, rung in ladder:
+                results.append(_climb(kind, rung, data, encoded["test"], out))
+                task.advance(1)
+    comparison = Comparison(
+        tokenizer=getattr(the_tokenizer, "algorithm", the_tokenizer.kind),
+        vocab_size=the_tokenizer.vocab_size,
+        context=context,
+        parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
+        results=results,
+    )
+    (out / RESULTS).write_text(to_json(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
+    return comparison
+
+
+def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path) -> Result:
+    began = time.perf_counter()
+    lm = kind.train(settings_of.parse(kind.settings, rung.settings), data)
+    seconds = time.perf_counter() - began
+    measured = measure(lm, test)
+    lm.provenance = provenance(data.train, data.valid, data.seed)
+    lm.metrics = {"training_seconds": round(seconds, 3), **measured.to_json()}
+    folder = out / rung.name.replace(", ", "-").replace(" ", "-")
+    lm.save(folder)
+    return Result(
+        name=rung.name,
+        kind=kind.name,
+        settings=dict(rung.settings),
+        folder=folder.name,
+        test=measured,
+        training_seconds=seconds,
+        megabytes=megabytes(folder),
+        sample=_sample(lm, data.seed),
+    )
+
+
+def _sample(lm: LanguageModel, seed: int) -> str:
+    """Some text: many lines of a text are empty, so a few are drawn and those that say something shown."""
+    lines = 8 if lm.context == "line" else 1
+    drawn = generate_many(lm, [""], TopP(0.9), n=lines, max_tokens=60, seed=seed)
+    return "\n".join(generation.text for generation in drawn if generation.text.strip())

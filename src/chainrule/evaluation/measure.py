@@ -1,0 +1,120 @@
+"""A model measured on a text."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
+from chainrule.lm import PAD, LanguageModel, State, to_numpy
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.tokens.ids import Encoded, encode_corpus
+
+_TOKENS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a model makes of a text."""
+
+    perplexity: float
+    nats: float
+    """Cross-entropy per token, natural logarithm."""
+    bits: float
+    """Cross-entropy per token, base 2."""
+    bits_per_byte: float
+    tokens: int
+    """Tokens predicted, line ends included."""
+    bytes: int
+    oov: float
+    """The share of tokens that are <unk>; their spelling is not paid for in bits per byte."""
+    impossible: int
+    """Tokens that the model gave probability 0: with one of them the perplexity is infinite."""
+    seconds: float
+    tokens_per_second: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def evaluate(
+    lm: LanguageModel, text: Corpus | Source | Sequence[Source], *, progress: Progress = SILENT
+) -> Measured:
+    """Measure a model on a corpus."""
+    with tempfile.TemporaryDirectory(prefix="chainrule-") as folder:
+        encoded = encode_corpus(as_corpus(text), lm.tokenizer, Path(folder) / "text.ids", progress)
+        return measure(lm, encoded, progress=progress)
+
+
+def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT) -> Measured:
+    """Measure a model on ids of its own tokenizer."""
+    nats, impossible = 0.0, 0
+    began = time.perf_counter()
+    with progress.task("scoring", encoded.tokens, "tokens") as task:
+        for scores in score_ids(lm, encoded.ids):
+            finite = np.isfinite(scores)
+            nats -= math.fsum(scores[finite].tolist()) if len(scores) < 1024 else float(scores[finite].sum())
+            impossible += int(len(scores) - finite.sum())
+            task.advance(len(scores))
+    seconds = time.perf_counter() - began
+    total = math.inf if impossible else nats
+    mean = total / encoded.tokens
+    return Measured(
+        perplexity=perplexity_of(mean),
+        nats=mean,
+        bits=mean / math.log(2),
+        bits_per_byte=bits_per_byte(total, encoded.bytes),
+        tokens=encoded.tokens,
+        bytes=encoded.bytes,
+        oov=encoded.unknown / encoded.tokens,
+        impossible=impossible,
+        seconds=seconds,
+        tokens_per_second=encoded.tokens / max(seconds, 1e-9),
+    )
+
+
+def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
+    """ln p of every token, in pieces; with line context in another order than the text's."""
+    if lm.context == "stream":
+        yield from _score_stream(lm, ids)
+        return
+    ends = np.flatnonzero(ids == lm.tokenizer.eos) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    for rows in _batches(ends - starts):
+        width = int((ends[rows] - starts[rows]).max())
+        places = starts[rows, None] + np.arange(width)
+        inside = places < ends[rows, None]
+        ids_BT = np.where(inside, ids[np.minimum(places, len(ids) - 1)].astype(np.int64), PAD)
+        yield to_numpy(lm.score(ids_BT)).astype(np.float64)[inside]
+
+
+def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
+    """One long sequence in pieces; the state carries the context from one to the next."""
+    state: State = lm.start(1)
+    for first in range(0, len(ids), _TOKENS_AT_ONCE):
+        piece = np.asarray(ids[None, first : first + _TOKENS_AT_ONCE], dtype=np.int64)
+        yield to_numpy(lm.score(piece, state))[0].astype(np.float64)
+        if first + _TOKENS_AT_ONCE < len(ids):
+            state = lm.extend(state, piece)
+
+
+def _batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows of like length together, so that little is padding, as many as fit in one batch."""
+    order = np.argsort(lengths, kind="stable")
+    first = 0
+    while first < len(order):
+        last = first + 1
+        # lengths ascend, so the next row sets the width of the batch it would join
+        while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _TOKENS_AT_ONCE:
+            last += 1
+        yield order[first:last]
+        first = last

@@ -1,0 +1,51 @@
+"""Entropy and its relatives, for arrays of either library.
+
+A distribution is an array whose last axis sums to one; ln 0 · 0 counts as 0. `base` is e (nats) or 2 (bits).
+"""
+
+from __future__ import annotations
+
+import math
+
+from array_api_compat import array_namespace
+
+from chainrule.lm import Array
+
+NATS = math.e
+BITS = 2.0
+
+
+def entropy(p: Array, base: float = BITS) -> Array:
+    """H(p) = -Σ p ln p: the surprise to expect."""
+    return cross_entropy(p, p, base)
+
+
+def cross_entropy(p: Array, q: Array, base: float = BITS) -> Array:
+    """H(p, q) = -Σ p ln q: the surprise when p happens and q was believed; infinite if q rules out what happens."""
+    xp = array_namespace(p, q)
+    happens = p > 0
+    log_q = xp.log(xp.where(happens & (q > 0), q, xp.ones_like(q)))
+    log_q = xp.where(happens & (q == 0), xp.full_like(q, -math.inf), log_q)
+    return xp.sum(xp.where(happens, -p * log_q, xp.zeros_like(p)), axis=-1) / math.log(base)
+
+
+def kl_divergence(p: Array, q: Array, base: float = BITS) -> Array:
+    """KL(p || q) = H(p, q) - H(p) = Σ p ln (p / q): what believing q costs."""
+    return cross_entropy(p, q, base) - entropy(p, base)
+
+
+def perplexity_of(cross_entropy: float, base: float = NATS) -> float:
+    """base^H: as hard as choosing among so many equally likely tokens; the same number in every base."""
+    exponent = cross_entropy * math.log(base)
+    return math.exp(exponent) if exponent < math.log(1e308) else math.inf
+
+
+def perplexity(log_probs: Array) -> float:
+    """exp(-1/T Σ_t ln p(x_t | x_<t)) from ln p of each token."""
+    xp = array_namespace(log_probs)
+    return perplexity_of(float(-xp.mean(log_probs)))
+
+
+def bits_per_byte(total_nats: float, size: int) -> float:
+    """What is needed to write the text down, per byte of it: the scale on which all tokenizers compare."""
+    return total_nats / math.log(2) / size

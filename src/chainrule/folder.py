@@ -1,0 +1,323 @@
+"""The model folder: how a model lies on disk.
+
+    manifest.json      format version, kind, configuration, context, provenance, checksums
+    model.safetensors  every array of every family; memory-mapped, never pickled
+    tokenizer.json     text <-> ids
+    metrics.json       what was measured of it
+    README.md          a model card
+
+A folder is written under a temporary name, synced and renamed: it is there whole or not at all. Files never
+decide what code runs: the manifest names a kind, and only kinds that chainrule knows are loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
+
+FORMAT = "chainrule-model"
+VERSION = 1
+MANIFEST, TENSORS, TOKENIZER, METRICS, CARD = (
+    "manifest.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "metrics.json",
+    "README.md",
+)
+_VERIFY_UP_TO = 256 << 20  # larger files are verified by `chainrule inspect` only: they must open at once
+
+Tensors: TypeAlias = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """The content of a model folder."""
+
+    kind: str
+    config: Mapping[str, Any]
+    context: Literal["line", "stream"]
+    tokenizer: str
+    """The content of tokenizer.json."""
+    tensors: Tensors
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    def tensor(self, name: str) -> np.ndarray:
+        """One array, still on disk."""
+        if name not in self.tensors:
+            raise DamagedFileError(
+                f"{self.path}: {TENSORS} has no array {name!r}, which the kind {self.kind!r} needs"
+            )
+        return np.asarray(self.tensors[name])
+
+
+def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = False) -> None:
+    """Write a model folder; one that exists is replaced only if it is a model folder and `overwrite` is set."""
+    folder = Path(folder)
+    check_destination(folder, overwrite=overwrite)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write_files(temporary, model)
+        _sync(temporary)
+        # mkdtemp gives a private folder; a finished model is as readable as any new folder
+        temporary.chmod(0o777 & ~_umask())
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+            folder.rename(old / folder.name)
+            temporary.rename(folder)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(folder)
+        _sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
+    """Refuse a destination now rather than after an hour of training."""
+    folder = Path(folder)
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if folder.exists() or folder.is_symlink():
+        if not (folder / MANIFEST).is_file():
+            raise FolderError(f"{folder} exists and is not a model folder; choose another --out")
+        if not overwrite:
+            raise FolderError(f"{folder} exists; choose another --out, or replace it with --overwrite")
+
+
+def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolder:
+    """Read a model folder; arrays stay on disk until they are used.
+
+    Checksums are verified for files up to 256 MB, with verify=True for all, with verify=False for none.
+    """
+    folder = Path(folder)
+    manifest = _read_manifest(folder)
+    for name, entry in manifest["files"].items():
+        _check_file(folder / name, entry, verify)
+    return ModelFolder(
+        kind=manifest["kind"],
+        config=manifest["config"],
+        context=manifest["context"],
+        tokenizer=_read_text(folder / TOKENIZER),
+        tensors=map_tensors(folder / TENSORS),
+        provenance=manifest["provenance"],
+        metrics=json.loads(_read_text(folder / METRICS)) if (folder / METRICS).exists() else {},
+        path=folder,
+    )
+
+
+def megabytes(folder: str | Path) -> float:
+    """The size of everything in a folder, in MB (10^6 bytes)."""
+    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+
+
+# -- writing ----------------------------------------------------------------------------------------------
+
+
+def _write_files(folder: Path, model: ModelFolder) -> None:
+    from safetensors.numpy import save_file
+
+    tensors = {name: np.ascontiguousarray(array) for name, array in model.tensors.items()}
+    save_file(tensors, folder / TENSORS)
+    (folder / TOKENIZER).write_text(model.tokenizer, encoding="utf-8")
+    (folder / METRICS).write_text(to_json(model.metrics, indent=2), encoding="utf-8")
+    (folder / CARD).write_text(_card(model), encoding="utf-8")
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": model.kind,
+        "config": dict(model.config),
+        "context": model.context,
+        "provenance": dict(model.provenance),
+        "files": {
+            file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)} for file in sorted(folder.iterdir())
+        },
+    }
+    (folder / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
+    for file in folder.iterdir():
+        _sync(file)
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON that every parser takes: infinity is 1e999, which reads back as infinity, and NaN is null."""
+    mark = "\ue000infinity\ue000"
+
+    def replace(item: Any) -> Any:
+        if isinstance(item, float) and item != item:
+            return None
+        if isinstance(item, float) and item in (float("inf"), float("-inf")):
+            return mark if item > 0 else "-" + mark
+        if isinstance(item, Mapping):
+            return {key: replace(entry) for key, entry in item.items()}
+        return [replace(entry) for entry in item] if isinstance(item, (list, tuple)) else item
+
+    text = json.dumps(replace(value), ensure_ascii=False, indent=indent)
+    return text.replace(f'"{mark}"', "1e999").replace(f'"-{mark}"', "-1e999")
+
+
+def _card(model: ModelFolder) -> str:
+    lines = [
+        f"# A language model of kind `{model.kind}`",
+        "",
+        f"Made by chainrule; context: {model.context}.",
+        "",
+    ]
+    for title, table in (
+        ("Configuration", model.config),
+        ("Measured", model.metrics),
+        ("Provenance", model.provenance),
+    ):
+        if table:
+            lines += [f"## {title}", "", "| | |", "| --- | --- |"]
+            lines += [f"| {key} | {str(value).replace('|', chr(92) + '|')} |" for key, value in table.items()]
+            lines.append("")
+    lines += [
+        "Load it with `chainrule.load(folder)`, or use it with `chainrule generate` and `chainrule evaluate`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such model folder'}")
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}")
+    content = _read_text(path)
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise _what_it_is(path, f"not JSON ({error})") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ForeignFileError(f"{path}: not a manifest of chainrule (no format {FORMAT!r} in it)")
+    if manifest.get("version") != VERSION:
+        raise FolderError(
+            f"{path}: format version {manifest.get('version')}; this chainrule reads version {VERSION}: "
+            "use the chainrule that wrote it, or train the model again"
+        )
+    expected = {"kind": str, "config": dict, "context": str, "provenance": dict, "files": dict}
+    for key, kind in expected.items():
+        if not isinstance(manifest.get(key), kind):
+            raise DamagedFileError(f"{path}: {key!r} is missing or is not {kind.__name__}")
+    if manifest["context"] not in ("line", "stream"):
+        raise DamagedFileError(f"{path}: the context should be line or stream, not {manifest['context']!r}")
+    for name in (TENSORS, TOKENIZER):
+        if name not in manifest["files"]:
+            raise DamagedFileError(f"{path}: it does not list {name}")
+    for name, entry in manifest["files"].items():
+        # a name is never a way out of the folder
+        if Path(name).name != name or not isinstance(entry, dict) or not {"bytes", "sha256"} <= entry.keys():
+            raise DamagedFileError(f"{path}: the entry of the file {name!r} is not valid")
+    return manifest
+
+
+def _check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> None:
+    if not path.is_file():
+        raise DamagedFileError(f"{path}: missing; copy the whole folder again, or train the model again")
+    size = path.stat().st_size
+    if size != entry["bytes"]:
+        raise _what_it_is(path, f"{size:,} bytes where {entry['bytes']:,} were written")
+    if (size <= _VERIFY_UP_TO if verify is None else verify) and _sha256(path) != entry["sha256"]:
+        raise _what_it_is(path, "its checksum differs from what was written")
+
+
+def _what_it_is(path: Path, problem: str) -> FolderError:
+    """The error for a file that is not what was written: foreign if it shows what it is, else damaged."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    start = head.lstrip().lower()
+    foreign = None
+    if start.startswith((b"<!doctype html", b"<html")):
+        foreign = "a web page, as failed downloads leave; download the file again"
+    elif head.startswith(b"version https://git-lfs"):
+        foreign = "a git-LFS pointer, not the file itself; run `git lfs pull`"
+    elif head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        foreign = "a pickle, which chainrule never loads because loading one runs its code"
+    elif head.startswith(b"PK\x03\x04"):
+        foreign = "a zip archive (torch.save writes such pickles), which chainrule never loads"
+    if foreign:
+        return ForeignFileError(f"{path}: this is {foreign}")
+    return DamagedFileError(f"{path}: damaged: {problem}; copy the folder again, or train the model again")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise _what_it_is(path, "not UTF-8") from None
+
+
+def map_tensors(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, memory-mapped and read-only."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np"):  # validates the header against the file
+            pass
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+    except (SafetensorError, ValueError) as error:
+        raise _what_it_is(path, str(error)) from None
+    data = np.memmap(path, dtype=np.uint8, mode="r")[8 + length :]
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            with contextlib.suppress(KeyError):
+                start, end = entry["data_offsets"]
+                tensors[name] = data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return tensors
+
+
+_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}

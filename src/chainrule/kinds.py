@@ -1,0 +1,104 @@
+"""The kinds of model there are, by name.
+
+A kind says what its settings are, how it is trained and loaded, and which rungs it adds to the ladder that
+`chainrule compare` climbs. The command line, compare and the laws in tests/contract/ find it here and need no
+change for a new one: name its module in `_BUILT_IN`, or declare an entry point in the group `chainrule.kinds`.
+Modules are imported only when their kind is used, so that n-gram commands never wait for torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chainrule.errors import ChainruleError, FolderError, MissingExtraError
+from chainrule.folder import ModelFolder, read_folder
+from chainrule.lm import Context, LanguageModel
+from chainrule.progress import SILENT, Progress
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded
+
+_BUILT_IN = {"ngram": "chainrule.ngram.model"}
+"""Each module has a `KIND`."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """All that a kind needs to make a model, its settings apart."""
+
+    tokenizer: Tokenizer
+    train: Encoded
+    valid: Encoded | None
+    """Held-out text, for kinds that tune on it."""
+    context: Context = "line"
+    seed: int = 0
+    progress: Progress = SILENT
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One model of the ladder."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A family of models."""
+
+    name: str
+    summary: str
+    settings: type
+    """A frozen dataclass."""
+    train: Callable[[Any, TrainingData], LanguageModel]
+    load: Callable[[ModelFolder], LanguageModel]
+    ladder: tuple[Rung, ...] = ()
+    tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
+    """Whether, with these settings, training needs validation text."""
+
+
+def kind_names() -> list[str]:
+    """Every kind there is, without importing any."""
+    return [*_BUILT_IN, *(name for name in _plugins() if name not in _BUILT_IN)]
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of that name."""
+    if name in _BUILT_IN:
+        try:
+            kind: Kind = importlib.import_module(_BUILT_IN[name]).KIND
+        except ModuleNotFoundError as error:
+            if error.name == "torch":
+                raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
+            raise
+        return kind
+    plugins = _plugins()
+    if name in plugins:
+        plugin: Kind = plugins[name].load()
+        return plugin
+    close = difflib.get_close_matches(name, kind_names(), n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
+
+
+def load(folder: str | Path, *, verify: bool | None = None) -> LanguageModel:
+    """The model of a folder."""
+    content = read_folder(folder, verify=verify)
+    if content.kind not in kind_names():
+        raise FolderError(
+            f"{folder}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
+        )
+    lm = find_kind(content.kind).load(content)
+    lm.provenance, lm.metrics = content.provenance, content.metrics
+    return lm
+
+
+def _plugins() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group="chainrule.kinds")}

@@ -1,0 +1,1 @@
+"""N-gram models: count, smooth, walk."""

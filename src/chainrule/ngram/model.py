@@ -1,0 +1,183 @@
+"""The n-gram model behind the contract."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule import settings as settings_of
+from chainrule.errors import SettingsError
+from chainrule.folder import ModelFolder, write_folder
+from chainrule.kinds import Kind, Rung, TrainingData
+from chainrule.lm import PAD, Array, Context, LanguageModel, State, to_numpy
+from chainrule.ngram.automaton import Automaton
+from chainrule.ngram.count import Counts, Ints, Trie, count_ngrams, pad_text
+from chainrule.ngram.smooth import interpolated, laplace, mle, tune_lambdas
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
+
+
+@dataclass(frozen=True)
+class NgramSettings:
+    """What can be set with --set."""
+
+    order: int = 3
+    """How many words an n-gram has; the context is one less."""
+    smoothing: Literal["interpolated", "laplace", "mle"] = "interpolated"
+    k: float = 1.0
+    """What Laplace smoothing adds to every count."""
+
+    def __post_init__(self) -> None:
+        if self.order < 1:
+            raise SettingsError(f"order should be at least 1, not {self.order}")
+        if not 0 < self.k < float("inf"):
+            raise SettingsError(f"k should be a positive number, not {self.k}")
+
+
+@dataclass(frozen=True)
+class NgramState(State):
+    """One automaton state per row."""
+
+    nodes: Ints
+
+    def select(self, rows: Array) -> NgramState:
+        return NgramState(self.nodes[to_numpy(rows)])
+
+
+class NgramModel(LanguageModel):
+    """p(x_t | x_<t) = p(x_t | the N-1 tokens before): the Markov assumption."""
+
+    def __init__(
+        self,
+        automaton: Automaton,
+        tokenizer: Tokenizer,
+        settings: NgramSettings,
+        context: Context = "line",
+        lambdas: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.automaton = automaton
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.context = context
+        self.lambdas = lambdas
+
+    def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        ids_BT = to_numpy(ids_BT).astype(np.int64)
+        history = self.automaton.words_of(self._nodes(state or self.start(len(ids_BT))))
+        # each row behind the words its state stands for, all rows in one text
+        text_BT = np.concatenate([history, ids_BT], axis=1)
+        is_token = text_BT != PAD
+        scores_BT = np.zeros(text_BT.shape, dtype=np.float64)
+        scores_BT[is_token] = self.automaton.score(text_BT[is_token])
+        return scores_BT[:, history.shape[1] :]
+
+    def start(self, batch_size: int) -> NgramState:
+        return NgramState(np.full(batch_size, self.automaton.start(), dtype=np.int64))
+
+    def extend(self, state: State, ids_BT: Array) -> NgramState:
+        ids_BT = to_numpy(ids_BT).astype(np.int64)
+        nodes = self._nodes(state)
+        lengths = (ids_BT != PAD).sum(axis=1)
+        # N-1 tokens are all that a state knows: what lies before them need not be read
+        reach = self.automaton.trie.order - 1
+        first = np.maximum(lengths - reach, 0)
+        nodes = np.where(first > 0, 0, nodes)
+        for t in range(min(reach, ids_BT.shape[1])):
+            rows = np.flatnonzero(first + t < lengths)
+            nodes[rows] = self.automaton.step(nodes[rows], ids_BT[rows, first[rows] + t])
+        return NgramState(nodes)
+
+    def next_log_probs(self, state: State) -> Array:
+        return self.automaton.next_log_probs(self._nodes(state))
+
+    @staticmethod
+    def _nodes(state: State) -> Ints:
+        assert isinstance(state, NgramState)
+        return state.nodes
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        trie = self.automaton.trie
+        tensors = {
+            "keys": trie.keys,
+            "suffix": trie.suffix.astype(np.uint32 if len(trie.suffix) < 1 << 32 else np.int64),
+            "first_of_length": trie.first_of_length,
+            "log_prob": self.automaton.log_prob,
+            "log_backoff": self.automaton.log_backoff,
+        }
+        if self.lambdas is not None:
+            tensors["lambdas"] = self.lambdas
+        write_folder(
+            folder,
+            ModelFolder(
+                kind=KIND.name,
+                config=asdict(self.settings),
+                context=self.context,
+                tokenizer=dump_tokenizer(self.tokenizer),
+                tensors=tensors,
+                provenance=self.provenance,
+                metrics=self.metrics,
+            ),
+            overwrite=overwrite,
+        )
+
+
+def train(settings: NgramSettings, data: TrainingData) -> NgramModel:
+    """Count, smooth, and make the automaton."""
+    tokenizer = data.tokenizer
+    with data.progress.task(f"counting {settings.order}-grams"):
+        counts = count_ngrams(
+            data.train.ids, settings.order, tokenizer.vocab_size, tokenizer.bos, tokenizer.eos, data.context
+        )
+    lambdas = None
+    if settings.smoothing == "interpolated":
+        lambdas = _lambdas(counts, settings, data)
+        tables = interpolated(counts, lambdas)
+    else:
+        tables = mle(counts) if settings.smoothing == "mle" else laplace(counts, settings.k)
+    return NgramModel(tables.automaton(counts, tokenizer.bos), tokenizer, settings, data.context, lambdas)
+
+
+def _lambdas(counts: Counts, settings: NgramSettings, data: TrainingData) -> NDArray[np.float64]:
+    if data.valid is None:
+        data.progress.note("no held-out text to tune the interpolation on: every order gets weight 1/2")
+        return np.full(settings.order, 0.5)
+    text = pad_text(data.valid.ids, settings.order, data.tokenizer.bos, data.tokenizer.eos, data.context)
+    with data.progress.task("tuning the interpolation"):
+        return tune_lambdas(counts, text, text != data.tokenizer.bos)
+
+
+def load(folder: ModelFolder) -> NgramModel:
+    """The model of a folder; its tables stay on disk until they are used."""
+    settings = settings_of.parse(NgramSettings, folder.config)
+    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
+    trie = Trie(
+        settings.order,
+        tokenizer.vocab_size,
+        folder.tensor("keys"),
+        folder.tensor("suffix").astype(np.int64),
+        folder.tensor("first_of_length"),
+    )
+    automaton = Automaton(trie, folder.tensor("log_prob"), folder.tensor("log_backoff"), tokenizer.bos)
+    lambdas = folder.tensor("lambdas") if "lambdas" in folder.tensors else None
+    return NgramModel(automaton, tokenizer, settings, folder.context, lambdas)
+
+
+_ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3, "5-gram": 5}
+
+KIND = Kind(
+    name="ngram",
+    summary="counts of word sequences, smoothed",
+    settings=NgramSettings,
+    train=train,
+    load=load,
+    ladder=tuple(
+        Rung(f"{name}, {smoothing}", {"order": order, "smoothing": smoothing})
+        for smoothing in ("mle", "laplace", "interpolated")
+        for name, order in _ORDERS.items()
+    ),
+    tunes_on_held_out=lambda settings: settings.smoothing == "interpolated",
+)

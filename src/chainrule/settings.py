@@ -1,0 +1,86 @@
+"""Words such as `order=3` become a small frozen dataclass, checked by its type hints.
+
+>>> @dataclasses.dataclass(frozen=True)
+... class Example:
+...     order: int = 3
+...     smoothing: typing.Literal["mle", "laplace"] = "mle"
+>>> parse(Example, {"order": "5"})
+Example(order=5, smoothing='mle')
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from chainrule.errors import SettingsError
+
+T = TypeVar("T")
+
+
+def split_words(words: Iterable[str]) -> dict[str, str]:
+    """`["order=3", "k=0.5"]` as a dictionary."""
+    settings = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise SettingsError(f"--set takes key=value, not {word!r}")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of the frozen dataclass `settings_class`; strings are read by the field's type."""
+    hints = typing.get_type_hints(settings_class)
+    known = [field.name for field in dataclasses.fields(settings_class)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
+    return settings_class(**{key: _read(key, value, hints[key]) for key, value in values.items()})
+
+
+def describe(settings_class: type) -> list[tuple[str, str, Any]]:
+    """(name, type in words, default) of each setting, for help."""
+    hints = typing.get_type_hints(settings_class)
+    return [(f.name, _type_in_words(hints[f.name]), f.default) for f in dataclasses.fields(settings_class)]
+
+
+def _read(key: str, value: Any, hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+    elif origin in (typing.Union, types.UnionType):
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        return _read(key, value, next(a for a in arguments if a is not type(None)))
+    elif hint is bool:
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "yes", "on", "1"):
+            return True
+        if str(value).lower() in ("false", "no", "off", "0"):
+            return False
+    elif hint in (int, float, str):
+        try:
+            if not (hint is int and isinstance(value, float) and value != int(value)):
+                return hint(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    else:
+        raise TypeError(f"settings of type {hint} are not supported")
+    raise SettingsError(f"{key} should be {_type_in_words(hint)}, not {value!r}")
+
+
+def _type_in_words(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return "|".join(str(argument) for argument in typing.get_args(hint))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join("none" if a is type(None) else _type_in_words(a) for a in typing.get_args(hint))
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(hint, str(hint))

@@ -1,0 +1,181 @@
+"""A corpus: text from files, patterns, standard input, memory or Python's own documentation.
+
+>>> corpus = Corpus.from_text("i love cats\\ni love dogs\\n")
+>>> [document.decode() for document in corpus.documents()]
+['i love cats\\n', 'i love dogs\\n']
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from chainrule.errors import CorpusError
+from chainrule.text.files import (
+    BLOCK_SIZE,
+    Cleaning,
+    EncodingErrors,
+    clean_blocks,
+    form_of,
+    raw_pieces,
+    records,
+    standard_input,
+)
+
+Source: TypeAlias = str | Path
+"""A file, a pattern such as "books/*.txt", "-" for standard input, or "builtin:python"."""
+
+BUILTIN = "builtin:python"
+
+_BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Text that can be read any number of times, in blocks of whole lines or document by document."""
+
+    paths: tuple[Path, ...] = ()
+    texts: tuple[bytes, ...] = ()
+    """Documents held in memory."""
+    cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
+    _spool: tempfile._TemporaryFileWrapper[bytes] | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, *sources: Source, encoding_errors: EncodingErrors = "strict") -> Corpus:
+        """A corpus of the given files; that they exist is checked now, what is in them when it is read."""
+        cleaning = Cleaning(encoding_errors)
+        if not sources:
+            raise CorpusError("no text given: name a file, a pattern, - for standard input, or " + BUILTIN)
+        if BUILTIN in sources:
+            if len(sources) > 1:
+                raise CorpusError(f"{BUILTIN} cannot be mixed with files")
+            return cls(texts=python_reference(), cleaning=cleaning)
+        spool = _spool_standard_input() if "-" in map(str, sources) else None
+        paths: list[Path] = []
+        for source in sources:
+            if str(source) == "-":
+                assert spool is not None
+                paths.append(Path(spool.name))
+            else:
+                paths.extend(_files(source))
+        return cls(paths=tuple(paths), cleaning=cleaning, _spool=spool)
+
+    @classmethod
+    def from_text(cls, text: str) -> Corpus:
+        """A corpus of one text in memory; it is split into documents as a file would be."""
+        return cls(texts=tuple(_documents_of_text(iter(clean_blocks([text.encode()], "text", Cleaning())))))
+
+    def blocks(self) -> Iterator[bytes]:
+        """Clean blocks of whole lines, about 8 MB each; the last line of a file may lack its LF."""
+        self.cleaning.replaced = 0
+        yield from _gather(iter(self.texts))
+        for path in self.paths:
+            if form_of(path) == "text":
+                yield from clean_blocks(raw_pieces(path), self._name(path), self.cleaning)
+            else:
+                yield from _gather(records(path, self.cleaning))
+
+    def documents(self) -> Iterator[bytes]:
+        """Document by document; together they are exactly the blocks."""
+        self.cleaning.replaced = 0
+        yield from self.texts
+        for path in self.paths:
+            if form_of(path) == "text":
+                yield from _documents_of_text(clean_blocks(raw_pieces(path), self._name(path), self.cleaning))
+            else:
+                yield from records(path, self.cleaning)
+
+    @property
+    def replaced(self) -> int:
+        """How many stretches of bytes the last reading replaced (encoding_errors="replace")."""
+        return self.cleaning.replaced
+
+    def size(self) -> int | None:
+        """Bytes to read, for progress; None where compression or a record format hides it."""
+        if any(path.suffix.lower() in (".gz", ".zst") or form_of(path) != "text" for path in self.paths):
+            return None
+        return sum(map(len, self.texts)) + sum(path.stat().st_size for path in self.paths)
+
+    def _name(self, path: Path) -> str:
+        return "standard input" if self._spool is not None and str(path) == self._spool.name else str(path)
+
+
+def as_corpus(source: Corpus | Source | Sequence[Source]) -> Corpus:
+    """A corpus from whatever names one."""
+    if isinstance(source, Corpus):
+        return source
+    return Corpus.open(source) if isinstance(source, (str, Path)) else Corpus.open(*source)
+
+
+def python_reference() -> tuple[bytes, ...]:
+    """The language reference that every Python carries, a document per topic: text to try things on."""
+    from pydoc_data import topics
+
+    return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
+
+
+def _files(source: Source) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        raise CorpusError(f"{path} is a folder; name its files, for instance '{path}/*.txt'")
+    if path.exists():
+        return [path]
+    if glob.has_magic(str(source)):
+        found = sorted(p for p in map(Path, glob.glob(str(source), recursive=True)) if p.is_file())  # noqa: PTH207
+        if found:
+            return found
+        raise CorpusError(f"no file matches {str(source)!r}")
+    raise CorpusError(f"{path}: no such file")
+
+
+def _spool_standard_input() -> tempfile._TemporaryFileWrapper[bytes]:
+    # a corpus is read more than once, and a pipe cannot be
+    spool = tempfile.NamedTemporaryFile(prefix="chainrule-", suffix=".txt")  # noqa: SIM115 (lives with the corpus)
+    for piece in standard_input():
+        spool.write(piece)
+    spool.flush()
+    return spool
+
+
+def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
+    """Short texts gathered into blocks; each is made to end in LF so that no two lines run together."""
+    gathered: list[bytes] = []
+    size = 0
+    for text in texts:
+        if gathered and not gathered[-1].endswith(b"\n"):
+            gathered.append(b"\n")
+        gathered.append(text)
+        size += len(text)
+        if size >= BLOCK_SIZE:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
+def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines up to and including the blank lines after them; single lines where the text has no blank line."""
+    rest = b""
+    separated: bool | None = None
+    for block in blocks:
+        block = rest + block
+        if separated is None:
+            separated = _BLANK_LINES.search(block) is not None
+        if separated:
+            ends = [match.end() for match in _BLANK_LINES.finditer(block)]
+            # blank lines may go on in the next block
+            ends = [end for end in ends if end < len(block)]
+        else:
+            ends = [match.end() for match in re.finditer(rb"\n", block)]
+        start = 0
+        for end in ends:
+            yield block[start:end]
+            start = end
+        rest = block[start:]
+    if rest:
+        yield rest

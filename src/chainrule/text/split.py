@@ -1,0 +1,96 @@
+"""Train, validation and test text, split by document so that none leaks into another.
+
+Where a document goes depends on its words and the seed alone: not on order, file or chance. So two copies of
+one document always land in the same part, and the split is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from chainrule.errors import CorpusError
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus
+
+_SMALL = 4 << 20  # bytes up to which a corpus is split in memory, with exact shares
+
+
+def split(
+    corpus: Corpus, shares: Mapping[str, float], folder: Path, *, seed: int = 0, progress: Progress = SILENT
+) -> dict[str, Corpus]:
+    """Write each part to `folder` as `<name>.txt`; shares such as {"train": 0.9, "valid": 0.1} sum to one."""
+    if abs(sum(shares.values()) - 1) > 1e-9 or min(shares.values()) <= 0:
+        raise ValueError(f"shares must be positive and sum to one, not {dict(shares)}")
+    paths = {name: folder / f"{name}.txt" for name in shares}
+    documents = corpus.documents()
+    head, size = [], 0
+    with ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
+        files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
+        for document in documents:
+            head.append(document)
+            size += len(document)
+            if size > _SMALL:
+                break
+        if size <= _SMALL:
+            places = _exact_shares(head, shares, seed)
+            for document in head:
+                files[places[_draw(document, seed)]].write(_ended(document))
+        else:
+            for document in _chain(head, documents):
+                files[_share(_draw(document, seed), shares)].write(_ended(document))
+                task.advance(len(document))
+    for name, path in paths.items():
+        if path.stat().st_size == 0:
+            raise CorpusError(
+                f"the corpus has too few documents to hold out a {name} part: they are separated by blank lines, "
+                "or are the lines where there is no blank line; add text, or name the parts as files of their own"
+            )
+    return {name: Corpus(paths=(path,)) for name, path in paths.items()}
+
+
+def _draw(document: bytes, seed: int) -> float:
+    """A number in [0, 1) that depends on the document's words and the seed alone."""
+    digest = hashlib.blake2b(document.strip(), digest_size=8, salt=seed.to_bytes(16, "little", signed=True))
+    return int.from_bytes(digest.digest(), "little") / 2**64
+
+
+def _share(draw: float, shares: Mapping[str, float]) -> str:
+    """The part whose stretch of [0, 1) holds the number."""
+    end = 0.0
+    for name, share in shares.items():
+        end += share
+        if draw < end:
+            return name
+    return name
+
+
+def _exact_shares(documents: list[bytes], shares: Mapping[str, float], seed: int) -> dict[float, str]:
+    """For a small corpus: parts of the asked sizes in bytes, at least one document each, by order of draw."""
+    sizes: dict[float, int] = {}
+    for document in documents:
+        draw = _draw(document, seed)
+        sizes[draw] = sizes.get(draw, 0) + len(document)
+    draws, total = sorted(sizes), sum(sizes.values())
+    *smaller, largest = sorted(shares, key=lambda name: shares[name])
+    places: dict[float, str] = {}
+    for place, name in enumerate(smaller):
+        taken, quota = 0, shares[name] * total
+        left_for_others = len(smaller) - place
+        # the last document goes in if that brings the part nearer to its share
+        while len(draws) > left_for_others and (not taken or taken + sizes[draws[0]] / 2 <= quota):
+            draw = draws.pop(0)
+            places[draw] = name
+            taken += sizes[draw]
+    return places | dict.fromkeys(draws, largest)
+
+
+def _ended(document: bytes) -> bytes:
+    return document if document.endswith(b"\n") else document + b"\n"
+
+
+def _chain(head: list[bytes], rest: Iterable[bytes]) -> Iterable[bytes]:
+    yield from head
+    yield from rest

@@ -1,0 +1,1 @@
+"""Tokens: text as a sequence of small integers."""

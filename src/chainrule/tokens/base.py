@@ -1,0 +1,83 @@
+"""What a tokenizer is: text to ids and back.
+
+Special tokens exist only as ids: <s> (`bos`) starts every sequence and is never predicted, </s> (`eos`) is the
+end of a line, <unk> (`unk`) stands for what the vocabulary lacks. No text becomes a special token: the letters
+"<s>" in a corpus are text like any other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.uint32]
+
+
+class Tokenizer(ABC):
+    """Text to ids and back."""
+
+    kind: ClassVar[str]
+    vocab_size: int
+    """How many ids there are, special ones included."""
+    bos: int
+    eos: int
+    unk: int | None
+    """None where every text can be spelled: bytes and byte-level BPE."""
+
+    @abstractmethod
+    def encode_lines(self, block: bytes) -> Ids:
+        """The ids of a block of lines (clean UTF-8), each line ended by `eos`, the last one too."""
+
+    @abstractmethod
+    def encode_line(self, line: bytes) -> list[int]:
+        """The ids of one line without its end: the slow, obvious reference for `encode_lines`."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; `eos` is a line end, `bos` nothing. Exact where the tokenizer loses nothing."""
+
+    @abstractmethod
+    def token(self, token_id: int) -> str:
+        """One token for people to read."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """What `tokens.load` needs to make it again."""
+
+    # What follows is the same for all; no tokenizer overrides it.
+
+    def encode(self, text: str) -> Ids:
+        """The ids of a text; line ends inside it are `eos`, and none is added at its end."""
+        ids = self.encode_lines(text.encode())
+        return ids if text.endswith("\n") else ids[:-1]
+
+    @property
+    def id_dtype(self) -> type[np.uint16] | type[np.uint32]:
+        """The narrowest type that holds every id."""
+        return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+
+    def special(self, token_id: int) -> str | None:
+        """The name of a special token; None for any other."""
+        if token_id == self.bos:
+            return "<s>"
+        if token_id == self.eos:
+            return "</s>"
+        return "<unk>" if token_id == self.unk else None
+
+
+def lines_of(block: bytes) -> list[bytes]:
+    """The lines of a block, without their ends; LF is the only line end."""
+    return block.removesuffix(b"\n").split(b"\n")
+
+
+def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:
+    """What `encode_lines` must equal: line by line."""
+    ids: list[int] = []
+    for line in lines_of(block):
+        ids.extend(tokenizer.encode_line(line))
+        ids.append(tokenizer.eos)
+    return np.asarray(ids, dtype=np.uint32)

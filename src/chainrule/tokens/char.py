@@ -1,0 +1,76 @@
+"""Characters (Unicode code points) as tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from chainrule.tokens.base import Ids, Tokenizer
+from chainrule.tokens.vocabulary import Limit, choose
+
+_CODE_POINTS = 0x110000
+
+
+class CharTokenizer(Tokenizer):
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the characters, most frequent first."""
+
+    kind: ClassVar[str] = "char"
+    unk, bos, eos = 0, 1, 2
+
+    def __init__(self, characters: str) -> None:
+        self.characters = characters
+        self.vocab_size = 3 + len(characters)
+
+    @classmethod
+    def train(cls, blocks: Iterator[bytes], limit: Limit) -> CharTokenizer:
+        """Every character of the text within the limit."""
+        totals = np.zeros(_CODE_POINTS, dtype=np.int64)
+        for block in blocks:
+            codes = _code_points(block)
+            counts = np.bincount(codes)
+            totals[: len(counts)] += counts
+        totals[ord("\n")] = 0
+        return cls("".join(choose({chr(code): int(totals[code]) for code in np.flatnonzero(totals)}, limit)))
+
+    @cached_property
+    def _id_of_code(self) -> Ids:
+        table = np.full(_CODE_POINTS, self.unk, dtype=np.uint32)
+        table[[ord(character) for character in self.characters]] = np.arange(3, self.vocab_size)
+        table[ord("\n")] = self.eos
+        return table
+
+    def encode_lines(self, block: bytes) -> Ids:
+        if not block.endswith(b"\n"):
+            block += b"\n"
+        return self._id_of_code[_code_points(block)]
+
+    def encode_line(self, line: bytes) -> list[int]:
+        places = {character: place for place, character in enumerate(self.characters, start=3)}
+        return [places.get(character, self.unk) for character in line.decode()]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join(self._text(int(i)) for i in ids)
+
+    def _text(self, token_id: int) -> str:
+        if token_id == self.eos:
+            return "\n"
+        if token_id == self.bos:
+            return ""
+        return "<unk>" if token_id == self.unk else self.characters[token_id - 3]
+
+    def token(self, token_id: int) -> str:
+        return self.special(token_id) or self.characters[token_id - 3]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "characters": self.characters}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> CharTokenizer:
+        return cls(data["characters"])
+
+
+def _code_points(block: bytes) -> Ids:
+    return np.frombuffer(block.decode().encode("utf-32-le"), dtype=np.uint32)

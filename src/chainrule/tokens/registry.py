@@ -1,0 +1,87 @@
+"""Tokenizers by name: learned from text, written to and read from one tokenizer.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from chainrule.errors import TokenizerError
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.subword import Algorithm, SubwordTokenizer
+from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.word import Splitting, WordTokenizer
+
+NAMES = ("word", "word:unicode", "char", "byte", "bpe", "wordpiece", "unigram")
+FILE_NAME = "tokenizer.json"
+_FORMAT = "chainrule-tokenizer"
+_VERSION = 1
+_CLASSES: dict[str, Any] = {c.kind: c for c in (WordTokenizer, CharTokenizer, ByteTokenizer, SubwordTokenizer)}
+
+
+def train_tokenizer(
+    name: str, corpus: Corpus, limit: Limit | None = None, progress: Progress = SILENT
+) -> Tokenizer:
+    """Learn the named tokenizer from a corpus."""
+    limit = limit or Limit()
+    if name not in NAMES:
+        raise TokenizerError(
+            f"there is no tokenizer {name!r}; there are: {', '.join(NAMES)}, or a folder that holds one"
+        )
+    if name == "byte":
+        return ByteTokenizer()
+    with progress.task("reading words" if name.startswith("word") else "reading", corpus.size(), "B") as task:
+
+        def blocks() -> Any:
+            for block in corpus.blocks():
+                yield block
+                task.advance(len(block))
+
+        if name == "char":
+            return CharTokenizer.train(blocks(), limit)
+        if name.startswith("word") and name != "wordpiece":
+            splitting = cast(Splitting, name.partition(":")[2] or "whitespace")
+            return WordTokenizer.train(blocks(), limit, splitting)
+        return SubwordTokenizer.train(blocks(), cast(Algorithm, name), limit, progress)
+
+
+def dump_tokenizer(tokenizer: Tokenizer) -> str:
+    """The content of tokenizer.json."""
+    return json.dumps({"format": _FORMAT, "version": _VERSION, **tokenizer.to_json()}, ensure_ascii=False)
+
+
+def parse_tokenizer(content: str, place: str) -> Tokenizer:
+    """A tokenizer from the content of a tokenizer.json; `place` names it in errors."""
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        raise TokenizerError(f"{place}: not JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise TokenizerError(f"{place}: not a tokenizer of chainrule (no format {_FORMAT!r} in it)")
+    if data.get("version") != _VERSION:
+        raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
+    if data.get("kind") not in _CLASSES:
+        raise TokenizerError(f"{place}: unknown kind of tokenizer {data.get('kind')!r}")
+    try:
+        return cast(Tokenizer, _CLASSES[data["kind"]].from_json(data))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise TokenizerError(f"{place}: damaged: {type(error).__name__}: {error}") from error
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of the file itself."""
+    path = Path(path)
+    file = path / FILE_NAME if path.is_dir() else path
+    try:
+        content = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TokenizerError(
+            f"{file}: no such file; tokenizers are: {', '.join(NAMES)}, or a folder that holds one"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenizerError(f"{file}: cannot be read: {error}") from error
+    return parse_tokenizer(content, str(file))

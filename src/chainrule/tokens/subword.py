@@ -1,0 +1,184 @@
+"""Subwords as tokens: byte-level BPE, WordPiece and Unigram, learned and encoded by the `tokenizers` library.
+
+All three work on bytes, spelled as the 256 visible characters GPT-2 chose for them. So every text can be spelled,
+spaces belong to the tokens, and decoding gives back the text exactly; WordPiece alone says <unk>, for a "word" of
+more than 100 bytes. Lines are encoded one by one: no token reaches over a line end.
+
+BPE has a second, much faster encoder (see encoder.py), used where it proves to give the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from chainrule.errors import TokenizerError
+from chainrule.progress import SILENT, Progress
+from chainrule.tokens.base import Ids, Tokenizer, lines_of
+from chainrule.tokens.vocabulary import Limit
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from chainrule.tokens.encoder import FastEncoder
+
+Algorithm: TypeAlias = Literal["bpe", "wordpiece", "unigram"]
+
+DEFAULT_VOCAB_SIZE = 8192
+_UNKNOWN_PIECE = "<unk> "  # holds a space, which byte-level text never does: no text is mistaken for it
+_LONGEST_WORD = 100
+
+
+class SubwordTokenizer(Tokenizer):
+    """The library's ids, then <s> and </s>."""
+
+    kind: ClassVar[str] = "subword"
+
+    def __init__(self, algorithm: Algorithm, definition: str) -> None:
+        import tokenizers
+
+        self.algorithm = algorithm
+        self.definition = definition
+        """The library's own tokenizer.json; it knows no special tokens, so no text can become one."""
+        try:
+            self.library = tokenizers.Tokenizer.from_str(definition)
+        except Exception as error:
+            raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+        size = self.library.get_vocab_size()
+        self.bos, self.eos, self.vocab_size = size, size + 1, size + 2
+        self.unk = self.library.token_to_id(_UNKNOWN_PIECE)
+
+    @classmethod
+    def train(
+        cls, blocks: Iterator[bytes], algorithm: Algorithm, limit: Limit, progress: Progress = SILENT
+    ) -> SubwordTokenizer:
+        """Learn `limit.top` pieces from the text, the 256 bytes among them."""
+        if limit.percent is not None:
+            raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
+        size = limit.top or DEFAULT_VOCAB_SIZE
+        smallest = 513 if algorithm == "wordpiece" else 256
+        if size < smallest:
+            raise TokenizerError(f"{algorithm} needs a vocabulary of at least {smallest}: it holds every byte")
+        library = _train(_line_lists(blocks), algorithm, size, max(2, limit.min_count), progress)
+        return cls(algorithm, library.to_str())
+
+    @cached_property
+    def _piece_bytes(self) -> list[bytes]:
+        """The bytes each id stands for."""
+        pieces: list[str] = [self.library.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
+        if self.algorithm == "wordpiece":
+            pieces = [piece[2:] if piece.startswith("##") and len(piece) > 2 else piece for piece in pieces]
+        byte_of = {character: byte for byte, character in byte_characters().items()}
+        spelled = [b"<unk>" if p == _UNKNOWN_PIECE else bytes(byte_of[c] for c in p) for p in pieces]
+        return [*spelled, b"", b"\n"]
+
+    @cached_property
+    def _fast(self) -> FastEncoder | None:
+        from chainrule.tokens.encoder import fast_encoder
+
+        return fast_encoder(self)
+
+    def encode_lines(self, block: bytes) -> Ids:
+        if self.algorithm == "bpe" and len(block) > 1 << 16 and self._fast is not None:
+            ids = self._fast.encode_lines(block)
+            if ids is not None:
+                return ids
+        return self.encode_lines_by_library(block)
+
+    def encode_lines_by_library(self, block: bytes) -> Ids:
+        """With the `tokenizers` library, which defines what is right."""
+        encodings = self.library.encode_batch_fast(
+            block.removesuffix(b"\n").decode().split("\n"), add_special_tokens=False
+        )
+        ids: list[int] = []
+        for encoding in encodings:
+            ids += encoding.ids
+            ids.append(self.eos)
+        return np.asarray(ids, dtype=np.uint32)
+
+    def encode_line(self, line: bytes) -> list[int]:
+        ids: list[int] = self.library.encode(line.decode(), add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return b"".join(self._piece_bytes[int(i)] for i in ids).decode(errors="replace")
+
+    def token(self, token_id: int) -> str:
+        if special := self.special(token_id):
+            return special
+        text = readable(self._piece_bytes[token_id])
+        piece = self.library.id_to_token(token_id) or ""
+        inside = self.algorithm == "wordpiece" and piece.startswith("##") and len(piece) > 2
+        return "##" + text if inside else text
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "algorithm": self.algorithm, "tokenizers": json.loads(self.definition)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SubwordTokenizer:
+        return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False))
+
+
+def readable(piece: bytes) -> str:
+    """Bytes for people: text where they are whole characters, else their values."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in piece)
+
+
+@cache
+def byte_characters() -> dict[int, str]:
+    """The visible character that stands for each byte: itself if it is visible, else the next free from 256 on."""
+    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
+
+
+def byte_level() -> Any:
+    """The library's splitter into words with their leading space, spelled in byte characters."""
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def _line_lists(blocks: Iterator[bytes]) -> Iterator[list[str]]:
+    for block in blocks:
+        yield [line.decode() for line in lines_of(block)]
+
+
+def _train(
+    lines: Iterator[list[str]], algorithm: Algorithm, size: int, min_count: int, progress: Progress
+) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, trainers
+
+    alphabet = sorted(byte_characters().values())
+    trainer: Any
+    options: dict[str, Any] = {"vocab_size": size, "initial_alphabet": alphabet, "show_progress": False}
+    if algorithm == "bpe":
+        library = Tokenizer(models.BPE())
+        trainer = trainers.BpeTrainer(min_frequency=min_count, **options)
+    elif algorithm == "wordpiece":
+        library = Tokenizer(models.WordPiece(unk_token=_UNKNOWN_PIECE))
+        options["vocab_size"] = size - 1 - len(alphabet)
+        trainer = trainers.WordPieceTrainer(min_frequency=min_count, special_tokens=[], **options)
+    else:
+        library = Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(special_tokens=[], **options)
+    library.pre_tokenizer = byte_level()
+    library.decoder = decoders.ByteLevel()
+    with progress.task(f"learning {algorithm}"):
+        library.train_from_iterator(lines, trainer)
+    if algorithm == "wordpiece":
+        # every byte can follow every other, seen or not; and there is a piece for what is too long
+        vocabulary = library.get_vocab()
+        for piece in [*("##" + character for character in alphabet), _UNKNOWN_PIECE]:
+            vocabulary.setdefault(piece, len(vocabulary))
+        library.model = models.WordPiece(
+            vocabulary, unk_token=_UNKNOWN_PIECE, max_input_chars_per_word=_LONGEST_WORD
+        )
+    return library

@@ -1,0 +1,53 @@
+"""Which items make it into a vocabulary; the rest is <unk>."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from chainrule.errors import SettingsError
+
+Item = TypeVar("Item", str, bytes)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The three ways to bound a vocabulary; they combine."""
+
+    min_count: int = 1
+    """Items seen less often are unknown."""
+    top: int | None = None
+    """Only the most frequent so many are known."""
+    percent: float | None = None
+    """Only the most frequent so many percent of the distinct items are known."""
+
+    @classmethod
+    def parse(cls, size: str | int | None, min_count: int = 1) -> Limit:
+        """From `--vocab-size`, a number such as 8000 or a share of the distinct items such as 90%."""
+        if min_count < 1:
+            raise SettingsError(f"the minimum count must be at least 1, not {min_count}")
+        if size is None:
+            return cls(min_count)
+        text = str(size).strip()
+        try:
+            if text.endswith("%"):
+                percent = float(text[:-1])
+                if 0 < percent <= 100:
+                    return cls(min_count, percent=percent)
+            elif int(text) > 0:
+                return cls(min_count, top=int(text))
+        except ValueError:
+            pass
+        raise SettingsError(
+            f"the vocabulary size should be a number such as 8000, or a share such as 90%, not {text!r}"
+        )
+
+
+def choose(counts: Mapping[Item, int], limit: Limit) -> list[Item]:
+    """The items that are known, most frequent first, equals in alphabetical order."""
+    ranked = sorted(item for item in counts if counts[item] >= limit.min_count)
+    ranked.sort(key=counts.__getitem__, reverse=True)  # stable: equals stay in alphabetical order
+    if limit.percent is not None:
+        ranked = ranked[: round(len(counts) * limit.percent / 100)]
+    return ranked[: limit.top]

@@ -1,0 +1,69 @@
+"""What every kind needs before it is trained: a tokenizer, and the text as ids."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from chainrule._version import __version__
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.tokens.registry import NAMES, load_tokenizer, train_tokenizer
+from chainrule.tokens.vocabulary import Limit
+
+HELD_OUT_SHARE = 0.05
+"""How much of the training text is held out where a kind tunes on held-out text and none was given."""
+
+
+@dataclass(frozen=True)
+class TokenizerChoice:
+    """Which tokenizer, and how large; a folder stands for the tokenizer in it."""
+
+    name: str = "word"
+    vocab_size: str | int | None = None
+    min_count: int = 1
+
+    def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
+        """Learned from the corpus, or read from its folder."""
+        limit = Limit.parse(self.vocab_size, self.min_count)
+        if self.name in NAMES:
+            return train_tokenizer(self.name, corpus, limit, progress)
+        return load_tokenizer(self.name)
+
+
+def encode_parts(
+    parts: Mapping[str, Corpus], tokenizer: Tokenizer, folder: Path, progress: Progress = SILENT
+) -> dict[str, Encoded]:
+    """Each part's ids, in files of `folder`."""
+    return {
+        name: encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress) for name, corpus in parts.items()
+    }
+
+
+def provenance(train: Encoded, valid: Encoded | None, seed: int) -> dict[str, Any]:
+    """Where a model comes from: text, seed, versions, command."""
+    libraries = {}
+    for name in ("numpy", "tokenizers", "torch"):
+        try:
+            libraries[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "corpus_sha256": train.fingerprint,
+        "corpus_bytes": train.bytes,
+        "corpus_tokens": train.tokens,
+        "held_out_sha256": valid.fingerprint if valid else None,
+        "seed": seed,
+        "chainrule": __version__,
+        "python": platform.python_version(),
+        **libraries,
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "python",
+    }
