@@ -45,10 +45,24 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     return settings_class(**{key: _read(key, value, hints[key]) for key, value in values.items()})
 
 
-def describe(settings_class: type) -> list[tuple[str, str, Any]]:
-    """(name, type in words, default) of each setting, for help."""
+def setting(default: T, explanation: str) -> T:
+    """A field of a settings dataclass, with the words that help shows."""
+    field: T = dataclasses.field(default=default, metadata={"help": explanation})
+    return field
+
+
+def describe(settings_class: type) -> list[dict[str, Any]]:
+    """What can be set: name, type in words, default and explanation of each."""
     hints = typing.get_type_hints(settings_class)
-    return [(f.name, _type_in_words(hints[f.name]), f.default) for f in dataclasses.fields(settings_class)]
+    return [
+        {
+            "name": field.name,
+            "type": _type_in_words(hints[field.name]),
+            "default": field.default,
+            "help": field.metadata.get("help", ""),
+        }
+        for field in dataclasses.fields(settings_class)
+    ]
 
 
 def _read(key: str, value: Any, hint: Any) -> Any:

@@ -13,12 +13,13 @@ from chainrule.cli.completion import completion
 from chainrule.cli.evaluate import evaluate
 from chainrule.cli.generate import generate
 from chainrule.cli.inspect import inspect
+from chainrule.cli.kinds import kinds
 from chainrule.cli.score import score
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError
 
-VERBS = (compare, train, evaluate, score, generate, tokenize, inspect, completion)
+VERBS = (compare, train, evaluate, score, generate, tokenize, inspect, kinds, completion)
 
 
 class _InOrder(click.Group):

@@ -55,11 +55,7 @@ def train(
     CORPUS is files (text, .jsonl or .parquet; .gz and .zst too), patterns in quotes, - for standard input, or
     builtin:python. A line of text is a sequence.
 
-    \b
-    Kinds and their settings:
-      ngram   order=3            how many tokens an n-gram has
-              smoothing=interpolated|laplace|mle
-              k=1.0              what laplace adds to every count
+    `chainrule kinds` lists the kinds and what each can be told with --set.
 
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """

@@ -17,6 +17,7 @@ from chainrule.lm import PAD, Array, Context, LanguageModel, State, to_numpy
 from chainrule.ngram.automaton import Automaton
 from chainrule.ngram.count import Counts, Ints, Trie, count_ngrams, pad_text
 from chainrule.ngram.smooth import interpolated, laplace, mle, tune_lambdas
+from chainrule.settings import setting
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
@@ -25,11 +26,11 @@ from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 class NgramSettings:
     """What can be set with --set."""
 
-    order: int = 3
-    """How many words an n-gram has; the context is one less."""
-    smoothing: Literal["interpolated", "laplace", "mle"] = "interpolated"
-    k: float = 1.0
-    """What Laplace smoothing adds to every count."""
+    order: int = setting(3, "tokens in the longest n-gram; the context is one less")
+    smoothing: Literal["interpolated", "laplace", "mle"] = setting(
+        "interpolated", "how the unseen becomes possible; mle leaves it impossible"
+    )
+    k: float = setting(1.0, "what laplace adds to every count")
 
     def __post_init__(self) -> None:
         if self.order < 1:

@@ -1,0 +1,57 @@
+"""Our side and a peer's, timed in turns, and the ratio: machines are noisy, ratios less so."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+"""Where real corpora lie, if they do; every benchmark takes a file of your own too."""
+
+
+@dataclass
+class Side:
+    """One competitor: work of a known amount."""
+
+    name: str
+    work: Callable[[], object]
+    amount: float
+    """In the unit of the table, for instance MB."""
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Amount per second, the median of the rounds."""
+        return self.amount / statistics.median(self.seconds)
+
+
+def race(title: str, unit: str, sides: Sequence[Side], rounds: int = 3) -> None:
+    """Time all sides in turns, after one unmeasured round each; print rates and the ratio of the first to each."""
+    for side in sides:
+        began = time.perf_counter()
+        side.work()
+        first = time.perf_counter() - began
+        side.seconds = [first] if first > 20 else []  # too slow to warm up: once must do
+    for _ in range(rounds):
+        for side in sides:
+            if not side.seconds or side.seconds[0] <= 20:
+                began = time.perf_counter()
+                side.work()
+                side.seconds.append(time.perf_counter() - began)
+    table = Table(title=f"{title} ({os.cpu_count()} cores, {platform.machine()}, median of {rounds})")
+    table.add_column("side")
+    for heading in (f"{unit}/s", "slowest", "fastest", "ours is"):
+        table.add_column(heading, justify="right")
+    for side in sides:
+        rates = [side.amount / seconds for seconds in side.seconds]
+        ratio = "" if side is sides[0] else f"{sides[0].rate / side.rate:.1f}x"
+        table.add_row(side.name, f"{side.rate:,.1f}", f"{min(rates):,.1f}", f"{max(rates):,.1f}", ratio)
+    Console(width=100).print(table)

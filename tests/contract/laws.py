@@ -1,0 +1,194 @@
+"""The laws of the contract: what holds for every language model there is.
+
+Each law is a function that takes a model with a small vocabulary and fails if the model breaks it.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import chainrule as cr
+from chainrule import chain
+from chainrule.decode.beam import beam_search
+from chainrule.decode.sample import sample
+from chainrule.lm import PAD, LanguageModel, pad, to_numpy
+
+Law = Callable[[LanguageModel], None]
+LAWS: dict[str, Law] = {}
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def law(function: Law) -> Law:
+    LAWS[function.__name__] = function
+    return function
+
+
+def prefixes(lm: LanguageModel) -> list[list[int]]:
+    """Prefixes of several lengths: likely ones, unlikely ones, impossible ones, with <unk> and </s> inside."""
+    tokenizer = lm.tokenizer
+    words = [i for i in range(tokenizer.vocab_size) if i not in (tokenizer.bos, tokenizer.eos)]
+    a, b, c = words[0], words[-1], words[len(words) // 2]
+    likely: list[int] = []
+    for _ in range(3):
+        log_probs = next_log_probs(lm, likely).copy()
+        log_probs[tokenizer.eos] = -math.inf
+        likely.append(int(log_probs.argmax()))
+    return [
+        [],
+        likely[:1],
+        likely[:2],
+        likely,
+        [b, c],
+        [a, b, c, a, b, c, a],
+        [b, tokenizer.eos],
+        [tokenizer.eos, a],
+    ]
+
+
+def next_log_probs(lm: LanguageModel, prefix: list[int]) -> np.ndarray:
+    return to_numpy(lm.next_log_probs(chain.after(lm, prefix)))[0]
+
+
+@law
+def sums_to_one(lm: LanguageModel) -> None:
+    for prefix in prefixes(lm):
+        log_probs = next_log_probs(lm, prefix)
+        assert log_probs.shape == (lm.tokenizer.vocab_size,)
+        assert math.isclose(np.exp(log_probs).sum(), 1.0, abs_tol=1e-5), prefix
+        assert log_probs[lm.tokenizer.bos] == -math.inf, "<s> is never predicted"
+
+
+@law
+def batch_score_is_step_by_step(lm: LanguageModel) -> None:
+    ids_BT = pad(prefixes(lm))
+    np.testing.assert_allclose(to_numpy(lm.score(ids_BT)), chain.score(lm, ids_BT), **CLOSE)
+
+
+@law
+def padding_changes_nothing(lm: LanguageModel) -> None:
+    rows = prefixes(lm)
+    wider = np.pad(pad(rows), ((0, 0), (0, 3)), constant_values=PAD)
+    together = to_numpy(lm.score(wider))
+    state = lm.extend(lm.start(len(rows)), wider)
+    after = to_numpy(lm.next_log_probs(state))
+    for i, row in enumerate(rows):
+        assert (together[i, len(row) :] == 0).all(), "0 on padding"
+        alone = to_numpy(lm.score(pad([row])))[0]
+        np.testing.assert_allclose(together[i, : len(row)], alone, **CLOSE)
+        np.testing.assert_allclose(after[i], next_log_probs(lm, row), **CLOSE)
+
+
+@law
+def prefill_is_steps(lm: LanguageModel) -> None:
+    for prefix in prefixes(lm):
+        at_once = lm.extend(lm.start(1), pad([prefix]))
+        np.testing.assert_allclose(to_numpy(lm.next_log_probs(at_once))[0], next_log_probs(lm, prefix), **CLOSE)
+
+
+@law
+def state_is_a_value(lm: LanguageModel) -> None:
+    _, first, second, third, *_ = prefixes(lm)
+    state = lm.extend(lm.start(1), pad([first]))
+    before = to_numpy(lm.next_log_probs(state)).copy()
+    branches = [lm.extend(state, pad([branch])) for branch in (second, third, second)]
+    np.testing.assert_array_equal(to_numpy(lm.next_log_probs(state)), before)
+    for branch, extended in zip((second, third, second), branches, strict=True):
+        expected = next_log_probs(lm, [*first, *branch])
+        np.testing.assert_allclose(to_numpy(lm.next_log_probs(extended))[0], expected, **CLOSE)
+
+
+@law
+def select_permutes(lm: LanguageModel) -> None:
+    rows = prefixes(lm)
+    state = lm.extend(lm.start(len(rows)), pad(rows))
+    every = to_numpy(lm.next_log_probs(state))
+    for choice in ([7, 6, 5, 4, 3, 2, 1, 0], [2, 2, 2, 4], [5]):
+        selected = state.select(np.asarray(choice))
+        np.testing.assert_allclose(to_numpy(lm.next_log_probs(selected)), every[choice], **CLOSE)
+        # and each row goes on from where it is
+        step = np.full((len(choice), 1), rows[1][0])
+        expected = [next_log_probs(lm, [*rows[i], rows[1][0]]) for i in choice]
+        np.testing.assert_allclose(to_numpy(lm.next_log_probs(lm.extend(selected, step))), expected, **CLOSE)
+
+
+@law
+def score_goes_on_from_a_state(lm: LanguageModel) -> None:
+    for prefix in prefixes(lm):
+        rows = prefixes(lm)[1:4]
+        state = lm.extend(lm.start(len(rows)), pad([prefix] * len(rows)))
+        whole = to_numpy(lm.score(pad([[*prefix, *row] for row in rows])))[:, len(prefix) :]
+        np.testing.assert_allclose(to_numpy(lm.score(pad(rows), state)), whole, **CLOSE)
+
+
+@law
+def exhaustive_beam_is_exact(lm: LanguageModel) -> None:
+    end, longest = lm.tokenizer.eos, 3
+    every = list(chain.every_sequence(lm, longest))
+    for power in (0.0, 1.0):
+        beam = cr.Beam(width=len(every), length_power=power)
+        found = beam_search(lm, [[]], beam, max_tokens=longest, end=end, best=5)[0]
+        ranks = sorted((log_prob / len(ids) ** power for ids, log_prob in every), reverse=True)
+        got = [continuation.log_prob / len(continuation.ids) ** power for continuation in found]
+        np.testing.assert_allclose(got, ranks[: len(got)], **CLOSE)
+        probability = dict(every)
+        for continuation in found:
+            np.testing.assert_allclose(continuation.log_prob, probability[continuation.ids], **CLOSE)
+
+
+@law
+def samples_follow_the_distribution(lm: LanguageModel) -> None:
+    size, longest = 4000, 2
+    probability = {ids: math.exp(log_prob) for ids, log_prob in chain.every_sequence(lm, longest)}
+    assert math.isclose(sum(probability.values()), 1.0, abs_tol=1e-4)
+    drawn = sample(lm, [[]] * size, cr.Sample(), max_tokens=longest, seed=11, end=lm.tokenizer.eos)
+    counts = Counter(continuation.ids for continuation in drawn)
+    assert set(counts) <= set(probability)
+    for ids, p in probability.items():
+        # a count is binomial; five standard deviations are exceeded once in three million
+        assert abs(counts[ids] - size * p) <= 5 * math.sqrt(size * p * (1 - p)) + 1, (ids, p, counts[ids] / size)
+    for continuation in drawn[:50]:
+        assert math.isclose(continuation.log_prob, math.log(probability[continuation.ids]), abs_tol=1e-4)
+
+
+@law
+def save_and_load_is_bit_equal(lm: LanguageModel) -> None:
+    ids_BT = pad(prefixes(lm))
+    with tempfile.TemporaryDirectory() as folder:
+        lm.save(Path(folder) / "model")
+        loaded = cr.load(Path(folder) / "model")
+        assert type(loaded) is type(lm)
+        assert (loaded.context, loaded.tokenizer.vocab_size) == (lm.context, lm.tokenizer.vocab_size)
+        np.testing.assert_array_equal(to_numpy(loaded.score(ids_BT)), to_numpy(lm.score(ids_BT)))
+        for prefix in prefixes(lm):
+            np.testing.assert_array_equal(next_log_probs(loaded, prefix), next_log_probs(lm, prefix))
+
+
+@law
+def same_seed_same_text_whatever_the_batch(lm: LanguageModel) -> None:
+    words = [lm.tokenizer.token(i) for i in prefixes(lm)[2]]
+    prompts = ["", words[0], " ".join(words)]
+    strategy = cr.Temperature(1.3) | cr.TopP(0.95)
+    texts = [g.text for g in cr.generate_many(lm, prompts, strategy, n=2, max_tokens=8, seed=5)]
+    assert texts == [g.text for g in cr.generate_many(lm, prompts, strategy, n=2, max_tokens=8, seed=5)]
+    for i, prompt in enumerate(prompts):
+        assert texts[2 * i] == cr.generate(lm, prompt, strategy, max_tokens=8, seed=5)
+        streamed = "".join(cr.stream(lm, prompt, strategy, max_tokens=8, seed=5))
+        assert texts[2 * i] == prompt + streamed
+    if len(list(chain.every_sequence(lm, 2))) > 1:  # a model that has learnt its text by heart leaves no choice
+        drawn, other = (sample(lm, [[]] * 20, cr.Sample(), max_tokens=8, seed=seed) for seed in (5, 6))
+        assert [c.ids for c in drawn] != [c.ids for c in other], "another seed, other text"
+
+
+@law
+def one_beam_is_greedy(lm: LanguageModel) -> None:
+    for prefix in prefixes(lm):
+        greedy = sample(lm, [prefix], cr.Greedy(), max_tokens=5)[0]
+        beam = beam_search(lm, [prefix], cr.Beam(1), max_tokens=5)[0][0]
+        assert greedy.ids == beam.ids

@@ -1,0 +1,51 @@
+"""Every law, on every rung of every kind, for both contexts and several tokenizers."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch_bigram
+from laws import LAWS
+
+import chainrule as cr
+from chainrule import kinds
+from chainrule.lm import LanguageModel
+
+TOY = "i love cats\ni love dogs\ncats chase mice\n"
+
+RUNGS = [(name, rung) for name in kinds._BUILT_IN for rung in kinds.find_kind(name).ladder]
+RUNGS += [("torch-bigram", rung) for rung in torch_bigram.KIND.ladder]
+MODELS = [(kind, rung, context, "word") for kind, rung in RUNGS for context in ("line", "stream")]
+MODELS += [(kind, rung, "line", "char") for kind, rung in RUNGS[-2:]]
+
+
+@cache
+def trained(place: int) -> LanguageModel:
+    kind, rung, context, tokenizer = MODELS[place]
+    text = TOY if tokenizer == "word" else "abba\nbaa\n\nab\n"
+    return cr.train(kind, cr.Corpus.from_text(text), tokenizer=tokenizer, context=context, **rung.settings)
+
+
+def name(place: int) -> str:
+    _, rung, context, tokenizer = MODELS[place]
+    return f"{rung.name}-{context}-{tokenizer}".replace(", ", "-")
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("place", range(len(MODELS)), ids=name)
+def test_law(place: int, law: str) -> None:
+    LAWS[law](trained(place))
+
+
+def test_every_registered_kind_has_a_rung_here() -> None:
+    assert {kind for kind, _ in RUNGS} == set(kinds.kind_names())
+
+
+def test_a_new_kind_appears_in_compare_without_edits(tmp_path: Path) -> None:
+    comparison = cr.compare(cr.Corpus.open("builtin:python"), tmp_path / "out", kinds=["torch-bigram"])
+    assert [result.name for result in comparison.results] == ["torch bigram"]
+    assert comparison.results[0].test.perplexity < 1000  # of a vocabulary of 6,000
+    assert comparison.results[0].sample
+    assert cr.load(tmp_path / "out" / "torch-bigram").metrics["tokens"] == comparison.parts["test"]["tokens"]

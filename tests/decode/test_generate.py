@@ -1,0 +1,135 @@
+"""Text from prompts, beyond the laws that every model keeps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule import chain
+from chainrule.decode.beam import beam_search
+from chainrule.decode.sample import sample
+from chainrule.errors import DecodingError
+
+TOY = "i love cats\ni love dogs\ncats chase mice\n"
+
+
+@pytest.fixture(scope="module")
+def toy() -> cr.LanguageModel:
+    return cr.train("ngram", cr.Corpus.from_text(TOY), order=3, smoothing="mle")
+
+
+@pytest.fixture(scope="module")
+def stream() -> cr.LanguageModel:
+    return cr.train("ngram", cr.Corpus.from_text(TOY * 3), order=3, smoothing="mle", context="stream")
+
+
+def test_a_line_ends_by_itself(toy: cr.LanguageModel) -> None:
+    (found,) = cr.generate_many(toy, ["cats"], cr.Greedy())
+    assert (found.text, found.continuation, found.tokens, found.finished) == (
+        "cats chase mice",
+        " chase mice",
+        3,
+        True,
+    )
+    assert math.isclose(found.log_prob, 0.0, abs_tol=1e-6)  # chase, mice, </s> are certain
+
+
+def test_a_text_that_is_cut_off_says_so(toy: cr.LanguageModel) -> None:
+    (found,) = cr.generate_many(toy, ["cats"], cr.Greedy(), max_tokens=1)
+    assert (found.text, found.finished) == ("cats chase", False)
+
+
+def test_no_tokens_asked_for_none_given(toy: cr.LanguageModel) -> None:
+    assert cr.generate(toy, "cats", max_tokens=0) == "cats"
+    assert cr.generate_many(toy, ["cats"], cr.Beam(2), max_tokens=0)[0].text == "cats"
+    assert cr.generate_many(toy, []) == []
+
+
+def test_stream_context_goes_on_over_line_ends(stream: cr.LanguageModel) -> None:
+    text = cr.generate(stream, "cats chase", cr.Greedy(), max_tokens=3)
+    assert text.startswith("cats chase mice\ni")
+    # a prompt of several lines is context as a whole
+    assert cr.generate(stream, "i love dogs\n", cr.Greedy(), max_tokens=2) == "i love dogs\ncats chase"
+
+
+def test_lines_before_the_last_say_nothing_to_a_model_of_lines(toy: cr.LanguageModel) -> None:
+    assert cr.generate(toy, "whatever\ncats", cr.Greedy()) == "whatever\ncats chase mice"
+
+
+def test_unknown_words_in_a_prompt_stay_as_they_are(toy: cr.LanguageModel) -> None:
+    ends = {cr.generate(toy, "zebras", max_tokens=1, seed=seed) for seed in range(20)}
+    assert {"zebras", "zebras i", "zebras love"} <= ends  # nothing is known after zebras: any word, or the end
+
+
+def test_unk_is_never_written() -> None:
+    rare = cr.TokenizerChoice("word", min_count=2)
+    lm = cr.train("ngram", cr.Corpus.from_text("a b\nc d\ne a\n"), tokenizer=rare, order=1, smoothing="mle")
+    p = np.exp(cr.to_numpy(lm.next_log_probs(lm.start(1))))[0]
+    assert p[lm.tokenizer.unk] > 0.4
+    for text in cr.generate_many(lm, [""], n=50, max_tokens=10):
+        assert "<unk>" not in text.text
+    assert "<unk>" not in cr.generate(lm, "", cr.Beam(3))
+
+
+def test_a_dead_end_is_an_end() -> None:
+    """Where only <unk> could follow, text cannot go on: that is an end, not a crash."""
+    rare = cr.TokenizerChoice("word", min_count=2)
+    lm = cr.train("ngram", cr.Corpus.from_text("a b\na c\na d\n"), tokenizer=rare, order=2, smoothing="mle")
+    one, other = cr.generate_many(lm, ["a", ""], cr.Greedy(), max_tokens=5)
+    assert (one.text, one.finished) == ("a", True)
+    assert (other.text, other.finished) == ("a", True)
+    with pytest.raises(DecodingError, match="nothing can follow 'a'"):
+        cr.generate(lm, "a", cr.Beam(2))
+
+
+def test_half_a_character_is_held_back_while_streaming() -> None:
+    text = "ñañ漢🙂\n" * 20
+    lm = cr.train("ngram", cr.Corpus.from_text(text), tokenizer="byte", order=5, smoothing="mle", context="stream")
+    pieces = list(cr.stream(lm, "ña", cr.Greedy(), max_tokens=40))
+    assert not any("\ufffd" in piece for piece in pieces[:-1])
+    assert "ña" + "".join(pieces) == cr.generate(lm, "ña", cr.Greedy(), max_tokens=40)
+
+
+def test_wrong_numbers_are_refused(toy: cr.LanguageModel) -> None:
+    with pytest.raises(DecodingError, match="at least 1, not 0"):
+        cr.generate_many(toy, [""], n=0)
+    with pytest.raises(DecodingError, match="at least 0, not -1"):
+        cr.generate(toy, "", max_tokens=-1)
+    with pytest.raises(DecodingError, match="2 beams cannot give 3"):
+        cr.generate_many(toy, [""], cr.Beam(2), n=3)
+
+
+def test_copies_of_a_prompt_get_texts_of_their_own() -> None:
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2)
+    texts = {g.text for g in cr.generate_many(lm, ["The"], n=10, max_tokens=20)}
+    assert len(texts) == 10
+
+
+def test_a_beam_batch_is_its_prompts_one_by_one() -> None:
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3)
+    prompts = ["The", "If the", "a function"]
+    together = cr.generate_many(lm, prompts, cr.Beam(4), n=3, max_tokens=8)
+    alone = [g for prompt in prompts for g in cr.generate_many(lm, [prompt], cr.Beam(4), n=3, max_tokens=8)]
+    assert together == alone
+    for hypotheses in itertools.batched(together, 3) if hasattr(itertools, "batched") else [together[:3]]:
+        means = [h.log_prob / h.tokens for h in hypotheses]
+        assert means == sorted(means, reverse=True)
+
+
+def test_a_wider_beam_finds_no_worse_a_text() -> None:
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3)
+    scores = [
+        beam_search(lm, [[]], cr.Beam(width, 0.0), max_tokens=6, end=lm.tokenizer.eos)[0][0].log_prob
+        for width in (1, 64)
+    ]
+    assert scores[0] <= scores[1]
+
+
+def test_log_probs_are_the_models_own_whatever_the_strategy(toy: cr.LanguageModel) -> None:
+    (drawn,) = sample(toy, [[]], cr.Temperature(3.0), max_tokens=6, seed=2, end=toy.tokenizer.eos)
+    ids = np.asarray([drawn.ids])
+    assert math.isclose(drawn.log_prob, chain.score(toy, ids).sum(), abs_tol=1e-5)

@@ -1,0 +1,130 @@
+"""What each strategy leaves to choose from, worked out by hand, in both array libraries."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import chainrule as cr
+from chainrule.decode.sample import draw
+from chainrule.decode.strategies import Chain, Forbid, Strategy, normalize
+from chainrule.errors import DecodingError
+
+NO_IDS = np.zeros((1, 0), dtype=np.int64)
+
+
+def left(strategy: Strategy, probabilities: list[float], ids: list[int] | None = None) -> list[float]:
+    """The distribution that is sampled from, computed by NumPy and by torch, which must agree."""
+    read = NO_IDS if ids is None else np.asarray([ids])
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(np.asarray([probabilities]))
+    ours = np.exp(normalize(strategy.apply(log_probs, read)))[0]
+    theirs = torch.exp(normalize(strategy.apply(torch.as_tensor(log_probs), torch.as_tensor(read))))[0]
+    np.testing.assert_allclose(theirs.numpy(), ours, atol=1e-12)
+    return [round(float(p), 6) for p in ours]
+
+
+def test_greedy_takes_the_likeliest_and_the_first_among_equals() -> None:
+    assert left(cr.Greedy(), [0.2, 0.4, 0.4]) == [0, 1, 0]
+
+
+def test_temperature_raises_to_the_power_of_its_inverse() -> None:
+    # p^2 = 0.25, 0.09, 0.04 of 0.38
+    assert left(cr.Temperature(0.5), [0.5, 0.3, 0.2]) == [0.657895, 0.236842, 0.105263]
+    assert left(cr.Temperature(1), [0.5, 0.3, 0.2]) == [0.5, 0.3, 0.2]
+    assert left(cr.Temperature(0), [0.5, 0.3, 0.2]) == [1, 0, 0]
+
+
+def test_top_k_keeps_exactly_k_even_among_equals() -> None:
+    assert left(cr.TopK(2), [0.2, 0.5, 0.3]) == [0, 0.625, 0.375]
+    assert left(cr.TopK(2), [0.25, 0.25, 0.25, 0.25]) == [0.5, 0.5, 0, 0]
+    assert left(cr.TopK(9), [0.2, 0.5, 0.3]) == [0.2, 0.5, 0.3]
+
+
+def test_top_p_keeps_the_fewest_that_make_up_p() -> None:
+    # 0.5 < 0.8, 0.5 + 0.3 = 0.8: two tokens; for 0.81 it takes three
+    assert left(cr.TopP(0.8), [0.2, 0.5, 0.3]) == [0, 0.625, 0.375]
+    assert left(cr.TopP(0.81), [0.2, 0.5, 0.3]) == [0.2, 0.5, 0.3]
+    assert left(cr.TopP(0.1), [0.2, 0.5, 0.3]) == [0, 1, 0]
+    assert left(cr.TopP(1.0), [0.2, 0.5, 0.3]) == [0.2, 0.5, 0.3]
+
+
+def test_min_p_is_relative_to_the_likeliest() -> None:
+    # 0.5 * 0.5 = 0.25: the token at 0.2 goes
+    assert left(cr.MinP(0.5), [0.2, 0.5, 0.3]) == [0, 0.625, 0.375]
+    assert left(cr.MinP(0), [0.2, 0.5, 0.3]) == [0.2, 0.5, 0.3]
+
+
+def test_repetition_penalty_touches_only_what_occurred() -> None:
+    # token 1 occurred: 0.5^2 = 0.25; 0.2 + 0.25 + 0.3 = 0.75
+    assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.266667, 0.333333, 0.4]
+    assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [cr.PAD]) == [0.2, 0.5, 0.3]
+
+
+def test_forbidden_tokens_cannot_be_chosen() -> None:
+    assert left(Forbid((0, 2)), [0.2, 0.5, 0.3]) == [0, 1, 0]
+
+
+def test_values_compose_from_left_to_right_and_compare() -> None:
+    both = cr.TopK(2) | cr.Temperature(0.5)
+    # 0.5 and 0.3 are left, squared 0.25 and 0.09 of 0.34
+    assert left(both, [0.2, 0.5, 0.3]) == [0, 0.735294, 0.264706]
+    assert both == Chain((cr.TopK(2), cr.Temperature(0.5)))
+    assert both | cr.MinP(0.1) == cr.TopK(2) | (cr.Temperature(0.5) | cr.MinP(0.1))
+    # the order matters: squared first, 0.8 is reached by 0.25 / 0.38 + 0.09 / 0.38, which are two tokens
+    assert left(cr.Temperature(0.5) | cr.TopP(0.6), [0.2, 0.5, 0.3]) == [0, 1, 0]
+    assert left(cr.TopP(0.6) | cr.Temperature(0.5), [0.2, 0.5, 0.3]) == [0, 0.735294, 0.264706]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: cr.Temperature(-1),
+        lambda: cr.Temperature(math.nan),
+        lambda: cr.Temperature(math.inf),
+        lambda: cr.TopK(0),
+        lambda: cr.TopP(0),
+        lambda: cr.TopP(1.1),
+        lambda: cr.MinP(-0.1),
+        lambda: cr.MinP(2),
+        lambda: cr.RepetitionPenalty(0),
+        lambda: cr.Beam(0),
+        lambda: cr.Beam(2, -1),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(wrong) -> None:
+    with pytest.raises(DecodingError, match="should be"):
+        wrong()
+
+
+distributions = st.lists(st.floats(0, 1), min_size=2, max_size=12).filter(lambda p: sum(p) > 0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(distributions, st.integers(1, 12), st.floats(0.05, 1), st.floats(0, 1))
+def test_filters_only_remove(weights: list[float], k: int, p: float, least: float) -> None:
+    probabilities = [w / sum(weights) for w in weights]
+    for strategy in (cr.TopK(k), cr.TopP(p), cr.MinP(least), cr.Greedy()):
+        kept = [i for i, q in enumerate(left(strategy, probabilities)) if q > 0]
+        gone = [i for i in range(len(weights)) if i not in kept and probabilities[i] > 1e-6]
+        assert kept
+        # nothing that went was likelier than something that stayed
+        assert all(probabilities[i] <= probabilities[j] + 1e-9 for i in gone for j in kept)
+
+
+def test_a_draw_is_the_inverse_of_the_cumulative_distribution() -> None:
+    log_probs = np.log(np.asarray([[0.5, 0.3, 0.2]] * 5))
+    at = np.asarray([0.0, 0.499, 0.5, 0.79, 1 - 2**-40])
+    assert draw(log_probs, at).tolist() == [0, 0, 1, 1, 2]
+    assert draw(torch.as_tensor(log_probs), at).tolist() == [0, 0, 1, 1, 2]
+
+
+def test_a_draw_never_takes_what_is_impossible() -> None:
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(np.asarray([[0, 0.4, 0, 0.6, 0]] * 2))
+    assert draw(log_probs, np.asarray([0.0, 1 - 2**-40])).tolist() == [1, 3]

@@ -1,0 +1,69 @@
+"""A model measured on a text."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.evaluation import measure as measuring
+from chainrule.evaluation.measure import evaluate
+from chainrule.evaluation.surprisal import score_lines
+
+TEXT = "i love cats\n\ni love dogs\ncats chase mice\nzebras love\n"
+
+
+@pytest.fixture(params=["line", "stream"])
+def lm(request: pytest.FixtureRequest) -> cr.LanguageModel:
+    toy = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
+    return cr.train("ngram", toy, order=3, smoothing="laplace", context=request.param)
+
+
+def test_the_figures_agree_with_each_other_and_with_the_text(lm: cr.LanguageModel) -> None:
+    m = evaluate(lm, cr.Corpus.from_text(TEXT))
+    assert m.tokens == 3 + 3 + 3 + 2 + 5  # words and five line ends
+    assert m.bytes == len(TEXT.encode())
+    assert m.oov == 1 / 16
+    assert math.isclose(m.perplexity, math.exp(m.nats))
+    assert math.isclose(m.perplexity, 2**m.bits)
+    assert math.isclose(m.bits_per_byte, m.bits * m.tokens / m.bytes)
+    assert math.isclose(m.nats * m.tokens, -lm.log_prob(TEXT))
+    assert math.isclose(m.perplexity, lm.perplexity(TEXT))
+
+
+def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = evaluate(lm, cr.Corpus.from_text(TEXT))
+    monkeypatch.setattr(measuring, "_TOKENS_AT_ONCE", 4)
+    assert math.isclose(evaluate(lm, cr.Corpus.from_text(TEXT)).nats, whole.nats)
+
+
+def test_lines_scored_one_by_one_sum_to_the_whole(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainrule.evaluation.surprisal._LINES_AT_ONCE", 2)
+    lines = list(score_lines(lm, cr.Corpus.from_text(TEXT)))
+    assert [line.text for line in lines] == TEXT.splitlines()
+    assert [len(line.ids) for line in lines] == [4, 1, 4, 4, 3]
+    assert math.isclose(sum(line.log_prob for line in lines), lm.log_prob(TEXT))
+    np.testing.assert_allclose([-p for line in lines for p in line.log_probs], lm.surprisals(TEXT))
+
+
+def test_the_impossible_is_counted_and_infinite() -> None:
+    toy = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
+    lm = cr.train("ngram", toy, order=3, smoothing="mle")
+    m = evaluate(lm, cr.Corpus.from_text("i love mice\n"))
+    assert (m.perplexity, m.nats, m.bits_per_byte, m.impossible) == (math.inf, math.inf, math.inf, 1)
+    (line,) = score_lines(lm, cr.Corpus.from_text("i love mice\n"))
+    assert (line.log_prob, line.perplexity) == (-math.inf, math.inf)
+
+
+def test_context_flows_across_lines_only_in_a_stream(lm: cr.LanguageModel) -> None:
+    one_by_one = lm.log_prob("i love dogs\n") + lm.log_prob("cats chase mice\n")
+    together = lm.log_prob("i love dogs\ncats chase mice\n")
+    assert math.isclose(one_by_one, together) == (lm.context == "line")
+
+
+def test_a_missing_last_line_end_is_no_byte_but_an_event(lm: cr.LanguageModel) -> None:
+    with_end, without = (evaluate(lm, cr.Corpus.from_text(t)) for t in ("i love cats\n", "i love cats"))
+    assert with_end.tokens == without.tokens == 4
+    assert (with_end.bytes, without.bytes) == (12, 11)

@@ -1,0 +1,76 @@
+"""What the documents say is what the code does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import chainrule as cr
+from chainrule.cli.main import VERBS, main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """corpus.txt and test.txt in the present folder, as the README has them."""
+    monkeypatch.chdir(tmp_path)
+    documents = [document.decode() for document in cr.Corpus.open("builtin:python").documents()]
+    Path("corpus.txt").write_text("".join(documents[:40]), encoding="utf-8")
+    Path("test.txt").write_text(documents[41], encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_each_verb_has_a_page_that_is_its_help() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "update_help.py", "--check"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path.stem for path in (ROOT / "docs" / "cli").glob("*.md")} == {verb.name for verb in VERBS}
+
+
+@pytest.mark.usefixtures("corpora")
+def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [line for line in "\n".join(blocks("sh")).splitlines() if line.startswith("chainrule ")]
+    assert len(commands) >= 7
+    for command in commands:
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(command)[1:])
+        assert ended.value.code == 0, (command, capsys.readouterr().err)
+
+
+def test_the_table_has_the_rungs_of_the_ladder() -> None:
+    from chainrule.evaluation.compare import rungs
+
+    assert re.findall(r"^│ (\S+, \S+) ", README, flags=re.MULTILINE) == [rung.name for _, rung in rungs()]
+
+
+@pytest.mark.usefixtures("corpora")
+def test_the_tour_in_python_runs() -> None:
+    (tour,) = blocks("python")
+    exec(compile(tour, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda p: p.name
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_lectures_page_names_files_functions_and_options_that_exist() -> None:
+    page = (ROOT / "docs" / "lectures.md").read_text(encoding="utf-8")
+    options = {option for verb in VERBS for parameter in verb.params for option in parameter.opts}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= options
+    for target, name in re.findall(r"\(\.\./(src/[^)]+\.py)\), `(\w+)`", page):
+        assert re.search(rf"(def|class) {name}\b", (ROOT / target).read_text(encoding="utf-8")), (target, name)
