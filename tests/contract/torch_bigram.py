@@ -1,6 +1,7 @@
 """A kind of model in torch, as small as can be: it shows that the contract serves both array libraries.
 
-It is registered by the tests as any new kind would be: by the name of its module.
+It is registered by the tests as any new kind would be: by the name of its module. Where there is a GPU it lives
+there, and decoding must follow it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from chainrule.lm import PAD, Array, LanguageModel, State
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def to_device(ids: Array) -> torch.Tensor:
+    return torch.as_tensor(np.asarray(ids, dtype=np.int64), device=DEVICE)
+
+
 @dataclass(frozen=True)
 class Settings:
     add: float = 0.5
@@ -28,7 +36,7 @@ class LastToken(State):
     token_B: torch.Tensor
 
     def select(self, rows: Array) -> LastToken:
-        return LastToken(self.token_B[torch.as_tensor(rows)])
+        return LastToken(self.token_B[to_device(rows)])
 
 
 class TorchBigram(LanguageModel):
@@ -36,19 +44,19 @@ class TorchBigram(LanguageModel):
         self.table_VV, self.tokenizer, self.context = table_VV, tokenizer, context
 
     def start(self, batch_size: int) -> LastToken:
-        return LastToken(torch.full((batch_size,), self.tokenizer.bos))
+        return LastToken(torch.full((batch_size,), self.tokenizer.bos, device=DEVICE))
 
     def extend(self, state: State, ids_BT: Array) -> LastToken:
-        ids_BT = torch.as_tensor(np.asarray(ids_BT, dtype=np.int64))
+        ids_BT = to_device(ids_BT)
         both = torch.cat([state.token_B[:, None], ids_BT], dim=1)
         last = (both != PAD).sum(dim=1) - 1
-        return LastToken(both[torch.arange(len(both)), last])
+        return LastToken(both[torch.arange(len(both), device=DEVICE), last])
 
     def next_log_probs(self, state: State) -> Array:
         return self.table_VV[state.token_B]
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
-        ids_BT = torch.as_tensor(np.asarray(ids_BT, dtype=np.int64))
+        ids_BT = to_device(ids_BT)
         state = state or self.start(len(ids_BT))
         before_BT = torch.cat([state.token_B[:, None], ids_BT[:, :-1]], dim=1)[:, : ids_BT.shape[1]]
         scores_BT = self.table_VV[before_BT.clamp(min=0), ids_BT.clamp(min=0)]
@@ -60,7 +68,7 @@ class TorchBigram(LanguageModel):
             config={},
             context=self.context,
             tokenizer=dump_tokenizer(self.tokenizer),
-            tensors={"table": self.table_VV.numpy()},
+            tensors={"table": self.table_VV.cpu().numpy()},
             provenance=self.provenance,
             metrics=self.metrics,
         )
@@ -76,11 +84,11 @@ def train(settings: Settings, data: TrainingData) -> TorchBigram:
         before[before == tokenizer.eos] = tokenizer.bos
     counts.index_put_((torch.as_tensor(before), torch.as_tensor(ids)), torch.ones(len(ids)), accumulate=True)
     counts[:, tokenizer.bos] = 0
-    return TorchBigram((counts / counts.sum(dim=1, keepdim=True)).log(), tokenizer, data.context)
+    return TorchBigram((counts / counts.sum(dim=1, keepdim=True)).log().to(DEVICE), tokenizer, data.context)
 
 
 def load(folder: ModelFolder) -> TorchBigram:
-    table = torch.from_numpy(folder.tensor("table").copy())
+    table = torch.from_numpy(folder.tensor("table").copy()).to(DEVICE)
     return TorchBigram(table, parse_tokenizer(folder.tokenizer, str(folder.path)), folder.context)
 
 

@@ -1,7 +1,10 @@
 """Beam search: keep the best few hypotheses at every length.
 
-Works on any model: hypotheses are rows of one batch, and `State.select` moves them about. With a beam as wide as
-there are hypotheses it is an exhaustive search, and exact.
+Works on any model: hypotheses are rows of one batch, and `State.select` moves them about. Choosing among all
+W · V continuations happens on the model's device; only the W chosen ones come back. With a beam as wide as there
+are hypotheses it is an exhaustive search, and exact.
+
+Axes: P prompts, W beam width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,19 +17,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.decode.sample import Continuation
-from chainrule.decode.strategies import Beam
+from chainrule.decode.strategies import Beam, Forbid
+from chainrule.decode.top import top_k
 from chainrule.lm import Array, LanguageModel, pad, to_numpy
-
-
-@dataclass(frozen=True)
-class _Hypothesis:
-    ids: tuple[int, ...]
-    log_prob: float
-    finished: bool
-
-    def rank(self, length_power: float) -> float:
-        """ln p / length^power."""
-        return self.log_prob / float(max(len(self.ids), 1) ** length_power)
 
 
 def beam_search(
@@ -40,81 +33,85 @@ def beam_search(
     best: int = 1,
 ) -> list[list[Continuation]]:
     """The `best` continuations of each prompt, best first; fewer where fewer are possible."""
-    width, size = beam.width, len(prompts)
-    done: list[list[_Hypothesis]] = [[] for _ in prompts]
-    live: list[list[_Hypothesis]] = [[_Hypothesis((), 0.0, False)] for _ in prompts]
-    open_rows = (
-        list(range(size)) if max_tokens else []
-    )  # prompts still searched; their live hypotheses are the batch
-    state = lm.extend(lm.start(size), pad(prompts))
+    searches = [_Search(beam, best, max_tokens) for _ in prompts]
+    going = np.arange(len(prompts))  # prompts whose search is not over
+    state = lm.extend(lm.start(len(prompts)), pad(prompts)).select(np.repeat(going, beam.width))
     for length in range(1, max_tokens + 1):
-        scores = _next(lm.next_log_probs(state), forbid)
-        chosen: list[int] = []  # rows of the batch that go on
-        tokens: list[int] = []
-        first = 0  # where the prompt's hypotheses begin in the batch
-        still_open = []
-        for prompt in open_rows:
-            count = len(live[prompt])
-            so_far = np.asarray([hypothesis.log_prob for hypothesis in live[prompt]])
-            total_WV = to_numpy(scores[first : first + count]).astype(np.float64) + so_far[:, None]
+        so_far_PW = np.asarray([searches[p].live_log_probs() for p in going])
+        total_PWV, ends_PW = _continuations(lm.next_log_probs(state), so_far_PW, end, forbid)
+        size = total_PWV.shape[-1]
+        values_PW, places_PW = map(to_numpy, top_k(total_PWV.reshape((len(going), -1)), beam.width))
+        for i, p in enumerate(going):
             if end is not None:
-                _finish(done[prompt], live[prompt], total_WV, end, max(width, best), beam.length_power)
-            places = _top(total_WV, width)
-            before = live[prompt]
-            live[prompt] = [
-                _Hypothesis((*before[place // total_WV.shape[1]].ids, place % total_WV.shape[1]), log_prob, False)
-                for place, log_prob in places
-            ]
-            if live[prompt] and not _settled(done[prompt], live[prompt], beam, best, max_tokens):
-                chosen += [first + place // total_WV.shape[1] for place, _ in places]
-                tokens += [place % total_WV.shape[1] for place, _ in places]
-                still_open.append(prompt)
-            elif live[prompt]:
-                live[prompt] = []  # none of them can still win
-            first += count
-        open_rows = still_open
-        if not open_rows or length == max_tokens:
+                searches[p].finish(ends_PW[i], end)
+            searches[p].go_on(places_PW[i] // size, places_PW[i] % size, values_PW[i])
+        still = np.asarray([i for i, p in enumerate(going) if not searches[p].settled()], dtype=np.int64)
+        if len(still) == 0 or length == max_tokens:
             break
-        state = lm.extend(state.select(np.asarray(chosen)), np.asarray(tokens)[:, None])
-    results = []
-    for prompt in range(size):
-        hypotheses = sorted(done[prompt] + live[prompt], key=lambda h: -h.rank(beam.length_power))
-        results.append([Continuation(h.ids, h.log_prob, h.finished) for h in hypotheses[:best]])
-    return results
+        parents_PW = places_PW[still] // size + still[:, None] * beam.width
+        state = lm.extend(state.select(parents_PW.ravel()), (places_PW[still] % size).reshape(-1, 1))
+        going = going[still]
+    return [search.results() for search in searches]
 
 
-def _next(log_probs: Array, forbid: Sequence[int]) -> Array:
-    if not forbid:
-        return log_probs
+def _continuations(
+    log_probs: Array, so_far_PW: np.ndarray, end: int | None, forbid: Sequence[int]
+) -> tuple[Array, np.ndarray]:
+    """ln p of every hypothesis with every next token, and those of them that `end` finishes, taken out."""
     xp = array_namespace(log_probs)
-    allowed = xp.asarray(~np.isin(np.arange(log_probs.shape[-1]), list(forbid)), device=log_probs.device)
-    return xp.where(allowed, log_probs, -math.inf)
+    log_probs = Forbid(tuple(forbid)).apply(log_probs, log_probs)
+    wide = xp.astype(log_probs, xp.float64)
+    total_PWV = wide.reshape((*so_far_PW.shape, -1)) + xp.asarray(so_far_PW, device=wide.device)[:, :, None]
+    if end is None:
+        return total_PWV, np.zeros(so_far_PW.shape)
+    ends_PW = to_numpy(total_PWV[:, :, end])
+    return Forbid((end,)).apply(total_PWV, total_PWV), ends_PW
 
 
-def _finish(
-    done: list[_Hypothesis], live: list[_Hypothesis], total_WV: np.ndarray, end: int, keep: int, power: float
-) -> None:
-    """Move what `end` finishes from the live hypotheses to the finished ones, the best of which are kept."""
-    for row, hypothesis in enumerate(live):
-        if total_WV[row, end] > -math.inf:
-            done.append(_Hypothesis((*hypothesis.ids, end), float(total_WV[row, end]), True))
-    total_WV[:, end] = -math.inf
-    done.sort(key=lambda h: -h.rank(power))
-    del done[keep:]
+@dataclass(frozen=True)
+class _Hypothesis:
+    ids: tuple[int, ...]
+    log_prob: float
+    finished: bool = False
 
 
-def _top(total_WV: np.ndarray, width: int) -> list[tuple[int, float]]:
-    """The places and values of the `width` best, best first; the impossible are left out."""
-    flat = total_WV.ravel()
-    width = min(width, len(flat))
-    places = np.argpartition(-flat, width - 1)[:width]
-    places = places[np.lexsort((places, -flat[places]))]
-    return [(int(place), float(flat[place])) for place in places if flat[place] > -math.inf]
+class _Search:
+    """The hypotheses of one prompt."""
 
+    def __init__(self, beam: Beam, best: int, max_tokens: int) -> None:
+        self.beam, self.best, self.max_tokens = beam, best, max_tokens
+        # All rows of the batch begin alike; all but one are impossible, so that none is found twice.
+        self.live = [_Hypothesis((), 0.0)] + [_Hypothesis((), -math.inf)] * (beam.width - 1)
+        self.done: list[_Hypothesis] = []
 
-def _settled(done: list[_Hypothesis], live: list[_Hypothesis], beam: Beam, best: int, max_tokens: int) -> bool:
-    """Whether no live hypothesis can still come among the best: ln p only falls, and no text is longer."""
-    if len(done) < best:
-        return False
-    bound = max(h.log_prob for h in live) / float(max_tokens**beam.length_power)
-    return bound <= done[best - 1].rank(beam.length_power)
+    def live_log_probs(self) -> list[float]:
+        """ln p of the hypotheses that go on."""
+        return [hypothesis.log_prob for hypothesis in self.live]
+
+    def finish(self, log_probs: np.ndarray, end: int) -> None:
+        """Every live hypothesis, finished; the best finished ones are kept."""
+        for hypothesis, log_prob in zip(self.live, log_probs.tolist(), strict=True):
+            if log_prob > -math.inf:
+                self.done.append(_Hypothesis((*hypothesis.ids, end), log_prob, True))
+        self.done.sort(key=self.rank, reverse=True)
+        del self.done[self.best :]
+
+    def go_on(self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> None:
+        """The next live hypotheses."""
+        chosen = zip(parents.tolist(), tokens.tolist(), log_probs.tolist(), strict=True)
+        self.live = [_Hypothesis((*self.live[parent].ids, token), log_prob) for parent, token, log_prob in chosen]
+
+    def rank(self, hypothesis: _Hypothesis) -> float:
+        """ln p / length^power."""
+        return hypothesis.log_prob / float(max(len(hypothesis.ids), 1) ** self.beam.length_power)
+
+    def settled(self) -> bool:
+        """Whether no live hypothesis can still come among the best: ln p only falls, and no text is longer."""
+        bound = max(self.live_log_probs()) / float(self.max_tokens**self.beam.length_power)
+        return bound == -math.inf or (len(self.done) == self.best and bound <= self.rank(self.done[-1]))
+
+    def results(self) -> list[Continuation]:
+        """The best, finished or cut off at the greatest length."""
+        cut_off = [h for h in self.live if h.log_prob > -math.inf and len(h.ids) == self.max_tokens]
+        found = sorted(self.done + cut_off, key=self.rank, reverse=True)[: self.best]
+        return [Continuation(h.ids, h.log_prob, h.finished) for h in found]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
+from chainrule.decode.top import top_k
 from chainrule.errors import DecodingError
 from chainrule.lm import PAD, Array
 
@@ -87,7 +88,12 @@ class TopK(Strategy):
         _require(self.k >= 1, "top-k", "at least 1", self.k)
 
     def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
-        return _keep(log_probs_BV, _ranks(log_probs_BV) < self.k)
+        xp = array_namespace(log_probs_BV)
+        _, places_BK = top_k(log_probs_BV, self.k)
+        rows_B1 = xp.arange(log_probs_BV.shape[0], device=log_probs_BV.device)[:, None]
+        kept_BV = xp.zeros(log_probs_BV.shape, dtype=xp.bool, device=log_probs_BV.device)
+        kept_BV[rows_B1, places_BK] = True
+        return _keep(log_probs_BV, kept_BV)
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class TopP(Strategy):
         if self.p == 1:
             return log_probs_BV
         xp = array_namespace(log_probs_BV)
-        order_BV = _order(log_probs_BV)
+        order_BV = xp.argsort(log_probs_BV, axis=-1, descending=True, stable=True)
         prob_BV = xp.exp(normalize(xp.astype(log_probs_BV, xp.float64)))
         sorted_BV = xp.take_along_axis(prob_BV, order_BV, axis=-1)
         # a token is in if those before it do not make up p yet (0.5 + 0.3 makes up 0.8, however it is rounded)
@@ -180,17 +186,6 @@ def normalize(log_probs_BV: Array) -> Array:
     best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
     total_B1 = xp.sum(xp.exp(log_probs_BV - best_B1), axis=-1, keepdims=True)
     return log_probs_BV - best_B1 - xp.log(total_B1)
-
-
-def _order(log_probs_BV: Array) -> Array:
-    """Tokens from most to least likely; the lowest id first among equals."""
-    xp = array_namespace(log_probs_BV)
-    return xp.argsort(log_probs_BV, axis=-1, descending=True, stable=True)
-
-
-def _ranks(log_probs_BV: Array) -> Array:
-    xp = array_namespace(log_probs_BV)
-    return xp.argsort(_order(log_probs_BV), axis=-1)
 
 
 def _keep(log_probs_BV: Array, kept_BV: Array) -> Array:
