@@ -18,7 +18,6 @@ from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import PAD, Array, LanguageModel, State
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
-
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
