@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.evaluation import measure as measuring
@@ -67,3 +69,14 @@ def test_a_missing_last_line_end_is_no_byte_but_an_event(lm: cr.LanguageModel) -
     with_end, without = (evaluate(lm, cr.Corpus.from_text(t)) for t in ("i love cats\n", "i love cats"))
     assert with_end.tokens == without.tokens == 4
     assert (with_end.bytes, without.bytes) == (12, 11)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 300))
+def test_batches_hold_every_row_once_and_are_not_too_large(lengths: list[int], most: int) -> None:
+    every = np.asarray(lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "_TOKENS_AT_ONCE", most)
+        batches = list(measuring._batches(every))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(every)))
+    assert all(len(batch) == 1 or len(batch) * every[batch].max() <= most for batch in batches)

@@ -62,7 +62,7 @@ def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT)
     with progress.task("scoring", encoded.tokens, "tokens") as task:
         for scores in score_ids(lm, encoded.ids):
             finite = np.isfinite(scores)
-            nats -= math.fsum(scores[finite].tolist()) if len(scores) < 1024 else float(scores[finite].sum())
+            nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())
             task.advance(len(scores))
     seconds = time.perf_counter() - began
@@ -112,9 +112,10 @@ def _batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
     order = np.argsort(lengths, kind="stable")
     first = 0
     while first < len(order):
-        last = first + 1
-        # lengths ascend, so the next row sets the width of the batch it would join
-        while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _TOKENS_AT_ONCE:
-            last += 1
-        yield order[first:last]
-        first = last
+        size = len(order) - first
+        width = lengths[order[-1]]  # the last of a batch is its longest, and sets its width
+        while size > 1 and size * width > _TOKENS_AT_ONCE:
+            size = max(1, min(size - 1, int(_TOKENS_AT_ONCE // lengths[order[first]]), size // 2))
+            width = lengths[order[first + size - 1]]
+        yield order[first : first + size]
+        first += size
