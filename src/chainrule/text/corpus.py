@@ -71,7 +71,7 @@ class Corpus:
         return cls(texts=tuple(_documents_of_text(iter(clean_blocks([text.encode()], "text", Cleaning())))))
 
     def blocks(self) -> Iterator[bytes]:
-        """Clean blocks of whole lines, about 8 MB each; the last line of a file may lack its LF."""
+        """Clean blocks of whole lines, about 4 MB each; the last line of a file may lack its LF."""
         self.cleaning.replaced = 0
         yield from _gather(iter(self.texts))
         for path in self.paths:
@@ -160,10 +160,12 @@ def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
 
 def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Lines up to and including the blank lines after them; single lines where the text has no blank line."""
-    rest = b""
+    rest: list[bytes] = []  # whole lines of a document that goes on; joined once, so that it costs linear time
     separated: bool | None = None
     for block in blocks:
-        block = rest + block
+        if rest:  # blank lines may have begun in the last block
+            body = rest[-1].rstrip(b" \t\n")
+            rest[-1], block = body, rest[-1][len(body) :] + block
         if separated is None:
             separated = _BLANK_LINES.search(block) is not None
         if separated:
@@ -174,8 +176,9 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
             ends = [match.end() for match in re.finditer(rb"\n", block)]
         start = 0
         for end in ends:
-            yield block[start:end]
-            start = end
-        rest = block[start:]
+            yield b"".join([*rest, block[start:end]])
+            start, rest = end, []
+        if start < len(block):
+            rest.append(block[start:])
     if rest:
-        yield rest
+        yield b"".join(rest)

@@ -1,7 +1,7 @@
 """Files of any supported form, as blocks of clean text.
 
 A block is bytes that are valid UTF-8 and whole lines: LF is the only line end, a byte-order mark is gone, and
-only the last line of a file may lack its LF. Blocks are about 8 MB, so memory does not grow with the file;
+only the last line of a file may lack its LF. Blocks are about 4 MB, so memory does not grow with the file;
 only a line longer than that makes its block longer.
 
     form               what is text                             what is a document (see split.py)
@@ -65,9 +65,9 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterato
     """Raw pieces of one text, as clean blocks of whole lines."""
     line = 1
     for number, block in enumerate(_whole_lines(raw)):
+        block = cleaning.valid_utf8(block, name, line)
         if number == 0:
             block = block.removeprefix(codecs.BOM_UTF8)
-        block = cleaning.valid_utf8(block, name, line)
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         if block:
@@ -109,11 +109,9 @@ def raw_pieces(path: Path) -> Iterator[bytes]:
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise CorpusError(f"{path}: damaged or not gzip: {error}") from error
     except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror or error}") from error
-    except Exception as error:
-        if type(error).__name__ == "ZstdError":
+        if error.errno is None and path.suffix.lower() == ".zst":
             raise CorpusError(f"{path}: damaged or not zstd: {error}") from error
-        raise
+        raise CorpusError(f"{path}: {error.strerror or error}") from error
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -121,11 +119,10 @@ def _open(path: Path) -> IO[bytes]:
         return cast(IO[bytes], gzip.open(path))
     if path.suffix.lower() == ".zst":
         try:
-            import zstandard
+            import pyarrow
         except ImportError:
-            raise MissingExtraError("zstandard", "files", f"reading {path}") from None
-        reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True)
-        return reader
+            raise MissingExtraError("pyarrow", "files", f"reading {path}") from None
+        return cast(IO[bytes], pyarrow.CompressedInputStream(str(path), "zstd"))
     return path.open("rb")
 
 
@@ -133,6 +130,8 @@ def records(path: Path, cleaning: Cleaning) -> Iterator[bytes]:
     """The texts of a jsonl or parquet file, each clean and ending in LF."""
     texts = _jsonl_texts(path, cleaning) if form_of(path) == "jsonl" else _parquet_texts(path)
     for place, text in texts:
+        if not text:
+            continue
         # JSON can name half a character (a lone surrogate); written out, that is not UTF-8
         raw = text.encode("utf-8", "surrogatepass")
         clean = b"".join(clean_blocks([raw], place, cleaning))
@@ -180,7 +179,7 @@ def _parquet_texts(path: Path) -> Iterator[tuple[str, str]]:
                 row += 1
                 if value is not None and not isinstance(value, str):
                     raise CorpusError(f'{path}: the column "text" holds {type(value).__name__}, not strings')
-                if value:
+                if value is not None:
                     yield f"{path}: row {row}", value
 
 

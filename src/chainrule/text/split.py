@@ -7,7 +7,7 @@ one document always land in the same part, and the split is the same on every ma
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 
-_SMALL = 4 << 20  # bytes up to which a corpus is split in memory, with exact shares
+_FEW = 10_000  # distinct documents up to which the shares are exact; of more, chance gives every part its share
 
 
 def split(
@@ -25,23 +25,15 @@ def split(
     if abs(sum(shares.values()) - 1) > 1e-9 or min(shares.values()) <= 0:
         raise ValueError(f"shares must be positive and sum to one, not {dict(shares)}")
     paths = {name: folder / f"{name}.txt" for name in shares}
-    documents = corpus.documents()
-    head, size = [], 0
+    if set(paths.values()) & set(corpus.paths):
+        raise ValueError(f"the parts would overwrite the corpus itself in {folder}")
+    places = _exact_shares(corpus, shares, seed)
     with ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
         files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
-        for document in documents:
-            head.append(document)
-            size += len(document)
-            if size > _SMALL:
-                break
-        if size <= _SMALL:
-            places = _exact_shares(head, shares, seed)
-            for document in head:
-                files[places[_draw(document, seed)]].write(_ended(document))
-        else:
-            for document in _chain(head, documents):
-                files[_share(_draw(document, seed), shares)].write(_ended(document))
-                task.advance(len(document))
+        for document in corpus.documents():
+            draw = _draw(document, seed)
+            files[places[draw] if places else _share(draw, shares)].write(_ended(document))
+            task.advance(len(document))
     for name, path in paths.items():
         if path.stat().st_size == 0:
             raise CorpusError(
@@ -67,12 +59,14 @@ def _share(draw: float, shares: Mapping[str, float]) -> str:
     return name
 
 
-def _exact_shares(documents: list[bytes], shares: Mapping[str, float], seed: int) -> dict[float, str]:
-    """For a small corpus: parts of the asked sizes in bytes, at least one document each, by order of draw."""
+def _exact_shares(corpus: Corpus, shares: Mapping[str, float], seed: int) -> dict[float, str]:
+    """For few documents: parts of the asked sizes in bytes, at least one document each, by order of draw."""
     sizes: dict[float, int] = {}
-    for document in documents:
+    for document in corpus.documents():
         draw = _draw(document, seed)
         sizes[draw] = sizes.get(draw, 0) + len(document)
+        if len(sizes) > _FEW:
+            return {}
     draws, total = sorted(sizes), sum(sizes.values())
     *smaller, largest = sorted(shares, key=lambda name: shares[name])
     places: dict[float, str] = {}
@@ -89,8 +83,3 @@ def _exact_shares(documents: list[bytes], shares: Mapping[str, float], seed: int
 
 def _ended(document: bytes) -> bytes:
     return document if document.endswith(b"\n") else document + b"\n"
-
-
-def _chain(head: list[bytes], rest: Iterable[bytes]) -> Iterable[bytes]:
-    yield from head
-    yield from rest

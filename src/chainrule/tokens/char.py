@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from chainrule.errors import TokenizerError
 from chainrule.tokens.base import Ids, Tokenizer
 from chainrule.tokens.vocabulary import Limit, choose
 
@@ -69,7 +70,10 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CharTokenizer:
-        return cls(data["characters"])
+        characters = data["characters"]
+        if not isinstance(characters, str) or len(set(characters)) != len(characters):
+            raise TokenizerError("the characters should be one string, each of them once")
+        return cls(characters)
 
 
 def _code_points(block: bytes) -> Ids:

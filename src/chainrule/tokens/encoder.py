@@ -53,11 +53,14 @@ class FastEncoder:
         """The ids of a block of lines, or None where it does not prove identical."""
         if self._disagreed:
             return None
-        proof = block[: block.rfind(b"\n", 0, _PROOF_BYTES) + 1]
-        if proof and not self.agrees_on(proof):
-            self._disagreed = True
-            return None
-        return self._encode(block)
+        proof = block[:_PROOF_BYTES].decode(errors="ignore").encode()  # any text will do, whole lines or not
+        try:
+            if self.agrees_on(proof):
+                return self._encode(block)
+        except Exception:  # whatever a library in beta raises, the reference takes over
+            pass
+        self._disagreed = True
+        return None
 
     def agrees_on(self, block: bytes) -> bool:
         """Whether the library gives the same ids."""

@@ -49,10 +49,12 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Pr
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
     tokens = lines = size = unknown = 0
     digest = hashlib.sha256()
+    unended = False  # whether the last file ended without LF, so that its last line does not join the next one
     with path.open("wb") as file, progress.task("encoding", corpus.size(), "B") as task:
         for block, part in _encoded_blocks(corpus, tokenizer, dtype):
             file.write(part.ids.data)
-            digest.update(block)
+            digest.update(b"\n" + block if unended else block)
+            unended = not block.endswith(b"\n")
             tokens += len(part.ids)
             lines += part.lines
             unknown += part.unknown

@@ -231,8 +231,8 @@ class WordTable:
     def words(self) -> dict[bytes, int]:
         """The words and their counts."""
         pool = self.pool[: self.starts[self.size]].tobytes()
+        starts = self.starts[: self.size].tolist()
         ends = self.starts[1 : self.size + 1].tolist()
-        starts = [0, *ends[:-1]]
         counts = self.counts[: self.size].tolist()
         return {pool[s:e]: c for s, e, c in zip(starts, ends, counts, strict=True)}
 

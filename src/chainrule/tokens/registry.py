@@ -58,16 +58,18 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
     """A tokenizer from the content of a tokenizer.json; `place` names it in errors."""
     try:
         data = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{place}: not JSON: {error}") from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise TokenizerError(f"{place}: not a tokenizer of chainrule (no format {_FORMAT!r} in it)")
     if data.get("version") != _VERSION:
         raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
-    if data.get("kind") not in _CLASSES:
+    if data.get("kind") not in list(_CLASSES):
         raise TokenizerError(f"{place}: unknown kind of tokenizer {data.get('kind')!r}")
     try:
         return cast(Tokenizer, _CLASSES[data["kind"]].from_json(data))
+    except TokenizerError as error:
+        raise TokenizerError(f"{place}: damaged: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise TokenizerError(f"{place}: damaged: {type(error).__name__}: {error}") from error
 

@@ -30,6 +30,7 @@ Algorithm: TypeAlias = Literal["bpe", "wordpiece", "unigram"]
 
 DEFAULT_VOCAB_SIZE = 8192
 _UNKNOWN_PIECE = "<unk> "  # holds a space, which byte-level text never does: no text is mistaken for it
+_INSIDE = "## "  # before a WordPiece piece inside a word; holds a space for the same reason
 _LONGEST_WORD = 100
 
 
@@ -60,7 +61,7 @@ class SubwordTokenizer(Tokenizer):
         if limit.percent is not None:
             raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
         size = limit.top or DEFAULT_VOCAB_SIZE
-        smallest = 513 if algorithm == "wordpiece" else 256
+        smallest = {"bpe": 256, "wordpiece": 513, "unigram": 257}[algorithm]
         if size < smallest:
             raise TokenizerError(f"{algorithm} needs a vocabulary of at least {smallest}: it holds every byte")
         library = _train(_line_lists(blocks), algorithm, size, max(2, limit.min_count), progress)
@@ -71,7 +72,7 @@ class SubwordTokenizer(Tokenizer):
         """The bytes each id stands for."""
         pieces: list[str] = [self.library.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
         if self.algorithm == "wordpiece":
-            pieces = [piece[2:] if piece.startswith("##") and len(piece) > 2 else piece for piece in pieces]
+            pieces = [piece.removeprefix(_INSIDE) for piece in pieces]
         byte_of = {character: byte for byte, character in byte_characters().items()}
         spelled = [b"<unk>" if p == _UNKNOWN_PIECE else bytes(byte_of[c] for c in p) for p in pieces]
         return [*spelled, b"", b"\n"]
@@ -112,14 +113,15 @@ class SubwordTokenizer(Tokenizer):
             return special
         text = readable(self._piece_bytes[token_id])
         piece = self.library.id_to_token(token_id) or ""
-        inside = self.algorithm == "wordpiece" and piece.startswith("##") and len(piece) > 2
-        return "##" + text if inside else text
+        return "##" + text if piece.startswith(_INSIDE) else text
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "algorithm": self.algorithm, "tokenizers": json.loads(self.definition)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SubwordTokenizer:
+        if data["algorithm"] not in ("bpe", "wordpiece", "unigram"):
+            raise TokenizerError(f"there is no algorithm {data['algorithm']!r}")
         return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False))
 
 
@@ -164,21 +166,40 @@ def _train(
         trainer = trainers.BpeTrainer(min_frequency=min_count, **options)
     elif algorithm == "wordpiece":
         library = Tokenizer(models.WordPiece(unk_token=_UNKNOWN_PIECE))
-        options["vocab_size"] = size - 1 - len(alphabet)
-        trainer = trainers.WordPieceTrainer(min_frequency=min_count, special_tokens=[], **options)
+        # named first, so that every byte can follow every other, seen or not, and ids do not depend on chance
+        first = [_UNKNOWN_PIECE, *(_INSIDE + character for character in alphabet)]
+        trainer = trainers.WordPieceTrainer(
+            min_frequency=min_count, special_tokens=first, continuing_subword_prefix=_INSIDE, **options
+        )
     else:
         library = Tokenizer(models.Unigram())
         trainer = trainers.UnigramTrainer(special_tokens=[], **options)
     library.pre_tokenizer = byte_level()
-    library.decoder = decoders.ByteLevel()
     with progress.task(f"learning {algorithm}"):
         library.train_from_iterator(lines, trainer)
+    model = library.model
     if algorithm == "wordpiece":
-        # every byte can follow every other, seen or not; and there is a piece for what is too long
-        vocabulary = library.get_vocab()
-        for piece in [*("##" + character for character in alphabet), _UNKNOWN_PIECE]:
-            vocabulary.setdefault(piece, len(vocabulary))
-        library.model = models.WordPiece(
-            vocabulary, unk_token=_UNKNOWN_PIECE, max_input_chars_per_word=_LONGEST_WORD
+        model = models.WordPiece(
+            library.get_vocab(),
+            unk_token=_UNKNOWN_PIECE,
+            max_input_chars_per_word=_LONGEST_WORD,
+            continuing_subword_prefix=_INSIDE,
         )
+    elif algorithm == "unigram":
+        model = models.Unigram(_in_order(json.loads(library.to_str())["model"]["vocab"]))
+    library = Tokenizer(model)  # anew: it knows no special tokens
+    library.pre_tokenizer = byte_level()
+    library.decoder = decoders.ByteLevel()
     return library
+
+
+def _in_order(vocabulary: list[tuple[str, float | None]]) -> list[tuple[str, float]]:
+    """Pieces and scores without what chance put in: the last digits, and the ranks of bytes never seen."""
+    if any(score is None for _, score in vocabulary):
+        raise TokenizerError("unigram cannot be learned: there are no words in the text")
+    scores = {piece: round(score, 6) for piece, score in vocabulary if score is not None}
+    lowest = min(scores.values())
+    for piece, score in scores.items():
+        if len(piece) == 1 and score < lowest + 0.0257:  # the library adds 0.0001 for each of at most 256
+            scores[piece] = lowest
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

@@ -93,6 +93,8 @@ class WordTokenizer(Tokenizer):
         words = [word.encode() for word in data["words"]]
         if len(set(words)) != len(words):
             raise TokenizerError("the vocabulary lists a word twice")
+        if data["splitting"] not in ("whitespace", "unicode"):
+            raise TokenizerError(f"there is no splitting {data['splitting']!r}")
         return cls(words, data["splitting"])
 
 

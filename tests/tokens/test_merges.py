@@ -1,0 +1,90 @@
+"""Learning merges by hand: a worked example, and the library's merges in the library's order."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from chainrule.text.corpus import python_reference
+from chainrule.tokens.merges import Merge, count_pieces, learn_merges
+from chainrule.tokens.subword import SubwordTokenizer, byte_characters
+from chainrule.tokens.vocabulary import Limit
+
+LOVE = b"i love cats\ni love dogs\ni love cats\n"
+
+
+def test_words_carry_their_leading_space() -> None:
+    """Spelled in byte characters, the space is Ġ."""
+    assert count_pieces([LOVE]) == {"i": 3, "Ġlove": 3, "Ġcats": 2, "Ġdogs": 1}
+
+
+def test_merges_of_a_worked_example() -> None:
+    """Pairs at first: Ġl lo ov ve 3 each, Ġc ca at ts 2 each, Ġd do og gs 1 each.
+
+    Of equals the one whose tokens are oldest goes first. Bytes are older than anything merged and are numbered by
+    their characters, so lo comes before ov and ve, and Ġl comes last of the four. After lo, its neighbours are
+    the pairs Ġ+lo and lo+v; v+e is older than both.
+    """
+    merges = list(learn_merges(count_pieces([LOVE]), vocab_size=1000))
+    assert [(m.left, m.right, m.count) for m in merges] == [
+        (b"l", b"o", 3),
+        (b"v", b"e", 3),
+        (b" ", b"lo", 3),
+        (b" lo", b"ve", 3),
+        (b"a", b"t", 2),
+        (b"c", b"at", 2),
+        (b" ", b"cat", 2),
+        (b" cat", b"s", 2),
+    ]  # all other pairs occur once
+    assert [m.token for m in merges][3::4] == [b" love", b" cats"]
+    assert [m.vocab_size for m in merges] == list(range(257, 265))
+
+
+def test_merges_stop_when_the_vocabulary_is_full() -> None:
+    assert len(list(learn_merges(count_pieces([LOVE]), vocab_size=258))) == 2
+    assert list(learn_merges(count_pieces([LOVE]), vocab_size=256)) == []
+
+
+def test_merges_stop_when_pairs_are_too_rare() -> None:
+    assert [m.token for m in learn_merges(count_pieces([LOVE]), 1000, min_count=3)][-1] == b" love"
+    assert list(learn_merges(count_pieces([LOVE]), 1000, min_count=4)) == []
+    assert list(learn_merges(Counter(), 1000)) == []
+
+
+def test_a_run_of_one_letter_is_merged_from_the_left() -> None:
+    """aaaaa ten times: the pair aa stands at four places in each, and two of them can be merged: aa aa a."""
+    merges = list(learn_merges(Counter({"aaaaa": 10}), vocab_size=1000))
+    assert [(m.left, m.right, m.count) for m in merges] == [
+        (b"a", b"a", 40),
+        (b"aa", b"a", 10),  # a is older than aa, but the pair begins with aa either way: (aa, a) before (aa, aa)
+        (b"aa", b"aaa", 10),
+    ]
+
+
+def test_a_merge_reads_as_a_sentence() -> None:
+    assert str(Merge(b" lo", b"ve", 1234, 260)) == "' lo' + 've' -> ' love' (1,234 times)"
+    assert str(Merge(b"\xc3", b"\xa9", 2, 260)) == "'<0xC3>' + '<0xA9>' -> 'é' (2 times)"
+
+
+def random_text() -> bytes:
+    """Three letters and accents in words of any length: many ties, many runs."""
+    draw = random.Random(0)
+    return "".join(draw.choices("abé \n", weights=[6, 4, 2, 2, 1], k=2_000)).encode()
+
+
+@pytest.mark.parametrize(
+    "text", [LOVE, random_text(), b"".join(python_reference())[:30_000]], ids=["love", "random", "reference"]
+)
+def test_the_merges_are_those_of_the_library_in_order(text: bytes) -> None:
+    size = 256 + 120
+    definition = json.loads(SubwordTokenizer.train(iter([text]), "bpe", Limit(top=size)).definition)
+    byte_of = {character: byte for byte, character in byte_characters().items()}
+    by_library = [
+        tuple(bytes(byte_of[character] for character in part) for part in pair)
+        for pair in definition["model"]["merges"]
+    ]
+    ours = [(merge.left, merge.right) for merge in learn_merges(count_pieces([text]), size)]
+    assert ours == by_library

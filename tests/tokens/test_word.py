@@ -1,0 +1,195 @@
+"""Words: how a line is split, how the compiled path equals the obvious one, and which words are known."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from chainrule.tokens.base import encode_lines_slowly, lines_of
+from chainrule.tokens.kernels import WordTable
+from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.word import Splitting, WordTokenizer, character_classes, count_words, split_words
+
+examples = settings(max_examples=50, deadline=None, derandomize=True)
+both_splittings = pytest.mark.parametrize("splitting", ["whitespace", "unicode"])
+
+
+def words(line: str, splitting: Splitting) -> list[str]:
+    return [word.decode() for word in split_words(line.encode(), splitting)]
+
+
+def counted_slowly(blocks: list[bytes], splitting: Splitting) -> Counter[bytes]:
+    return Counter(word for block in blocks for line in lines_of(block) for word in split_words(line, splitting))
+
+
+# -- splitting --------------------------------------------------------------------------------------------
+
+
+def test_whitespace_is_the_six_ascii_characters() -> None:
+    assert words("a b\tc\rd\x0be\x0cf", "whitespace") == ["a", "b", "c", "d", "e", "f"]
+    assert WordTokenizer([b"a", b"b"]).encode_line(b"a b") == [3, 4]
+
+
+@pytest.mark.parametrize("character", ["\u00a0", "\u2028", "\u3000", "\x85", "\x1c", "\x00", "\u200b", "\ufeff"])
+def test_no_other_character_is_white_space(character: str) -> None:
+    assert words(f"new{character}york", "whitespace") == [f"new{character}york"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("don't!", ["don", "'", "t", "!"]),
+        ("  snake_case, x2=3.14 ", ["snake_case", ",", "x2", "=", "3", ".", "14"]),
+        ("...", [".", ".", "."]),
+        ("हिन्दी में लिखना", ["हिन्दी", "में", "लिखना"]),  # vowel signs and viramas belong to their word
+        ("e\u0301te\u0301", ["e\u0301te\u0301"]),  # accents that follow their letter
+        ("我爱猫。你好", ["我爱猫", "。", "你好"]),
+        ("かな、カナ", ["かな", "、", "カナ"]),
+        ("a\u00a0b\u3000c\u2028d", ["a", "b", "c", "d"]),  # all Unicode white space separates
+        ("🙂🙂 ok", ["🙂", "🙂", "ok"]),
+        ("<s>", ["<", "s", ">"]),
+        ("", []),
+    ],
+)
+def test_unicode_words_and_marks(line: str, expected: list[str]) -> None:
+    assert words(line, "unicode") == expected
+
+
+# -- the compiled path ------------------------------------------------------------------------------------
+
+text = st.lists(
+    st.sampled_from(
+        [" ", "\n", "\n\n", "\t", "\x0b", "\u00a0", "the", "cat", "don't", "é", "漢字", "\U00020000", "\x00"]
+    )
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    max_size=40,
+).map("".join)
+
+
+@both_splittings
+@given(text=text)
+@example(text="")
+@example(text="\n")
+@example(text="the")
+@example(text="\n\nthe  \n \n")
+@examples
+def test_the_kernel_encodes_as_the_obvious_loop_does(splitting: Splitting, text: str) -> None:
+    block = text.encode()
+    known = list(counted_slowly([block], splitting))[::2]  # every other word is unknown
+    tokenizer = WordTokenizer(known, splitting)
+    table = WordTable(character_classes(splitting), known)
+    ended = block if block.endswith(b"\n") else block + b"\n"
+    compiled = table.number(ended, 3, tokenizer.unk, tokenizer.eos)
+    np.testing.assert_array_equal(compiled, encode_lines_slowly(tokenizer, block))
+    assert compiled.dtype == np.uint32
+
+
+@both_splittings
+@given(texts=st.lists(text, max_size=3))
+@examples
+def test_the_kernel_counts_as_a_counter_does(splitting: Splitting, texts: list[str]) -> None:
+    blocks = [text.encode() for text in texts]
+    table = WordTable(character_classes(splitting))
+    for block in blocks:
+        table.count(block)
+    assert table.words() == counted_slowly(blocks, splitting)
+
+
+def unicode_heavy(seed: int, size: int) -> bytes:
+    """Random words over several scripts, marks and kinds of space."""
+    draw = random.Random(seed)
+    alphabet = "abcdeféßжщ漢字ひह\u093f\u094dن한ก🙂\U00020000_'.-\u0301\u00a0\u2028\x1c\x00"
+    pieces: list[str] = []
+    length = 0
+    while length < size:
+        piece = "".join(draw.choices(alphabet, k=draw.randint(1, 6))) + draw.choice(" \t\r\v\f\n  ")
+        pieces.append(piece)
+        length += len(piece.encode())
+    return "".join(pieces).encode()
+
+
+@both_splittings
+def test_blocks_above_a_megabyte_take_the_kernel_and_give_the_same(splitting: Splitting) -> None:
+    block = unicode_heavy(seed=1, size=1_100_000)
+    assert len(block) > 1 << 20
+    assert count_words([block], splitting) == counted_slowly([block], splitting)
+    tokenizer = WordTokenizer.train(iter([block]), Limit(min_count=2), splitting)
+    expected = encode_lines_slowly(tokenizer, block)
+    assert 0.1 < np.mean(expected == tokenizer.unk) < 0.9
+    np.testing.assert_array_equal(tokenizer.encode_lines(block), expected)
+    # once the table is made, short blocks go through it too
+    np.testing.assert_array_equal(tokenizer.encode_lines(block[:0]), encode_lines_slowly(tokenizer, b""))
+
+
+def test_the_table_grows() -> None:
+    """It begins with 65,536 slots, half of which may be taken: 50,000 distinct words make it grow."""
+    distinct = [b"w%d" % (i * 7919 % 50_000) for i in range(50_000)]
+    block = b" ".join(distinct * 2 + distinct[:10_000] * 2) + b"\n"
+    expected = Counter(distinct * 2 + distinct[:10_000] * 2)
+    table = WordTable(character_classes("whitespace"))
+    for part in (block[:100_000], b"\n", block[100_000:]):
+        table.count(part)
+    cut = Counter(block[:100_000].split()) + Counter(block[100_000:].split())
+    assert table.words() == cut
+    assert len(table.slots) > 1 << 16
+    assert count_words([block * 2], "whitespace") == Counter({word: 2 * n for word, n in expected.items()})
+
+
+def test_short_and_long_blocks_are_counted_together() -> None:
+    """The first block is below a megabyte and counted in Python, the second above and counted by the kernel."""
+    short, long = b"cats dogs\n", b"cats birds\n" * 100_000
+    assert count_words([short, long, short], "whitespace") == {b"cats": 100_002, b"dogs": 2, b"birds": 100_000}
+
+
+def test_a_megabyte_of_white_space_has_no_words() -> None:
+    assert count_words([b" \n" * (1 << 19)], "whitespace") == {}
+
+
+def test_words_longer_than_any_buffer() -> None:
+    long = b"x" * 300_000
+    block = b" ".join([long, long + b"y", long, b"z" * 600_000]) + b"\n"
+    assert count_words([block], "whitespace") == {long: 2, long + b"y": 1, b"z" * 600_000: 1}
+
+
+# -- the tokenizer ----------------------------------------------------------------------------------------
+
+ZOO = b"the cat sat\nthe dog sat\nthe emu\n"  # the 3, sat 2, cat 1, dog 1, emu 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "vocabulary"),
+    [
+        (Limit(), [b"the", b"sat", b"cat", b"dog", b"emu"]),
+        (Limit(min_count=2), [b"the", b"sat"]),
+        (Limit(top=3), [b"the", b"sat", b"cat"]),
+        (Limit(percent=80), [b"the", b"sat", b"cat", b"dog"]),  # 80 % of five
+    ],
+)
+def test_the_vocabulary_is_what_the_limit_lets_in(limit: Limit, vocabulary: list[bytes]) -> None:
+    tokenizer = WordTokenizer.train(iter([ZOO]), limit)
+    assert tokenizer.words == vocabulary
+    assert tokenizer.vocab_size == 3 + len(vocabulary)
+
+
+def test_ids_of_a_worked_example() -> None:
+    """<unk> <s> </s> the sat cat dog are 0 to 6."""
+    tokenizer = WordTokenizer.train(iter([ZOO]), Limit(top=4))
+    assert tokenizer.encode("the emu sat\n\ndog").tolist() == [3, 0, 4, 2, 2, 6]
+    assert tokenizer.decode([1, 3, 0, 4, 2, 2, 6]) == "the <unk> sat\n\ndog"
+    assert [tokenizer.token(i) for i in range(7)] == ["<unk>", "<s>", "</s>", "the", "sat", "cat", "dog"]
+
+
+def test_decoding_joins_words_with_single_spaces() -> None:
+    tokenizer = WordTokenizer.train(iter([ZOO]), Limit())
+    assert tokenizer.decode(tokenizer.encode("  the \t cat\n sat ")) == "the cat\nsat"
+
+
+def test_a_text_without_words_has_an_empty_vocabulary() -> None:
+    tokenizer = WordTokenizer.train(iter([b"\n \n"]), Limit())
+    assert tokenizer.vocab_size == 3
+    assert tokenizer.encode("a\n").tolist() == [tokenizer.unk, tokenizer.eos]
