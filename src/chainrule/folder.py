@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -75,22 +76,38 @@ def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = Fa
         _sync(temporary)
         # mkdtemp gives a private folder; a finished model is as readable as any new folder
         temporary.chmod(0o777 & ~_umask())
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
-            folder.rename(old / folder.name)
-            temporary.rename(folder)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(folder)
+        _put_in_place(temporary, folder)
         _sync(folder.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
+def _put_in_place(new: Path, folder: Path) -> None:
+    """Give a finished folder its name; what has that name now goes away, or stays if this fails."""
+    if not folder.exists():
+        new.rename(folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+    try:
+        folder.rename(old / folder.name)
+        try:
+            new.rename(folder)
+        except BaseException:
+            (old / folder.name).rename(folder)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
     """Refuse a destination now rather than after an hour of training."""
     folder = Path(folder)
+    if folder.name in ("", "..") or folder.resolve() == Path.cwd():
+        raise FolderError(f"{folder} has no name of its own that a model could take; choose another --out")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise FolderError(f"{folder}: {above} is a file, not a folder; choose another --out")
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() or folder.is_symlink():
@@ -132,8 +149,9 @@ def megabytes(folder: str | Path) -> float:
 def _write_files(folder: Path, model: ModelFolder) -> None:
     from safetensors.numpy import save_file
 
-    tensors = {name: np.ascontiguousarray(array) for name, array in model.tensors.items()}
+    tensors = {name: np.asarray(array, order="C") for name, array in model.tensors.items()}
     save_file(tensors, folder / TENSORS)
+    (folder / TENSORS).chmod(0o666 & ~_umask())  # safetensors makes a private file
     (folder / TOKENIZER).write_text(model.tokenizer, encoding="utf-8")
     (folder / METRICS).write_text(to_json(model.metrics, indent=2), encoding="utf-8")
     (folder / CARD).write_text(_card(model), encoding="utf-8")
@@ -155,19 +173,12 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """JSON that every parser takes: infinity is 1e999, which reads back as infinity, and NaN is null."""
-    mark = "\ue000infinity\ue000"
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    standard = {"Infinity": "1e999", "-Infinity": "-1e999", "NaN": "null"}
+    return _STRINGS_AND_CONSTANTS.sub(lambda found: standard.get(found[0], found[0]), text)
 
-    def replace(item: Any) -> Any:
-        if isinstance(item, float) and item != item:
-            return None
-        if isinstance(item, float) and item in (float("inf"), float("-inf")):
-            return mark if item > 0 else "-" + mark
-        if isinstance(item, Mapping):
-            return {key: replace(entry) for key, entry in item.items()}
-        return [replace(entry) for entry in item] if isinstance(item, (list, tuple)) else item
 
-    text = json.dumps(replace(value), ensure_ascii=False, indent=indent)
-    return text.replace(f'"{mark}"', "1e999").replace(f'"-{mark}"', "-1e999")
+_STRINGS_AND_CONSTANTS = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def _card(model: ModelFolder) -> str:
@@ -224,7 +235,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     content = _read_text(path)
     try:
         manifest = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _what_it_is(path, f"not JSON ({error})") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ForeignFileError(f"{path}: not a manifest of chainrule (no format {FORMAT!r} in it)")
@@ -244,7 +255,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             raise DamagedFileError(f"{path}: it does not list {name}")
     for name, entry in manifest["files"].items():
         # a name is never a way out of the folder
-        if Path(name).name != name or not isinstance(entry, dict) or not {"bytes", "sha256"} <= entry.keys():
+        if Path(name).name != name or not isinstance(entry, dict) or not isinstance(entry.get("bytes"), int):
             raise DamagedFileError(f"{path}: the entry of the file {name!r} is not valid")
     return manifest
 
@@ -255,7 +266,7 @@ def _check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> No
     size = path.stat().st_size
     if size != entry["bytes"]:
         raise _what_it_is(path, f"{size:,} bytes where {entry['bytes']:,} were written")
-    if (size <= _VERIFY_UP_TO if verify is None else verify) and _sha256(path) != entry["sha256"]:
+    if (size <= _VERIFY_UP_TO if verify is None else verify) and _sha256(path) != entry.get("sha256"):
         raise _what_it_is(path, "its checksum differs from what was written")
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chainrule.errors import ChainruleError, FolderError, MissingExtraError
-from chainrule.folder import ModelFolder, read_folder
+from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError, SettingsError
+from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
 from chainrule.progress import SILENT, Progress
 from chainrule.tokens.base import Tokenizer
@@ -69,18 +69,18 @@ def kind_names() -> list[str]:
 
 def find_kind(name: str) -> Kind:
     """The kind of that name."""
-    if name in _BUILT_IN:
-        try:
+    plugins = {} if name in _BUILT_IN else _plugins()
+    try:
+        if name in _BUILT_IN:
             kind: Kind = importlib.import_module(_BUILT_IN[name]).KIND
-        except ModuleNotFoundError as error:
-            if error.name == "torch":
-                raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
-            raise
-        return kind
-    plugins = _plugins()
-    if name in plugins:
-        plugin: Kind = plugins[name].load()
-        return plugin
+            return kind
+        if name in plugins:
+            plugin: Kind = plugins[name].load()
+            return plugin
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
+        raise
     close = difflib.get_close_matches(name, kind_names(), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
@@ -93,7 +93,10 @@ def load(folder: str | Path, *, verify: bool | None = None) -> LanguageModel:
         raise FolderError(
             f"{folder}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
         )
-    lm = find_kind(content.kind).load(content)
+    try:
+        lm = find_kind(content.kind).load(content)
+    except SettingsError as error:
+        raise DamagedFileError(f"{folder}/{MANIFEST}: {error}") from error
     lm.provenance, lm.metrics = content.provenance, content.metrics
     return lm
 

@@ -68,12 +68,16 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
 def _read(key: str, value: Any, hint: Any) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
-        if value in arguments:
-            return value
+        for argument in arguments:
+            if value == argument or (isinstance(value, str) and value == str(argument)):
+                return argument
     elif origin in (typing.Union, types.UnionType):
         if value is None or (isinstance(value, str) and value.lower() == "none"):
             return None
-        return _read(key, value, next(a for a in arguments if a is not type(None)))
+        try:
+            return _read(key, value, next(a for a in arguments if a is not type(None)))
+        except SettingsError:
+            pass
     elif hint is bool:
         if isinstance(value, bool):
             return value

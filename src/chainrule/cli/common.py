@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from chainrule.errors import CorpusError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -35,6 +37,20 @@ def encoding_option(command: Command) -> Command:
         show_default=True,
         help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
     )(command)
+
+
+def prompt_option(**attributes: Any) -> Callable[[Command], Command]:
+    """--prompt: text, so UTF-8."""
+    return click.option("--prompt", callback=_text, **attributes)
+
+
+def _text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise CorpusError("the prompt is not UTF-8") from None
+    return value
 
 
 def seed_option(command: Command) -> Command:
@@ -98,8 +114,9 @@ def console() -> Console:
     """Where results go; wide enough for tables where it is no terminal."""
     from rich.console import Console
 
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=max(out.width, 120))
+    out = Console()
+    width = None if out.is_terminal else max(out.width, 120)
+    return Console(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
 
 
 def print_json(value: Any) -> None:

@@ -104,8 +104,8 @@ def _print(comparison: Comparison, out: str) -> None:
     screen.print("\nSamples (top-p 0.9)", style="bold")
     for result in comparison.results:
         sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
-        screen.print(f"[cyan]{result.name}:[/]", end=" ")
-        screen.print(sample[:160] or "(empty lines)", markup=False, soft_wrap=True)
+        screen.print(f"{result.name}:", style="cyan", end=" ")
+        screen.print(sample[:160] or "(empty lines)", soft_wrap=True)
     screen.print(
         f"\nThe models are in {out}; try: chainrule generate {out}/{comparison.results[-1].folder}",
         soft_wrap=True,

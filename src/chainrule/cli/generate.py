@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import json_option, print_json, seed_option
+from chainrule.cli.common import json_option, print_json, prompt_option, seed_option
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--prompt", default="", help="What the text begins with.")
+@prompt_option(default="", help="What the text begins with.")
 @click.option(
     "--strategy",
     type=click.Choice(["greedy", "sample", "beam"]),

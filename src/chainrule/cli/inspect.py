@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, number, print_json
+from chainrule.cli.common import console, json_option, number, print_json, prompt_option
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--prompt", help="Show the most likely next tokens after this text.")
+@prompt_option(help="Show the most likely next tokens after this text.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
 @json_option
 def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -26,6 +28,16 @@ class _InOrder(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # as they are used, not by the alphabet
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # the reader has gone away, as `| head` does: nothing is wrong, and what is left goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+
 
 @click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="chainrule %(version)s")
@@ -47,6 +59,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ∞ that an old terminal cannot show is no reason to stop
     try:
         code = cli.main(arguments, prog_name="chainrule", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -56,10 +71,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         _say("stopped")
         sys.exit(130)
-    except BrokenPipeError:
-        # the reader has gone away, as `| head` does; nothing is wrong
-        sys.stderr.close()
-        sys.exit(0)
     except (ChainruleError, OSError, MemoryError) as error:
         if debug:
             raise

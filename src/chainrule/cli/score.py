@@ -23,13 +23,15 @@ def score(folder: str, text: str, per_token: bool, encoding_errors: Any, as_json
     With --per-token: ln p and the token, with an empty line after each line of text.
     With --json: an object per line.
     """
+    from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.surprisal import score_lines
     from chainrule.folder import to_json
     from chainrule.kinds import load
     from chainrule.text.corpus import Corpus
 
     lm = load(folder)
-    for line in score_lines(lm, Corpus.open(text, encoding_errors=encoding_errors)):
+    corpus = Corpus.open(text, encoding_errors=encoding_errors)
+    for line in score_lines(lm, corpus):
         tokens = zip(line.ids, line.log_probs, strict=True)
         if as_json:
             record: dict[str, Any] = {
@@ -47,6 +49,7 @@ def score(folder: str, text: str, per_token: bool, encoding_errors: Any, as_json
             click.echo()
         else:
             click.echo(f"{line.log_prob:.6f}\t{len(line.ids)}\t{line.perplexity:.4f}\t{line.text}")
+    corpus.note_replaced(terminal_progress())
 
 
 def _shown(token: str) -> str:

@@ -68,8 +68,14 @@ def tokenize(
     chainrule tokenize corpus.txt --merges
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
+    from chainrule.errors import FolderError
+    from chainrule.folder import MANIFEST
     from chainrule.text.corpus import Corpus
 
+    if options["ids"] and (show or merges):
+        raise click.UsageError("--ids goes with neither --show nor --merges")
+    if options["out"] and (Path(options["out"]) / MANIFEST).exists():
+        raise FolderError(f"{options['out']} is a model folder and has its tokenizer; choose another --out")
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
     if merges:
         if options["tokenizer"] != "bpe":
@@ -92,12 +98,18 @@ def tokenize(
 def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
     from rich.table import Table
 
+    from chainrule.errors import CorpusError, TokenizerError
     from chainrule.tokens.merges import count_pieces, learn_merges
     from chainrule.tokens.subword import DEFAULT_VOCAB_SIZE, readable
     from chainrule.tokens.vocabulary import Limit
 
-    size = Limit.parse(vocab_size).top or DEFAULT_VOCAB_SIZE
-    found = islice(learn_merges(count_pieces(text.blocks()), size, max(2, min_count)), lines)
+    limit = Limit.parse(vocab_size, min_count)
+    if limit.percent is not None:
+        raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
+    pieces = count_pieces(text.blocks())
+    if not pieces:
+        raise CorpusError("the corpus is empty: there is no text to count")
+    found = islice(learn_merges(pieces, limit.top or DEFAULT_VOCAB_SIZE, max(2, min_count)), lines)
     if as_json:
         print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
         return
@@ -113,9 +125,12 @@ def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as
 def _show(tokenizer: Tokenizer, text: Corpus, lines: int) -> None:
     from rich.text import Text
 
+    from chainrule.errors import CorpusError
     from chainrule.tokens.base import lines_of
 
     screen = console()
+    if not any(text.blocks()):
+        raise CorpusError("the corpus is empty: there is no text to show")
     every_line = (line for block in text.blocks() for line in lines_of(block))
     for line in islice(every_line, lines):
         shown = Text()

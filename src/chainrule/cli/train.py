@@ -59,14 +59,18 @@ def train(
 
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
+    from chainrule import settings as settings_of
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import check_destination, megabytes
+    from chainrule.kinds import find_kind
     from chainrule.settings import split_words
     from chainrule.text.corpus import Corpus
     from chainrule.training.prepare import TokenizerChoice
     from chainrule.training.run import train as train_model
 
     check_destination(out, overwrite=overwrite)
+    words = split_words(settings)
+    settings_of.parse(find_kind(kind).settings, words)  # before the keywords of train could hide a mistake
     choice = TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"])
     lm = train_model(
         kind,
@@ -76,7 +80,7 @@ def train(
         context=options["context"],
         seed=options["seed"],
         progress=terminal_progress(),
-        **split_words(settings),
+        **words,
     )
     lm.save(out, overwrite=overwrite)
     tokens, seconds = lm.provenance["corpus_tokens"], lm.metrics["training_seconds"]

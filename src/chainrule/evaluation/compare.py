@@ -12,7 +12,7 @@ from typing import Any
 from chainrule import settings as settings_of
 from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import TopP
-from chainrule.errors import FolderError, MissingExtraError
+from chainrule.errors import ChainruleError, FolderError, MissingExtraError
 from chainrule.evaluation.measure import Measured, measure
 from chainrule.folder import megabytes, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
@@ -89,12 +89,14 @@ def compare(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists and is not empty; choose another --out")
     ladder = list(rungs(kinds, progress))
-    out.mkdir(parents=True, exist_ok=True)
+    if not ladder:
+        raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         parts = split(corpus, SHARES, Path(name), seed=seed, progress=progress)
         the_tokenizer = (tokenizer or TokenizerChoice("bpe")).make(parts["train"], progress)
         encoded = encode_parts(parts, the_tokenizer, Path(name), progress)
         data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, SILENT)
+        out.mkdir(parents=True, exist_ok=True)
         results = []
         with progress.task("models", len(ladder), "models") as task:
             for kind, rung in ladder:

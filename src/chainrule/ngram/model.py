@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
-from chainrule.errors import SettingsError
+from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import PAD, Array, Context, LanguageModel, State, to_numpy
@@ -155,6 +155,8 @@ def load(folder: ModelFolder) -> NgramModel:
     """The model of a folder; its tables stay on disk until they are used."""
     settings = settings_of.parse(NgramSettings, folder.config)
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
+    if len(folder.tensor("first_of_length")) != settings.order + 2:
+        raise DamagedFileError(f"{folder.path}: the arrays are not those of a model of order {settings.order}")
     trie = Trie(
         settings.order,
         tokenizer.vocab_size,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from chainrule.errors import CorpusError
+from chainrule.progress import Progress
 from chainrule.text.files import (
     BLOCK_SIZE,
     Cleaning,
@@ -94,6 +95,11 @@ class Corpus:
     def replaced(self) -> int:
         """How many stretches of bytes the last reading replaced (encoding_errors="replace")."""
         return self.cleaning.replaced
+
+    def note_replaced(self, progress: Progress) -> None:
+        """Say how much the last reading replaced, if anything."""
+        if self.replaced:
+            progress.note(f"{self.replaced:,} stretches of bytes were not UTF-8 and became U+FFFD")
 
     def size(self) -> int | None:
         """Bytes to read, for progress; None where compression or a record format hides it."""

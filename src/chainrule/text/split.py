@@ -34,6 +34,7 @@ def split(
             draw = _draw(document, seed)
             files[places[draw] if places else _share(draw, shares)].write(_ended(document))
             task.advance(len(document))
+    corpus.note_replaced(progress)
     for name, path in paths.items():
         if path.stat().st_size == 0:
             raise CorpusError(
@@ -45,7 +46,7 @@ def split(
 
 def _draw(document: bytes, seed: int) -> float:
     """A number in [0, 1) that depends on the document's words and the seed alone."""
-    digest = hashlib.blake2b(document.strip(), digest_size=8, salt=seed.to_bytes(16, "little", signed=True))
+    digest = hashlib.blake2b(document.strip(), digest_size=8, salt=(seed % 2**128).to_bytes(16, "little"))
     return int.from_bytes(digest.digest(), "little") / 2**64
 
 

@@ -60,8 +60,7 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Pr
             unknown += part.unknown
             size += len(block)
             task.advance(len(block))
-    if corpus.replaced:
-        progress.note(f"{corpus.replaced:,} stretches of bytes were not UTF-8 and became U+FFFD")
+    corpus.note_replaced(progress)
     if tokens == 0:
         raise CorpusError("the corpus is empty: there is no text to count")
     return Encoded(

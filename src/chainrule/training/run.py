@@ -21,6 +21,7 @@ from chainrule.training.prepare import HELD_OUT_SHARE, TokenizerChoice, encode_p
 def train(
     kind: str,
     corpus: Corpus | Source | Sequence[Source],
+    /,
     *,
     valid: Corpus | Source | None = None,
     tokenizer: Tokenizer | TokenizerChoice | str = "word",

@@ -1,0 +1,113 @@
+"""`chainrule compare`: a ladder of models on one scale."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chainrule import kinds
+
+from .running import Fails, Run, strict_json
+
+RUNGS = 12
+
+
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compare") / "ladder"
+
+
+@pytest.fixture
+def comparison(run: Run, ladder: Path, corpus: Path) -> dict:
+    if not ladder.exists():
+        ran = run("compare", corpus, "--out", ladder, "--tokenizer", "word", "--kind", "ngram", "--json")
+        assert ran.err == ""
+        assert ran.json == strict_json((ladder / "compare.json").read_text(encoding="utf-8"))
+    content: dict = json.loads((ladder / "compare.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_every_rung_is_measured_on_text_that_no_model_has_seen(comparison: dict, corpus: Path) -> None:
+    parts = comparison["parts"]
+    assert sum(part["bytes"] for part in parts.values()) == corpus.stat().st_size
+    assert len(comparison["results"]) == len({result["name"] for result in comparison["results"]}) == RUNGS
+    for result in comparison["results"]:
+        assert result["test"]["tokens"] == parts["test"]["tokens"]
+        assert result["test"]["bytes"] == parts["test"]["bytes"]
+
+
+def test_every_rung_leaves_a_model_that_other_verbs_take(run: Run, comparison: dict, ladder: Path) -> None:
+    for result in comparison["results"]:
+        folder = ladder / result["folder"]
+        assert run("generate", folder).code == 0
+        shown = run("inspect", folder)
+        assert shown.code == 0, shown.err
+        assert run("inspect", folder, "--json").json["metrics"]["perplexity"] == result["test"]["perplexity"]
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(fails: Fails, comparison: dict, ladder: Path, toy: Path) -> None:
+    before = sorted(ladder.iterdir())
+    assert "not empty" in fails("compare", toy, "--out", ladder)
+    assert sorted(ladder.iterdir()) == before
+
+
+def test_the_table_has_a_row_per_rung_and_samples(run: Run, corpus: Path, tmp_path: Path) -> None:
+    ran = run("compare", corpus, "--out", tmp_path / "ladder", "--kind", "ngram")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("\n│") == RUNGS
+    assert "bits/byte" in ran.out
+    assert ran.out.count("5-gram, interpolated") == 2
+    assert str(tmp_path / "ladder") in ran.out
+
+
+def test_the_seed_decides_the_split(run: Run, corpus: Path, tmp_path: Path) -> None:
+    def held_out(seed: int) -> str:
+        folder = tmp_path / f"ladder-{seed}"
+        assert run("compare", corpus, "--out", folder, "--seed", seed, "--tokenizer", "word").code == 0
+        manifest = json.loads((folder / "unigram-laplace" / "manifest.json").read_text(encoding="utf-8"))
+        fingerprint: str = manifest["provenance"]["held_out_sha256"]
+        return fingerprint
+
+    assert held_out(1) != held_out(2)
+
+
+def test_a_kind_whose_library_is_missing_is_left_out_with_a_note(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kind_that_needs_torch.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(kinds, "_BUILT_IN", {"net": "kind_that_needs_torch", "ngram": kinds._BUILT_IN["ngram"]})
+    ran = run("compare", corpus, "--out", tmp_path / "ladder", "--json")
+    assert len(ran.json["results"]) == RUNGS
+    assert ran.err.count("\n") == 1
+    assert ran.err.startswith("note: left out: the kind 'net' needs torch")
+    named = run("compare", corpus, "--out", tmp_path / "ladder-2", "--kind", "net")
+    assert named.code == 2
+    assert "pip install 'chainrule[neural]'" in named.err
+
+
+def test_a_ladder_without_rungs_is_an_error(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kind_that_needs_torch.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(kinds, "_BUILT_IN", {"net": "kind_that_needs_torch"})
+    ran = run("compare", corpus, "--out", tmp_path / "ladder")
+    assert ran.code == 2, ran.err
+    note, error = ran.err.splitlines()
+    assert "torch" in note
+    assert error.startswith("chainrule: error: ")
+
+
+@pytest.mark.parametrize("content", ["", "one line\n"])
+def test_a_corpus_too_small_to_split_leaves_nothing_behind(fails: Fails, tmp_path: Path, content: str) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text(content, encoding="utf-8")
+    assert "too few" in fails("compare", text, "--out", tmp_path / "ladder")
+    assert not (tmp_path / "ladder").exists()

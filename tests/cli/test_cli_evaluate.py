@@ -1,0 +1,157 @@
+"""`chainrule evaluate` and `chainrule score`: what models make of a text."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from .running import HELD_OUT, Run, strict_json
+
+MODELS = ["model", "stream_model", "bpe_model"]
+
+
+@pytest.fixture(params=MODELS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+@pytest.fixture
+def mice(tmp_path: Path) -> Path:
+    """A sentence whose words the toy corpus has, though not in this order."""
+    path = tmp_path / "mice.txt"
+    path.write_text("i love mice\n", encoding="utf-8")
+    return path
+
+
+def test_the_figures_belong_together(run: Run, folder: Path, held_out: Path) -> None:
+    figures = run("evaluate", folder, held_out, "--json").json
+    assert {"perplexity", "nats", "bits", "bits_per_byte", "tokens", "oov"} <= figures.keys()
+    assert figures["perplexity"] == pytest.approx(math.exp(figures["nats"]), rel=1e-12)
+    assert figures["bits"] == pytest.approx(figures["nats"] / math.log(2), rel=1e-12)
+    size = held_out.stat().st_size
+    assert figures["bits_per_byte"] == pytest.approx(figures["bits"] * figures["tokens"] / size, rel=1e-12)
+    assert math.isfinite(figures["perplexity"])
+
+
+def test_words_line_ends_and_unknown_words_are_counted(run: Run, model: Path, held_out: Path) -> None:
+    figures = run("evaluate", model, held_out, "--json").json
+    assert figures["tokens"] == len(HELD_OUT.split()) + HELD_OUT.count("\n")
+    assert figures["oov"] == 1 / figures["tokens"]  # zebras
+
+
+def test_several_folders_give_a_list_in_order(run: Run, model: Path, bpe_model: Path, held_out: Path) -> None:
+    both = run("evaluate", bpe_model, model, held_out, "--json").json
+    assert [figures["folder"] for figures in both] == [str(bpe_model), str(model)]
+    alone = run("evaluate", model, held_out, "--json").json
+    assert both[1]["nats"] == alone["nats"]
+
+
+def test_the_table_has_a_row_per_model(run: Run, model: Path, bpe_model: Path, held_out: Path) -> None:
+    ran = run("evaluate", model, bpe_model, held_out)
+    assert (ran.code, ran.err) == (0, "")
+    figures = run("evaluate", model, held_out, "--json").json
+    assert "bits/byte" in ran.out
+    assert ran.out.count("\n│") == 2
+    assert f"{figures['tokens']:,}" in ran.out
+    assert f"{figures['oov']:.2%}" in ran.out
+
+
+def test_a_folder_name_in_the_table_is_as_it_is(
+    run: Run, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Square brackets mean something to the library that prints."""
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "ngram", toy, "--out", "m[bold]", "--json").code == 0
+    assert "m[bold]" in run("evaluate", "m[bold]", toy).out
+
+
+def test_the_impossible_is_infinite_and_said_so(run: Run, mle_model: Path, mice: Path) -> None:
+    ran = run("evaluate", mle_model, mice)
+    assert (ran.code, ran.err) == (0, "")
+    assert "∞" in ran.out
+    assert "probability 0" in ran.out
+    assert "infinite" in ran.out
+
+
+def test_infinity_is_standard_json(run: Run, mle_model: Path, mice: Path) -> None:
+    figures = run("evaluate", mle_model, mice, "--json").json
+    assert [figures[key] for key in ("perplexity", "nats", "bits", "bits_per_byte")] == [math.inf] * 4
+    assert figures["impossible"] == 1
+    (line,) = map(strict_json, run("score", mle_model, mice, "--json").out.splitlines())
+    assert (line["log_prob"], line["perplexity"]) == (-math.inf, math.inf)
+
+
+def test_smoothing_makes_it_finite(run: Run, toy: Path, mice: Path, tmp_path: Path) -> None:
+    settings = ["--set", "order=3", "--set", "smoothing=laplace"]
+    assert run("train", "ngram", toy, *settings, "--out", tmp_path / "m").code == 0
+    # by hand, with 8 words that can follow: 3/11 · 3/10 · 1/10 · 1/8
+    expected = (3 / 11 * 3 / 10 * 1 / 10 * 1 / 8) ** (-1 / 4)
+    assert run("evaluate", tmp_path / "m", mice, "--json").json["perplexity"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_lines_sum_to_the_whole(run: Run, folder: Path, held_out: Path) -> None:
+    whole = run("evaluate", folder, held_out, "--json").json
+    lines = [strict_json(line) for line in run("score", folder, held_out, "--json").out.splitlines()]
+    assert [line["text"] for line in lines] == HELD_OUT.splitlines()
+    assert sum(line["tokens"] for line in lines) == whole["tokens"]
+    assert -sum(line["log_prob"] for line in lines) == pytest.approx(whole["nats"] * whole["tokens"], rel=1e-9)
+
+
+def test_tokens_sum_to_their_line(run: Run, folder: Path, held_out: Path) -> None:
+    ran = run("score", folder, held_out, "--per-token", "--json")
+    for line in map(strict_json, ran.out.splitlines()):
+        assert len(line["per_token"]) == line["tokens"]
+        assert line["per_token"][-1]["token"] == "</s>"
+        assert sum(token["log_prob"] for token in line["per_token"]) == pytest.approx(line["log_prob"], rel=1e-9)
+        mean = line["log_prob"] / line["tokens"]
+        assert line["perplexity"] == pytest.approx(math.exp(-mean), rel=1e-9)
+
+
+def test_scores_are_columns(run: Run, model: Path, held_out: Path) -> None:
+    ran = run("score", model, held_out)
+    assert (ran.code, ran.err) == (0, "")
+    rows = [row.split("\t") for row in ran.out.splitlines()]
+    objects = [strict_json(line) for line in run("score", model, held_out, "--json").out.splitlines()]
+    for (log_prob, tokens, perplexity, text), line in zip(rows, objects, strict=True):
+        assert float(log_prob) == pytest.approx(line["log_prob"], abs=1e-6)
+        assert int(tokens) == line["tokens"]
+        assert float(perplexity) == pytest.approx(line["perplexity"], abs=1e-4)
+        assert text == line["text"]
+
+
+def test_tokens_are_shown_a_line_each_with_a_gap_between_lines(run: Run, model: Path, held_out: Path) -> None:
+    *lines, rest = run("score", model, held_out, "--per-token").out.split("\n\n")
+    assert rest == ""
+    shown = [[row.split("\t")[1] for row in line.splitlines()] for line in lines]
+    assert shown == [
+        ["i", "love", "mice", "</s>"],
+        ["we", "chase", "<unk>", "</s>"],
+        ["</s>"],
+        ["you", "love", "cats", "</s>"],
+    ]
+
+
+def test_a_token_that_is_a_control_character_stays_on_its_line(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"a\tb\x1bc\n")
+    assert run("train", "ngram", text, "--tokenizer", "char", "--out", tmp_path / "m").code == 0
+    lines = run("score", tmp_path / "m", text, "--per-token").out.splitlines()
+    assert [line.split("\t", 1)[1] for line in lines[:5]] == ["a", r"\t", "b", r"\u001b", "c"]
+
+
+def test_a_line_can_look_like_what_infinity_was_spelled_with(run: Run, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\ue000infinity\ue000\n", encoding="utf-8")
+    assert strict_json(run("score", model, text, "--json").out)["text"] == "\ue000infinity\ue000"
+
+
+def test_replaced_bytes_are_counted_by_every_verb_that_reads(run: Run, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"i love \xff cats\n")
+    for verb in ("evaluate", "score"):
+        ran = run(verb, model, text, "--encoding-errors", "replace")
+        assert ran.code == 0
+        assert "U+FFFD" in ran.err, verb

@@ -1,0 +1,381 @@
+"""What goes wrong: what the user can mend is one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule.errors import ChainruleError
+
+from .running import Fails, Run
+
+PAGE = b"<!DOCTYPE html>\n<html><body>404</body></html>\n"
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"
+
+
+# -- text -------------------------------------------------------------------------------------------------
+
+
+def reading(verb: str, model: Path, text: object, out: Path) -> list[object]:
+    """A command that reads the text."""
+    return {
+        "train": ["train", "ngram", text, "--out", out],
+        "valid": ["train", "ngram", model / "README.md", "--valid", text, "--out", out],
+        "compare": ["compare", text, "--out", out],
+        "tokenize": ["tokenize", text],
+        "evaluate": ["evaluate", model, text],
+        "score": ["score", model, text],
+    }[verb]
+
+
+READERS = ["train", "valid", "compare", "tokenize", "evaluate", "score"]
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_missing_file_is_named(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
+    missing = tmp_path / "missing.txt"
+    assert f"{missing}: no such file" in fails(*reading(verb, model, missing, tmp_path / "m"))
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_folder_is_no_text(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
+    assert f"{tmp_path} is a folder" in fails(*reading(verb, model, tmp_path, tmp_path / "m"))
+
+
+def test_a_pattern_without_files_is_named(fails: Fails, model: Path, tmp_path: Path) -> None:
+    assert "no file matches" in fails("evaluate", model, tmp_path / "*.txt")
+
+
+@pytest.mark.parametrize("verb", ["train", "valid", "tokenize", "evaluate"])
+def test_an_empty_text_is_called_empty(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    assert "empty" in fails(*reading(verb, model, empty, tmp_path / "m"))
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_bytes_that_are_not_utf8_are_located(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"fine\nnot \xff fine\n")
+    message = fails(*reading(verb, model, text, tmp_path / "m"))
+    assert f"{text}: line 2, byte 5" in message
+    assert "--encoding-errors replace" in message
+
+
+@pytest.mark.parametrize("content", ['{"body": "hello"}\n', '{"text": 3}\n', '["text"]\n', "hello\n"])
+def test_jsonl_needs_text(fails: Fails, tmp_path: Path, content: str) -> None:
+    text = tmp_path / "text.jsonl"
+    text.write_text('{"text": "fine"}\n' + content, encoding="utf-8")
+    assert f"{text}: line 2: " in fails("train", "ngram", text, "--out", tmp_path / "m")
+
+
+def test_what_failed_to_train_leaves_nothing(fails: Fails, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"\xff\n")
+    fails("train", "ngram", text, "--out", tmp_path / "m")
+    assert list(tmp_path.iterdir()) == [text]
+
+
+# -- options ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "ordr=3"], "unknown setting 'ordr'; did you mean 'order'?"),
+        (["--set", "order=three"], "order should be a whole number, not 'three'"),
+        (["--set", "order="], "order should be a whole number, not ''"),
+        (["--set", "order=0"], "order should be at least 1, not 0"),
+        (["--set", "smoothing=magic"], "smoothing should be interpolated|laplace|mle, not 'magic'"),
+        (["--set", "k=0"], "k should be a positive number"),
+        (["--set", "k=nan"], "k should be a positive number"),
+        (["--set", "order"], "--set takes key=value, not 'order'"),
+        (["--set", "seed=3"], "unknown setting 'seed'"),
+        (["--set", "context=stream"], "unknown setting 'context'"),
+        (["--set", "kind=ngram"], "unknown setting 'kind'"),
+        (["--vocab-size", "0"], "not '0'"),
+        (["--vocab-size", "-5"], "not '-5'"),
+        (["--vocab-size", "many"], "not 'many'"),
+        (["--vocab-size", "0%"], "not '0%'"),
+        (["--vocab-size", "101%"], "not '101%'"),
+        (["--vocab-size", "nan%"], "not 'nan%'"),
+        (["--min-count", "0"], "the minimum count must be at least 1, not 0"),
+        (["--tokenizer", "wrd"], "wrd: no such file; tokenizers are: word,"),
+        (["--tokenizer", "bpe", "--vocab-size", "50%"], "give a number"),
+        (["--tokenizer", "bpe", "--vocab-size", "100"], "at least 256"),
+    ],
+)
+def test_training_refuses(fails: Fails, corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    assert message in fails("train", "ngram", corpus, "--out", tmp_path / "m", *options)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_an_unknown_kind_is_guessed_at(fails: Fails, corpus: Path, tmp_path: Path, verb: str) -> None:
+    words = ["ngrm", corpus] if verb == "train" else [corpus, "--kind", "ngrm"]
+    assert "'ngrm'; did you mean 'ngram'? (there are: ngram" in fails(verb, *words, "--out", tmp_path / "m")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 10**60])
+def test_any_whole_number_is_a_seed(run: Run, toy: Path, tmp_path: Path, seed: int) -> None:
+    ran = run("train", "ngram", toy, "--seed", seed, "--out", tmp_path / "m")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", "-1"], "temperature should be at least 0, not -1"),
+        (["--temperature", "nan"], "temperature should be at least 0, not nan"),
+        (["--top-k", "0"], "top-k should be at least 1, not 0"),
+        (["--top-p", "0"], "top-p should be above 0 and at most 1, not 0"),
+        (["--top-p", "2"], "top-p should be above 0 and at most 1, not 2"),
+        (["--min-p", "1.5"], "min-p should be between 0 and 1, not 1.5"),
+        (["--repetition-penalty", "0"], "repetition penalty should be above 0, not 0"),
+        (["--strategy", "beam", "--beams", "0"], "the number of beams should be at least 1, not 0"),
+        (["-n", "0"], "the number of texts should be at least 1, not 0"),
+        (["--max-tokens", "-1"], "the number of tokens should be at least 0, not -1"),
+    ],
+)
+def test_generating_refuses(fails: Fails, model: Path, options: list[str], message: str) -> None:
+    assert message in fails("generate", model, *options)
+
+
+@pytest.mark.parametrize("verb", ["generate", "inspect"])
+def test_a_prompt_that_is_not_utf8_is_refused(fails: Fails, model: Path, verb: str) -> None:
+    """Python hands over a stray byte of the command line as half a character."""
+    assert "UTF-8" in fails(verb, model, "--prompt", "caf\udce9")
+
+
+def test_an_unknown_verb_or_option_is_a_usage_error(run: Run, model: Path) -> None:
+    for words in (["trian"], ["generate", model, "--heat", "3"], ["generate"], []):
+        ran = run(*words)
+        assert ran.code == 2
+        assert ran.err.startswith("Usage: chainrule")
+
+
+# -- destinations -----------------------------------------------------------------------------------------
+
+
+def test_a_model_that_exists_is_kept(fails: Fails, run: Run, corpus: Path, tmp_path: Path) -> None:
+    assert run("train", "ngram", corpus, "--out", tmp_path / "m").code == 0
+    before = (tmp_path / "m" / "manifest.json").read_bytes()
+    assert "--overwrite" in fails("train", "ngram", corpus, "--out", tmp_path / "m")
+    assert (tmp_path / "m" / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [[], ["--overwrite"]])
+def test_what_is_no_model_is_never_replaced(fails: Fails, corpus: Path, tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "letters").mkdir()
+    letter = tmp_path / "letters" / "letter.txt"
+    letter.write_text("dear reader", encoding="utf-8")
+    for out in (tmp_path / "letters", letter):
+        assert f"{out} exists and is not a model folder" in fails("train", "ngram", corpus, "--out", out, *options)
+    assert letter.read_text(encoding="utf-8") == "dear reader"
+
+
+def test_a_destination_is_refused_before_the_text_is_read(fails: Fails, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"\xff\n")
+    assert "exists" in fails("train", "ngram", text, "--out", model)
+    assert str(text / "m") in fails("train", "ngram", text, "--out", text / "m")
+
+
+def test_the_present_folder_is_no_destination_and_stays_empty(
+    fails: Fails, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--out" in fails("train", "ngram", corpus, "--out", ".")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(fails: Fails, corpus: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    assert "No space left on device" in fails("tokenize", corpus, "--ids", "/dev/full")
+
+
+# -- model folders ----------------------------------------------------------------------------------------
+
+
+def put(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def remove(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def truncate(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def flip(name: str) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[-3] ^= 4
+        (folder / name).write_bytes(content)
+
+    return damage
+
+
+def edit(*keys: str, value: Any) -> Callable[[Path], object]:
+    """The manifest with another value somewhere."""
+
+    def damage(folder: Path) -> None:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        place = manifest
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+    return damage
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "truncated": (truncate, "model.safetensors", "damaged: "),
+    "emptied": (put("model.safetensors", b""), "model.safetensors", "damaged: 0 bytes"),
+    "flipped arrays": (flip("model.safetensors"), "model.safetensors", "checksum"),
+    "flipped tokenizer": (flip("tokenizer.json"), "tokenizer.json", "checksum"),
+    "flipped metrics": (flip("metrics.json"), "metrics.json", "checksum"),
+    "web page for arrays": (put("model.safetensors", PAGE), "model.safetensors", "web page"),
+    "web page for tokenizer": (put("tokenizer.json", PAGE), "tokenizer.json", "web page"),
+    "web page for manifest": (put("manifest.json", PAGE), "manifest.json", "web page"),
+    "git-LFS pointer": (put("model.safetensors", POINTER), "model.safetensors", "git lfs pull"),
+    "pickle": (put("model.safetensors", pickle.dumps({"a": 1})), "model.safetensors", "pickle"),
+    "zip": (put("model.safetensors", b"PK\x03\x04" + bytes(60)), "model.safetensors", "zip archive"),
+    "arrays missing": (remove("model.safetensors"), "model.safetensors", "missing"),
+    "tokenizer missing": (remove("tokenizer.json"), "tokenizer.json", "missing"),
+    "manifest missing": (remove("manifest.json"), "manifest.json", "not a model folder"),
+    "manifest not JSON": (put("manifest.json", b"{"), "manifest.json", "not JSON"),
+    "manifest not UTF-8": (put("manifest.json", b'{"\xff'), "manifest.json", "not UTF-8"),
+    "manifest too deep": (put("manifest.json", b"[" * 100_000), "manifest.json", "not JSON"),
+    "manifest a list": (put("manifest.json", b"[]"), "manifest.json", "not a manifest of chainrule"),
+    "other format": (edit("format", value="other"), "manifest.json", "not a manifest of chainrule"),
+    "newer version": (
+        edit("version", value=2),
+        "manifest.json",
+        "format version 2; this chainrule reads version 1",
+    ),
+    "no files": (edit("files", value={}), "manifest.json", "does not list model.safetensors"),
+    "files a list": (edit("files", value=[]), "manifest.json", "'files'"),
+    "size in words": (edit("files", "tokenizer.json", "bytes", value="many"), "manifest.json", "tokenizer.json"),
+    "way out": (edit("files", "../x", value={"bytes": 0, "sha256": ""}), "manifest.json", "'../x'"),
+    "context": (edit("context", value="page"), "manifest.json", "line or stream"),
+    "unknown kind": (edit("kind", value="oracle"), "", "kind 'oracle' is not one this chainrule knows"),
+    "unknown setting": (edit("config", "ordr", value=3), "", "unknown setting 'ordr'"),
+    "order of no such arrays": (edit("config", "order", value=2), "", "order"),
+    "order beyond the arrays": (edit("config", "order", value=7), "", "order"),
+}
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "inspect"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_folder_is_refused(
+    fails: Fails, model: Path, held_out: Path, tmp_path: Path, damage: str, verb: str
+) -> None:
+    apply, file, words = DAMAGES[damage]
+    folder = tmp_path / "m"
+    shutil.copytree(model, folder)
+    apply(folder)
+    message = fails(verb, folder, *([held_out] if verb == "evaluate" else []))
+    assert words in message
+    assert file in message
+    assert str(folder) in message
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "score", "generate", "inspect"])
+def test_a_missing_model_folder_is_named(fails: Fails, toy: Path, tmp_path: Path, verb: str) -> None:
+    text = [toy] if verb in ("evaluate", "score") else []
+    assert f"{tmp_path / 'm'}: no such model folder" in fails(verb, tmp_path / "m", *text)
+    assert f"{toy}: not a folder" in fails(verb, toy, *text)
+    assert f"{tmp_path}: not a model folder: it has no manifest.json" in fails(verb, tmp_path, *text)
+
+
+# -- tokenizer folders ------------------------------------------------------------------------------------
+
+HEAD = {"format": "chainrule-tokenizer", "version": 1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("{", id="not JSON"),
+        pytest.param("[]", id="a list"),
+        pytest.param("[" * 100_000, id="too deep"),
+        pytest.param(PAGE.decode(), id="web page"),
+        pytest.param(json.dumps({"model": {"type": "BPE"}}), id="another library's"),
+        pytest.param(json.dumps(HEAD | {"version": 2, "kind": "byte"}), id="newer version"),
+        pytest.param(json.dumps(HEAD), id="no kind"),
+        pytest.param(json.dumps(HEAD | {"kind": "rune"}), id="unknown kind"),
+        pytest.param(json.dumps(HEAD | {"kind": ["byte"]}), id="kind a list"),
+        pytest.param(json.dumps(HEAD | {"kind": "word"}), id="no words"),
+        pytest.param(json.dumps(HEAD | {"kind": "word", "words": 3}), id="words a number"),
+        pytest.param(json.dumps(HEAD | {"kind": "word", "words": ["a"], "splitting": []}), id="splitting a list"),
+        pytest.param(json.dumps(HEAD | {"kind": "char", "characters": [1]}), id="characters are numbers"),
+        pytest.param(json.dumps(HEAD | {"kind": "subword", "algorithm": "bpe", "tokenizers": {}}), id="no merges"),
+    ],
+)
+def test_a_malformed_tokenizer_is_refused(fails: Fails, corpus: Path, tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(content, encoding="utf-8")
+    message = fails("train", "ngram", corpus, "--tokenizer", folder, "--out", tmp_path / "m")
+    assert str(folder / "tokenizer.json") in message
+
+
+def test_a_folder_without_a_tokenizer_is_named(fails: Fails, corpus: Path, tmp_path: Path) -> None:
+    message = fails("train", "ngram", corpus, "--tokenizer", tmp_path, "--out", tmp_path / "m")
+    assert f"{tmp_path / 'tokenizer.json'}: no such file" in message
+
+
+# -- the unexpected ---------------------------------------------------------------------------------------
+
+
+def test_a_bug_is_one_line_and_exit_code_1(
+    run: Run, model: Path, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr("chainrule.kinds.load", broken)
+    ran = run("evaluate", model, toy)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("chainrule: internal error: RuntimeError: two lines (--debug")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device", "/disk/model")])
+def test_what_the_machine_lacks_is_one_line(
+    fails: Fails, model: Path, toy: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("chainrule.kinds.load", broken)
+    assert (str(error) or "MemoryError") in fails("evaluate", model, toy)
+
+
+def test_a_keystroke_stops_quietly(run: Run, model: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("chainrule.kinds.load", interrupted)
+    ran = run("evaluate", model, toy)
+    assert (ran.code, ran.err.strip()) == (130, "chainrule: stopped")
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_debug_lets_errors_through_wherever_it_stands(run: Run, tmp_path: Path, toy: Path, place: int) -> None:
+    words: list[object] = ["evaluate", tmp_path / "m", toy]
+    words.insert(place, "--debug")
+    with pytest.raises(ChainruleError, match="no such model folder"):
+        run(*words)

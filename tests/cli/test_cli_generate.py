@@ -1,0 +1,118 @@
+"""`chainrule generate`: text from a model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from .running import SENTENCES, Run, strict_json
+
+
+def texts(run: Run, *words: object) -> list[str]:
+    return [entry["text"] for entry in run("generate", *words, "--json").json]
+
+
+def test_the_same_seed_writes_the_same_text(run: Run, model: Path) -> None:
+    first = run("generate", model, "-n", "5", "--seed", "1")
+    assert (first.code, first.err) == (0, "")
+    assert run("generate", model, "-n", "5", "--seed", "1").out == first.out
+    assert run("generate", model, "-n", "5", "--seed", "2").out != first.out
+
+
+def test_n_texts_are_written_and_chance_tells_them_apart(run: Run, model: Path) -> None:
+    written = run("generate", model, "-n", "12").out.splitlines()
+    assert len(written) == 12
+    assert len(set(written)) > 6
+    assert texts(run, model, "-n", "12") == written
+
+
+def test_json_has_what_was_written_and_how_likely_it_was(run: Run, model: Path, tmp_path: Path) -> None:
+    (entry,) = run("generate", model, "--strategy", "greedy", "--json").json
+    assert entry.keys() == {"text", "prompt", "tokens", "log_prob", "finished"}
+    assert entry["finished"]
+    line = tmp_path / "line.txt"
+    line.write_text(entry["text"] + "\n", encoding="utf-8")
+    scored = strict_json(run("score", model, line, "--json").out)
+    assert entry["tokens"] == scored["tokens"]
+    assert entry["log_prob"] == pytest.approx(scored["log_prob"], rel=1e-6)
+
+
+def test_text_goes_on_from_the_prompt(run: Run, model: Path) -> None:
+    (text,) = texts(run, model, "--prompt", "you chase", "--strategy", "greedy")
+    assert text in SENTENCES
+    assert text.startswith("you chase ")
+
+
+@pytest.mark.parametrize(
+    "option", [["--temperature", "0"], ["--top-k", "1"], ["--top-p", "1e-9"], ["--min-p", "1"]]
+)
+def test_the_narrowest_choice_is_greedy(run: Run, model: Path, option: list[str]) -> None:
+    # a prompt after which one word is likeliest
+    prompt = ["--prompt", "the café"]
+    greedy = texts(run, model, *prompt, "--strategy", "greedy")
+    assert greedy == ["the café is closed"]
+    assert texts(run, model, *prompt, *option, "--seed", "7") == greedy
+
+
+def test_a_repetition_penalty_is_felt(run: Run, stream_model: Path) -> None:
+    options = ["--strategy", "greedy", "--max-tokens", "30"]
+    (plain,) = texts(run, stream_model, *options)
+    (varied,) = texts(run, stream_model, *options, "--repetition-penalty", "3")
+    assert len(set(varied.split())) > len(set(plain.split()))
+
+
+def test_beams_give_different_texts_the_likeliest_first(run: Run, model: Path) -> None:
+    found = run("generate", model, "--strategy", "beam", "--beams", "6", "-n", "3", "--json").json
+    assert len({entry["text"] for entry in found}) == 3
+    means = [entry["log_prob"] / entry["tokens"] for entry in found]
+    assert means == sorted(means, reverse=True)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "sample", "beam"])
+def test_no_tokens_leave_the_prompt(run: Run, model: Path, strategy: str) -> None:
+    options = ["--strategy", strategy, "--max-tokens", "0", "--prompt", "we love"]
+    (entry,) = run("generate", model, *options, "--json").json
+    assert (entry["text"], entry["tokens"], entry["finished"]) == ("we love", 0, False)
+
+
+def test_a_text_is_cut_off_after_max_tokens(run: Run, stream_model: Path) -> None:
+    (entry,) = run("generate", stream_model, "--max-tokens", "7", "--json").json
+    assert (entry["tokens"], entry["finished"]) == (7, False)
+
+
+def test_a_terminal_sees_the_same_text_piece_by_piece(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--prompt", "we", "--seed", "3"]
+    whole = run("generate", model, *options).out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run("generate", model, *options).out == whole
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--beams", "3"], "--beams"),
+        (["--strategy", "greedy", "--beams", "3"], "--beams"),
+        (["--strategy", "beam", "--top-p", "0.5"], "beam"),
+        (["--strategy", "beam", "--repetition-penalty", "2"], "beam"),
+        (["--strategy", "greedy", "--temperature", "0.5"], "greedy"),
+        (["--strategy", "greedy", "-n", "2"], "-n"),
+        (["--strategy", "beam", "-n", "9"], "beams"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(run: Run, model: Path, options: list[str], named: str) -> None:
+    ran = run("generate", model, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.lower().count("error: ") == 1
+    assert named in ran.err.splitlines()[-1]
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 2**63])
+def test_any_whole_number_is_a_seed(run: Run, model: Path, seed: int) -> None:
+    first = run("generate", model, "--seed", seed)
+    assert first.code == 0
+    assert run("generate", model, "--seed", seed).out == first.out

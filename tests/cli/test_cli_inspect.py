@@ -1,0 +1,100 @@
+"""`chainrule inspect`, `kinds` and `completion`: what there is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import chainrule as cr
+from chainrule import kinds
+
+from .running import Run
+
+
+def test_json_describes_the_folder(run: Run, model: Path) -> None:
+    described = run("inspect", model, "--json").json
+    assert described["kind"] == "ngram"
+    assert described["config"] == {"order": 3, "smoothing": "laplace", "k": 0.1}
+    assert (described["context"], described["tokenizer"]) == ("line", "word")
+    assert described["vocab_size"] == cr.load(model).tokenizer.vocab_size
+    assert described["megabytes"] == sum(file.stat().st_size for file in model.iterdir()) / 1e6
+    assert described["arrays"]["log_prob"]["dtype"].startswith("float")
+    assert described["metrics"].keys() == {"training_seconds"}
+    assert described["provenance"]["chainrule"] == cr.__version__
+    assert "next" not in described
+
+
+def test_people_see_the_same(run: Run, model: Path) -> None:
+    ran = run("inspect", model)
+    assert (ran.code, ran.err) == (0, "")
+    for shown in ("every checksum is right", "laplace", "vocab size", "corpus_sha256", "array: log_prob"):
+        assert shown in ran.out
+
+
+def test_the_next_tokens_are_the_likeliest_first(run: Run, mle_model: Path) -> None:
+    described = run("inspect", mle_model, "--prompt", "i love", "--json").json
+    assert {entry["token"]: entry["probability"] for entry in described["next"]} == pytest.approx(
+        {"cats": 0.5, "dogs": 0.5}, rel=1e-6
+    )
+    after_nothing = run("inspect", mle_model, "--prompt", "", "--top", "1", "--json").json["next"]
+    assert [entry["token"] for entry in after_nothing] == ["i"]
+    assert "'dogs'" in run("inspect", mle_model, "--prompt", "i love").out
+
+
+def test_a_token_is_shown_as_it_is(run: Run, tmp_path: Path) -> None:
+    """Square brackets and names between colons mean something to the library that prints."""
+    text = tmp_path / "text.txt"
+    text.write_text("see [red]\nsee [/b]\nsee :cat:\n", encoding="utf-8")
+    assert run("train", "ngram", text, "--set", "smoothing=mle", "--out", tmp_path / "m").code == 0
+    ran = run("inspect", tmp_path / "m", "--prompt", "see")
+    assert ran.code == 0, ran.err
+    assert "'[red]'" in ran.out
+    assert "'[/b]'" in ran.out
+    assert "':cat:'" in ran.out
+
+
+def test_infinite_figures_are_shown(run: Run, mle_model: Path, tmp_path: Path) -> None:
+    lm = cr.load(mle_model)
+    lm.metrics = {"perplexity": float("inf"), "unknown": float("nan")}
+    lm.save(tmp_path / "m")
+    assert run("inspect", tmp_path / "m", "--json").json["metrics"] == {"perplexity": float("inf"), "unknown": None}
+    assert "∞" in run("inspect", tmp_path / "m").out
+
+
+def test_every_kind_is_listed_with_its_settings(run: Run) -> None:
+    listed = {kind["name"]: kind for kind in run("kinds", "--json").json}
+    assert list(listed) == kinds.kind_names()
+    order = listed["ngram"]["settings"][0]
+    assert (order["name"], order["type"], order["default"]) == ("order", "a whole number", 3)
+    shown = run("kinds")
+    assert shown.code == 0
+    for word in ("ngram", "smoothing", "interpolated|laplace|mle", order["help"]):
+        assert word in shown.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(run: Run, shell: str) -> None:
+    ran = run("completion", shell)
+    assert ran.code == 0
+    assert f"_CHAINRULE_COMPLETE={shell}_complete" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("chainrule tr", {"train"}),
+        ("chainrule train ng", {"ngram"}),
+        ("chainrule train ngram text --tokenizer wo", {"word", "word:unicode", "wordpiece"}),
+        ("chainrule generate m --strategy b", {"beam"}),
+    ],
+)
+def test_the_shell_completes_verbs_kinds_and_values(typed: str, offered: set[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_CHAINRULE_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        [sys.executable, "-m", "chainrule"], env=os.environ | words, capture_output=True, text=True, check=True
+    )
+    assert {line.removeprefix("plain,") for line in done.stdout.split()} == offered

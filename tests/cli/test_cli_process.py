@@ -1,0 +1,154 @@
+"""The command line as a process: how it starts, what it leaves to pipes, what it keeps from files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import chainrule as cr
+from chainrule.cli.main import VERBS
+
+from .running import Run
+
+HEAVY = {"torch", "numba", "numpy", "rich", "tokenizers", "safetensors", "pyarrow"}
+
+
+def imported(*words: object) -> set[str]:
+    """The top-level packages that a Python imports on the way."""
+    command = [sys.executable, "-X", "importtime", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    packages = imported("-m", "chainrule", "--help")
+    assert "click" in packages
+    assert not packages & HEAVY
+
+
+def test_the_library_imports_nothing_heavy_until_it_is_used() -> None:
+    packages = imported("-c", "import chainrule")
+    assert "chainrule" in packages
+    assert not packages & HEAVY
+
+
+def test_no_verb_loads_anything_heavy_to_explain_itself() -> None:
+    explain = "from chainrule.cli.main import cli\n"
+    explain += "for verb in cli.commands:\n    cli.main([verb, '--help'], standalone_mode=False)\n"
+    packages = imported("-c", explain)
+    assert "click" in packages
+    assert not packages & HEAVY
+
+
+def test_ngram_models_never_wait_for_torch(model: Path, toy: Path) -> None:
+    packages = imported("-m", "chainrule", "evaluate", model, toy)
+    assert "numpy" in packages
+    assert "torch" not in packages
+
+
+def test_help_comes_at_once(run_alone: Run) -> None:
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        ran = run_alone("--help")
+        seconds.append(time.perf_counter() - began)
+        assert ran.code == 0
+    assert min(seconds) < 1.0
+    for verb in VERBS:
+        assert f"\n  {verb.name} " in ran.out
+
+
+def test_the_version_is_that_of_the_library(run_alone: Run) -> None:
+    ran = run_alone("--version")
+    assert (ran.code, ran.out) == (0, f"chainrule {cr.__version__}\n")
+
+
+def test_away_from_a_terminal_there_are_no_bars(run_alone: Run, big: Path, tmp_path: Path) -> None:
+    assert big.stat().st_size > 1_000_000
+    ran = run_alone("train", "ngram", big, "--set", "order=2", "--out", tmp_path / "m")
+    assert (ran.code, ran.err) == (0, "")
+    assert "\x1b" not in ran.out
+    assert ran.out.count("\n") == 1
+
+
+def test_on_a_terminal_there_are_bars(big: Path, tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "chainrule", "train", "ngram", str(big), "--out", str(tmp_path / "m")]
+    environment = os.environ | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while piece := os.read(ours, 1 << 16):
+                seen += piece
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        os.close(ours)
+        assert process.stdout is not None
+        out = process.stdout.read()
+    assert process.returncode == 0
+    assert b"encoding" in seen
+    assert b"MB" in seen
+    assert b"\x1b" not in out
+
+
+def test_a_reader_that_leaves_is_no_error(model: Path, big: Path) -> None:
+    """As `chainrule score DIR big.txt | head -1`."""
+    command = [sys.executable, "-m", "chainrule", "score", str(model), str(big)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+    assert first.rstrip().endswith(b"\tline 0 of a long text")
+    assert err == b""
+    assert process.returncode == 0
+
+
+def test_standard_input_is_scored_where_no_text_is_named(run_alone: Run, model: Path, held_out: Path) -> None:
+    piped = run_alone("score", model, stdin=held_out.read_bytes())
+    assert piped.out == run_alone("score", model, held_out).out
+    assert piped.out.count("\n") == 4
+    assert (piped.code, piped.err) == (0, "")
+
+
+def test_a_failure_is_one_line(run_alone: Run, model: Path) -> None:
+    ran = run_alone("evaluate", model, "-", stdin=b"good\nb\xffd\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("chainrule: error: standard input: line 2, byte 2: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(run_alone: Run, tmp_path: Path, toy: Path) -> None:
+    ran = run_alone("--debug", "evaluate", tmp_path / "m", toy)
+    assert ran.code != 0
+    assert ran.err.startswith("Traceback (most recent call last):")
+    assert "no such model folder" in ran.err.splitlines()[-1]
+
+
+def test_an_output_that_knows_few_letters_is_no_failure(
+    run_alone: Run, mle_model: Path, held_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    ran = run_alone("evaluate", mle_model, held_out)
+    assert ran.code == 0, ran.err
+    assert "perplexity" in ran.out
+
+
+def test_nothing_stays_in_the_temporary_folder(
+    run_alone: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    assert run_alone("train", "ngram", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes()).code == 0
+    assert run_alone("evaluate", tmp_path / "m", "-", stdin=b"").code == 2
+    assert list(temporary.iterdir()) == []

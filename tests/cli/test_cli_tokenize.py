@@ -1,0 +1,104 @@
+"""`chainrule tokenize`: text as tokens, shown, counted and written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.tokens.registry import NAMES
+
+from .running import TEXT, Fails, Run
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_figures_are_those_of_the_ids(run: Run, corpus: Path, tmp_path: Path, name: str) -> None:
+    ids, out = tmp_path / "text.ids", tmp_path / "tokenizer"
+    figures = run("tokenize", corpus, "--tokenizer", name, "--ids", ids, "--out", out, "--json").json
+    written = np.fromfile(ids, dtype=figures["id_type"])
+    tokenizer = cr.load_tokenizer(out)
+    assert figures["tokens"] == len(written)
+    assert figures["lines"] == TEXT.count("\n") == np.count_nonzero(written == tokenizer.eos)
+    assert figures["bytes"] == len(TEXT.encode())
+    assert figures["bytes_per_token"] == figures["bytes"] / figures["tokens"]
+    assert figures["vocab_size"] == tokenizer.vocab_size
+    assert figures["oov"] == 0
+    assert tokenizer.decode(written) == TEXT
+
+
+def test_figures_are_shown_to_people_too(run: Run, corpus: Path) -> None:
+    ran = run("tokenize", corpus)
+    assert (ran.code, ran.err) == (0, "")
+    assert "bytes per token" in ran.out
+    assert f"{len(TEXT.encode()):,}" in ran.out
+
+
+def test_a_folder_gives_its_tokenizer(run: Run, corpus: Path, held_out: Path, model: Path) -> None:
+    figures = run("tokenize", held_out, "--tokenizer", model, "--json").json
+    assert figures["vocab_size"] == cr.load(model).tokenizer.vocab_size
+    assert figures["oov"] == 1 / figures["tokens"]
+
+
+def test_tokens_are_shown_with_bars_between_them(run: Run, toy: Path) -> None:
+    ran = run("tokenize", toy, "--tokenizer", "word", "--show", "--lines", "2")
+    assert ran.out == "i|love|cats\ni|love|dogs\n"
+
+
+def test_shown_tokens_are_the_text_as_it_is(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a [bold] [/b] c" + " and so on" * 40 + "\n", encoding="utf-8")
+    ran = run("tokenize", text, "--tokenizer", "char", "--show")
+    assert ran.out.replace("|", "") == text.read_text(encoding="utf-8")
+
+
+def test_merges_are_shown_as_they_are_learned(run: Run, toy: Path) -> None:
+    merges = run("tokenize", toy, "--merges", "--json", "--lines", "3").json
+    assert merges[0] == {"left": "a", "right": "t", "count": 2}
+    assert len(merges) == 3
+    table = run("tokenize", toy, "--merges", "--lines", "3").out
+    assert table.count("\n│") == 3
+    assert "'at'" in table
+
+
+def test_merged_brackets_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
+    """Square brackets mean something to the library that prints."""
+    text = tmp_path / "text.txt"
+    text.write_text("x[/] x[/] x[/]\n", encoding="utf-8")
+    found = run("tokenize", text, "--merges", "--json").json
+    assert "[/]" in [merge["left"] + merge["right"] for merge in found]
+    ran = run("tokenize", text, "--merges")
+    assert ran.code == 0, ran.err
+    assert "'[/]'" in ran.out
+
+
+def test_only_bpe_has_merges(run: Run, toy: Path) -> None:
+    ran = run("tokenize", toy, "--tokenizer", "word", "--merges")
+    assert ran.code == 2
+    assert "--tokenizer bpe" in ran.err
+
+
+@pytest.mark.parametrize("options", [["--vocab-size", "50%"], ["--min-count", "0"], ["--vocab-size", "many"]])
+def test_merges_refuse_what_training_refuses(fails: Fails, toy: Path, options: list[str]) -> None:
+    trained = fails("tokenize", toy, *options)
+    assert fails("tokenize", toy, "--merges", *options) == trained
+
+
+def test_a_model_keeps_its_tokenizer(fails: Fails, run: Run, toy: Path, held_out: Path, tmp_path: Path) -> None:
+    """A tokenizer written over a model's own would leave a model that cannot be loaded."""
+    assert run("train", "ngram", toy, "--out", tmp_path / "m").code == 0
+    assert "--out" in fails("tokenize", held_out, "--out", tmp_path / "m")
+    assert run("evaluate", tmp_path / "m", held_out).code == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--show"], ["--merges"]])
+def test_an_empty_text_is_an_error(fails: Fails, tmp_path: Path, options: list[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.touch()
+    assert "empty" in fails("tokenize", text, *options)
+
+
+def test_ids_that_are_asked_for_are_written_or_refused(run: Run, toy: Path, tmp_path: Path) -> None:
+    ran = run("tokenize", toy, "--tokenizer", "word", "--show", "--ids", tmp_path / "ids")
+    assert (ran.code == 0) == (tmp_path / "ids").exists()

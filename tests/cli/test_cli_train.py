@@ -1,0 +1,182 @@
+"""`chainrule train`: a corpus in, a model folder out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule as cr
+from chainrule.tokens.registry import NAMES
+
+from .running import Run
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return content
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_model_folder_is_written_and_reported(run: Run, corpus: Path, tmp_path: Path) -> None:
+    ran = run("train", "ngram", corpus, "--out", tmp_path / "m")
+    assert (ran.code, ran.err) == (0, "")
+    assert str(tmp_path / "m") in ran.out
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {
+        "manifest.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "metrics.json",
+        "README.md",
+    }
+    assert cr.load(tmp_path / "m").perplexity("i love cats") < 20
+
+
+def test_json_says_what_was_made(run: Run, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    report = run("train", "ngram", corpus, "--set", "smoothing=mle", "--out", out, "--json").json
+    assert report["folder"] == str(out)
+    words = corpus.read_text(encoding="utf-8")
+    assert report["tokens"] == len(words.split()) + words.count("\n")
+    assert report["seconds"] >= 0
+    assert report["megabytes"] == sum(file.stat().st_size for file in out.iterdir()) / 1e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_tokenizer_can_be_named(run: Run, corpus: Path, tmp_path: Path, name: str) -> None:
+    ran = run("train", "ngram", corpus, "--tokenizer", name, "--set", "order=2", "--out", tmp_path / "m")
+    assert ran.code == 0, ran.err
+    described = run("inspect", tmp_path / "m", "--json").json
+    assert described["tokenizer"] == name.removesuffix(":unicode")
+    tokenizer = cr.load(tmp_path / "m").tokenizer
+    assert tokenizer.decode(tokenizer.encode("we love the café")) == "we love the café"
+
+
+def test_a_folder_stands_for_the_tokenizer_in_it(
+    run: Run, corpus: Path, toy: Path, model: Path, tmp_path: Path
+) -> None:
+    assert run("tokenize", corpus, "--tokenizer", "char", "--out", tmp_path / "characters").code == 0
+    for folder in (tmp_path / "characters", model):
+        out = tmp_path / f"from-{folder.name}"
+        assert run("train", "ngram", toy, "--tokenizer", folder, "--out", out).code == 0
+        assert (out / "tokenizer.json").read_text() == (folder / "tokenizer.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        (["--vocab-size", "2"], {"i", "love"}),
+        (["--vocab-size", "50%"], {"i", "love", "cats"}),
+        (["--min-count", "2"], {"i", "love", "cats"}),
+        (["--min-count", "2", "--vocab-size", "1"], {"i"}),
+    ],
+)
+def test_the_vocabulary_can_be_bounded(run: Run, tmp_path: Path, option: list[str], known: set[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("i i i i love love love cats cats mice dogs the\n", encoding="utf-8")
+    ran = run("train", "ngram", text, "--set", "smoothing=mle", "--out", tmp_path / "m", *option)
+    assert ran.code == 0, ran.err
+    tokenizer = cr.load(tmp_path / "m").tokenizer
+    special = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
+    assert {tokenizer.token(i) for i in range(tokenizer.vocab_size) if i not in special} == known
+
+
+def test_held_out_text_can_be_named(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    assert run("train", "ngram", corpus, "--valid", held_out, "--out", tmp_path / "m").code == 0
+    provenance = manifest(tmp_path / "m")["provenance"]
+    assert provenance["corpus_sha256"] == sha256(corpus)
+    assert provenance["held_out_sha256"] == sha256(held_out)
+
+
+def test_context_can_flow_across_lines(run: Run, corpus: Path, tmp_path: Path) -> None:
+    assert run("train", "ngram", corpus, "--context", "stream", "--out", tmp_path / "m").code == 0
+    assert manifest(tmp_path / "m")["context"] == "stream"
+    written = run("generate", tmp_path / "m", "--max-tokens", "40", "--json").json[0]
+    assert written["tokens"] == 40
+    assert "\n" in written["text"]
+
+
+def test_settings_reach_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
+    settings = ["--set", "order=2", "--set", "smoothing=laplace", "--set", "k=0.25"]
+    assert run("train", "ngram", corpus, *settings, "--out", tmp_path / "m").code == 0
+    assert manifest(tmp_path / "m")["config"] == {"order": 2, "smoothing": "laplace", "k": 0.25}
+
+
+def test_the_seed_decides_what_is_held_out(run: Run, corpus: Path, tmp_path: Path) -> None:
+    def held_out(seed: int, name: str) -> str:
+        assert run("train", "ngram", corpus, "--seed", seed, "--out", tmp_path / name).code == 0
+        provenance = manifest(tmp_path / name)["provenance"]
+        assert provenance["seed"] == seed
+        fingerprint: str = provenance["held_out_sha256"]
+        return fingerprint
+
+    first = held_out(1, "a")
+    assert held_out(1, "b") == first
+    assert held_out(2, "c") != first
+
+
+def test_overwrite_replaces_a_model(run: Run, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    assert run("train", "ngram", corpus, "--set", "order=2", "--out", out).code == 0
+    assert run("train", "ngram", corpus, "--set", "order=1", "--out", out, "--overwrite").code == 0
+    assert manifest(out)["config"]["order"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_an_empty_folder_may_become_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    assert run("train", "ngram", corpus, "--out", tmp_path / "m").code == 0
+    assert cr.load(tmp_path / "m").tokenizer.vocab_size > 3
+
+
+def test_several_files_and_patterns_are_one_corpus(run: Run, tmp_path: Path) -> None:
+    for name, line in (("a.txt", "i love cats\n"), ("b.txt", "i love dogs\n"), ("c.text", "cats chase mice\n")):
+        (tmp_path / name).write_text(line, encoding="utf-8")
+    options = ["--set", "smoothing=mle", "--json", "--out", tmp_path / "m"]
+    assert run("train", "ngram", tmp_path / "*.txt", tmp_path / "c.text", *options).json["tokens"] == 12
+
+
+@pytest.mark.parametrize("smoothing", ["interpolated", "mle"])
+def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: Path, smoothing: str) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"i love \xff cats\ni love dogs\ncats \xfe mice\n")
+    options = ["--encoding-errors", "replace", "--set", f"smoothing={smoothing}", "--out", tmp_path / "m"]
+    ran = run("train", "ngram", text, *options)
+    assert ran.code == 0
+    assert ran.err.count("\n") == 1
+    assert "note: 2 " in ran.err
+    assert "U+FFFD" in ran.err
+
+
+def test_a_text_with_nothing_to_hold_out_is_noted(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("one line\n", encoding="utf-8")
+    ran = run("train", "ngram", text, "--out", tmp_path / "m")
+    assert ran.code == 0
+    assert "held-out" in ran.err
+
+
+def test_a_folder_name_is_printed_as_it_is(run: Run, corpus: Path, tmp_path: Path) -> None:
+    """Square brackets mean something to the library that prints."""
+    out = tmp_path / "[bold]m"
+    ran = run("train", "ngram", corpus, "--out", out)
+    assert ran.code == 0, ran.err
+    assert str(out) in ran.out
+
+
+def test_standard_input_is_a_corpus_and_a_text(
+    run_alone: Run, corpus: Path, held_out: Path, tmp_path: Path
+) -> None:
+    trained = run_alone("train", "ngram", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes())
+    assert (trained.code, trained.err) == (0, "")
+    piped = run_alone("evaluate", tmp_path / "m", "-", "--json", stdin=held_out.read_bytes())
+    named = run_alone("evaluate", tmp_path / "m", held_out, "--json")
+    assert (piped.code, piped.err) == (0, "")
+    same = ("perplexity", "nats", "bits", "bits_per_byte", "tokens", "bytes", "oov")
+    assert [piped.json[key] for key in same] == [named.json[key] for key in same]

@@ -1,0 +1,157 @@
+"""Kinds by name: built in, plugged in, or missing a library."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule as cr
+from chainrule import kinds
+from chainrule.errors import ChainruleError, FolderError, MissingExtraError
+from chainrule.evaluation.compare import rungs
+from chainrule.ngram.model import KIND as NGRAM
+from chainrule.progress import Silent
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """A kind that can be told nothing."""
+
+
+def train_bigram(settings: NoSettings, data: kinds.TrainingData) -> cr.LanguageModel:
+    return NGRAM.train(NGRAM.settings(order=2, smoothing="laplace"), data)
+
+
+PLUGIN = kinds.Kind(
+    name="pair",
+    summary="pairs of words",
+    settings=NoSettings,
+    train=train_bigram,
+    load=NGRAM.load,
+    ladder=(kinds.Rung("pair", {}),),
+)
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """What importlib.metadata gives for an installed plugin."""
+
+    name: str
+    target: Any
+
+    def load(self) -> Any:
+        if isinstance(self.target, Exception):
+            raise self.target
+        return self.target
+
+
+class Notes(Silent):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.kept.append(message)
+
+
+def plug_in(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
+    installed = {"chainrule.kinds": points}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: installed.get(group, ()))
+
+
+@pytest.fixture
+def without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind "net" whose module imports torch, where there is none."""
+    module = tmp_path / "kind_of_nets.py"
+    module.write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(kinds._BUILT_IN, "net", "kind_of_nets")
+
+
+def test_a_kind_is_found_by_its_name() -> None:
+    assert kinds.find_kind("ngram") is NGRAM
+    assert "ngram" in kinds.kind_names()
+
+
+def test_an_unknown_kind_is_guessed_at() -> None:
+    with pytest.raises(
+        ChainruleError, match=r"no kind of model 'n-gram'; did you mean 'ngram'\? \(there are: ngram"
+    ):
+        kinds.find_kind("n-gram")
+    with pytest.raises(ChainruleError, match=r"no kind of model 'oracle' \(there are: ngram"):
+        kinds.find_kind("oracle")
+
+
+def test_a_plugin_is_a_kind_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("pair", PLUGIN))
+    assert kinds.kind_names()[-1] == "pair"
+    assert kinds.find_kind("pair") is PLUGIN
+    assert ("pair", "pair") in [(kind.name, rung.name) for kind, rung in rungs()]
+    lm = cr.train("pair", cr.Corpus.from_text("i love cats\ni love dogs\n"))
+    assert lm.perplexity("i love cats") < 10
+
+
+def test_kinds_are_listed_without_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("broken", ImportError("this kind cannot be imported")))
+    monkeypatch.setitem(kinds._BUILT_IN, "absent", "no_such_module")
+    assert {"broken", "absent"} <= set(kinds.kind_names())
+
+
+def test_a_plugin_never_takes_the_place_of_a_built_in_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("ngram", PLUGIN))
+    assert kinds.kind_names().count("ngram") == 1
+    assert kinds.find_kind("ngram") is NGRAM
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_a_missing_library_says_what_to_install() -> None:
+    with pytest.raises(MissingExtraError, match=r"the kind 'net' needs torch.*pip install 'chainrule\[neural\]'"):
+        kinds.find_kind("net")
+
+
+def test_a_missing_library_of_a_plugin_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("net", ModuleNotFoundError("No module named 'torch'", name="torch")))
+    with pytest.raises(MissingExtraError, match="the kind 'net' needs torch"):
+        kinds.find_kind("net")
+
+
+def test_another_missing_module_is_not_blamed_on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kinds._BUILT_IN, "absent", "no_such_module")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        kinds.find_kind("absent")
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_the_ladder_leaves_out_a_kind_whose_library_is_missing() -> None:
+    notes = Notes()
+    assert [rung.name for _, rung in rungs(progress=notes)] == [rung.name for rung in NGRAM.ladder]
+    assert len(notes.kept) == 1
+    assert "left out" in notes.kept[0]
+    assert "'net'" in notes.kept[0]
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_a_kind_that_was_asked_for_is_not_left_out() -> None:
+    with pytest.raises(MissingExtraError):
+        list(rungs(["net"]))
+
+
+def test_a_folder_cannot_name_a_kind_into_being(tmp_path: Path) -> None:
+    cr.train("ngram", cr.Corpus.from_text("i love cats\n")).save(tmp_path / "m")
+    manifest = tmp_path / "m" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"kind": "ngram"', '"kind": "os"'))
+    with pytest.raises(FolderError, match="its kind 'os' is not one this chainrule knows"):
+        kinds.load(tmp_path / "m")
+
+
+def test_a_loaded_model_knows_where_it_comes_from(tmp_path: Path) -> None:
+    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\ni love dogs\n"))
+    lm.save(tmp_path / "m")
+    loaded = kinds.load(tmp_path / "m")
+    assert loaded.provenance == lm.provenance
+    assert loaded.metrics == lm.metrics

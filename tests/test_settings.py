@@ -1,0 +1,153 @@
+"""Words become settings, checked by their types."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, Optional
+
+import pytest
+
+from chainrule.errors import SettingsError
+from chainrule.settings import describe, parse, setting, split_words
+
+
+@dataclass(frozen=True)
+class Example:
+    layers: int = setting(2, "how deep")
+    rate: float = 0.5
+    tied: bool = False
+    cell: Literal["lstm", "gru"] = "lstm"
+    bits: Literal[16, 32] = 32
+    clip: float | None = None
+    limit: Optional[int] = None  # noqa: UP045 (both spellings are understood)
+    name: str = "model"
+
+
+@pytest.mark.parametrize(
+    ("key", "word", "value"),
+    [
+        ("layers", "4", 4),
+        ("layers", "-1", -1),
+        ("layers", 4.0, 4),
+        ("rate", "1e-3", 0.001),
+        ("rate", "inf", math.inf),
+        ("rate", 3, 3.0),
+        ("tied", "true", True),
+        ("tied", "Yes", True),
+        ("tied", "on", True),
+        ("tied", "1", True),
+        ("tied", "FALSE", False),
+        ("tied", "no", False),
+        ("tied", "off", False),
+        ("tied", "0", False),
+        ("tied", True, True),
+        ("cell", "gru", "gru"),
+        ("bits", 16, 16),
+        ("bits", "16", 16),
+        ("clip", "none", None),
+        ("clip", "None", None),
+        ("clip", None, None),
+        ("clip", "2.5", 2.5),
+        ("limit", "7", 7),
+        ("name", "3", "3"),
+    ],
+)
+def test_a_word_is_read_by_the_type_of_its_setting(key: str, word: Any, value: Any) -> None:
+    read = getattr(parse(Example, {key: word}), key)
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_what_is_not_named_keeps_its_default() -> None:
+    assert parse(Example, {"layers": "4"}) == Example(layers=4)
+    assert parse(Example, {}) == Example()
+
+
+@pytest.mark.parametrize(
+    ("key", "word", "message"),
+    [
+        ("layers", "two", "layers should be a whole number, not 'two'"),
+        ("layers", "2.5", "layers should be a whole number, not '2.5'"),
+        ("layers", 2.5, "layers should be a whole number, not 2.5"),
+        ("layers", math.inf, "layers should be a whole number, not inf"),
+        ("layers", None, "layers should be a whole number, not None"),
+        ("rate", "fast", "rate should be a number, not 'fast'"),
+        ("rate", "", "rate should be a number, not ''"),
+        ("tied", "maybe", "tied should be true or false, not 'maybe'"),
+        ("cell", "rnn", "cell should be lstm|gru, not 'rnn'"),
+        ("cell", "LSTM", "cell should be lstm|gru, not 'LSTM'"),
+        ("bits", "8", "bits should be 16|32, not '8'"),
+    ],
+)
+def test_a_word_that_does_not_fit_names_the_setting_and_what_it_takes(key: str, word: Any, message: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse(Example, {key: word})
+    assert str(refused.value) == message
+
+
+def test_what_an_optional_setting_takes_includes_none() -> None:
+    with pytest.raises(SettingsError, match=r"^clip should be a number or none, not 'much'$"):
+        parse(Example, {"clip": "much"})
+
+
+def test_an_unknown_setting_is_guessed_at() -> None:
+    with pytest.raises(
+        SettingsError, match=r"unknown setting 'layer'; did you mean 'layers'\? \(there are: layers, "
+    ):
+        parse(Example, {"layer": "3"})
+    with pytest.raises(SettingsError, match=r"unknown setting 'zzz' \(there are: layers, rate, "):
+        parse(Example, {"zzz": "3"})
+
+
+def test_a_class_without_settings_says_so() -> None:
+    @dataclass(frozen=True)
+    class Nothing:
+        pass
+
+    with pytest.raises(SettingsError, match="there are: none"):
+        parse(Nothing, {"layers": "3"})
+
+
+def test_the_class_has_the_last_word() -> None:
+    @dataclass(frozen=True)
+    class Positive:
+        size: int = 1
+
+        def __post_init__(self) -> None:
+            if self.size < 1:
+                raise SettingsError(f"size should be at least 1, not {self.size}")
+
+    with pytest.raises(SettingsError, match="size should be at least 1, not 0"):
+        parse(Positive, {"size": "0"})
+
+
+def test_a_type_no_word_can_spell_is_a_mistake_of_the_kind() -> None:
+    @dataclass(frozen=True)
+    class Odd:
+        sizes: dict[str, int] = field(default_factory=dict)
+
+    with pytest.raises(TypeError, match="not supported"):
+        parse(Odd, {"sizes": "{}"})
+
+
+def test_words_are_split_at_the_first_equals_sign() -> None:
+    assert split_words(["layers=3", " name = a=b "]) == {"layers": "3", "name": "a=b"}
+    assert split_words([]) == {}
+    assert split_words(["layers=3", "layers=4"]) == {"layers": "4"}
+
+
+@pytest.mark.parametrize("word", ["layers", "=3", ""])
+def test_a_word_without_a_key_or_value_is_shown(word: str) -> None:
+    with pytest.raises(SettingsError, match="--set takes key=value") as refused:
+        split_words([word])
+    assert repr(word) in str(refused.value)
+
+
+def test_settings_describe_themselves() -> None:
+    described = {entry["name"]: entry for entry in describe(Example)}
+    assert list(described) == ["layers", "rate", "tied", "cell", "bits", "clip", "limit", "name"]
+    assert described["layers"] == {"name": "layers", "type": "a whole number", "default": 2, "help": "how deep"}
+    assert described["cell"]["type"] == "lstm|gru"
+    assert described["clip"]["type"] == "a number or none"
+    assert described["rate"]["help"] == ""
