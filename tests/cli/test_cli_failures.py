@@ -153,11 +153,17 @@ def test_a_prompt_that_is_not_utf8_is_refused(fails: Fails, model: Path, verb: s
     assert "UTF-8" in fails(verb, model, "--prompt", "caf\udce9")
 
 
-def test_an_unknown_verb_or_option_is_a_usage_error(run: Run, model: Path) -> None:
-    for words in (["trian"], ["generate", model, "--heat", "3"], ["generate"], []):
-        ran = run(*words)
-        assert ran.code == 2
-        assert ran.err.startswith("Usage: chainrule")
+def test_an_unknown_verb_or_option_is_one_line_that_says_where_help_is(fails: Fails, model: Path) -> None:
+    assert "No such command 'trian'" in fails("trian")
+    assert "No such option '--heat'" in fails("generate", model, "--heat", "3")
+    assert "Missing argument 'DIR'. (see chainrule generate --help)" in fails("generate")
+
+
+def test_no_verb_shows_the_verbs(run: Run) -> None:
+    ran = run()
+    assert ran.code == 2
+    assert ran.err.startswith("Usage: chainrule")
+    assert "compare" in ran.err
 
 
 # -- destinations -----------------------------------------------------------------------------------------

@@ -152,3 +152,21 @@ def test_nothing_stays_in_the_temporary_folder(
     assert run_alone("train", "ngram", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes()).code == 0
     assert run_alone("evaluate", tmp_path / "m", "-", stdin=b"").code == 2
     assert list(temporary.iterdir()) == []
+
+
+def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The text of standard input is kept in a temporary file, which goes even on SIGTERM."""
+    command = [sys.executable, "-m", "chainrule", "train", "ngram", "-", "--out", str(tmp_path / "m")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert process.stdin is not None
+    process.stdin.write(b"i love cats\n")
+    process.stdin.flush()
+    for _ in range(200):
+        if any(tmp_path.iterdir()):
+            break
+        time.sleep(0.05)
+    assert any(tmp_path.iterdir()), "it has begun"
+    process.terminate()
+    assert process.wait(timeout=20) == 143
+    process.stdin.close()
+    assert not any(tmp_path.iterdir())

@@ -102,7 +102,7 @@ def test_a_file_without_final_newline_ends_its_line(tmp_path: Path) -> None:
 
 def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
-    with pytest.raises(CorpusError, match="the corpus is empty"):
+    with pytest.raises(CorpusError, match="empty: there is no text"):
         encode_corpus(Corpus.open(tmp_path / "a.txt"), ByteTokenizer(), tmp_path / "ids")
 
 
@@ -129,5 +129,5 @@ def test_replaced_text_is_said(tmp_path: Path) -> None:
     progress = Listening()
     corpus = Corpus.open(tmp_path / "a.txt", encoding_errors="replace")
     encoded = encode_corpus(corpus, ByteTokenizer(), tmp_path / "ids", progress)
-    assert progress.notes == ["2 stretches of bytes were not UTF-8 and became U+FFFD"]
+    assert progress.notes == [f"{tmp_path / 'a.txt'}: not UTF-8, replaced by U+FFFD: 2"]
     assert progress.done == encoded.bytes == len("caf\ufffd na\ufffdve\n".encode())

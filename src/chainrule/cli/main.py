@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
 from typing import Any, NoReturn
 
 import click
@@ -59,15 +61,22 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
+    # ended from outside, leave nothing behind: temporary files go as they do at any exit
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ∞ that an old terminal cannot show is no reason to stop
     try:
         code = cli.main(arguments, prog_name="chainrule", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(error.exit_code)
+        sys.exit(2)
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        _say(f"error: {error.format_message()}{hint}")
+        sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         _say("stopped")
         sys.exit(130)

@@ -108,7 +108,7 @@ def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as
         raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
     pieces = count_pieces(text.blocks())
     if not pieces:
-        raise CorpusError("the corpus is empty: there is no text to count")
+        raise CorpusError(f"{text.name}: empty: there is no text to count")
     found = islice(learn_merges(pieces, limit.top or DEFAULT_VOCAB_SIZE, max(2, min_count)), lines)
     if as_json:
         print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
@@ -130,7 +130,7 @@ def _show(tokenizer: Tokenizer, text: Corpus, lines: int) -> None:
 
     screen = console()
     if not any(text.blocks()):
-        raise CorpusError("the corpus is empty: there is no text to show")
+        raise CorpusError(f"{text.name}: empty: there is no text to show")
     every_line = (line for block in text.blocks() for line in lines_of(block))
     for line in islice(every_line, lines):
         shown = Text()

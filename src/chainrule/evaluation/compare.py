@@ -63,7 +63,7 @@ class Comparison:
 
 def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> Iterator[tuple[Kind, Rung]]:
     """The rungs of every kind, or of the named ones; a kind whose library is missing is noted and left out."""
-    for name in kinds or kind_names():
+    for name in dict.fromkeys(kinds or kind_names()):
         try:
             kind = find_kind(name)
         except MissingExtraError as error:

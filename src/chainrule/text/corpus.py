@@ -99,13 +99,21 @@ class Corpus:
     def note_replaced(self, progress: Progress) -> None:
         """Say how much the last reading replaced, if anything."""
         if self.replaced:
-            progress.note(f"{self.replaced:,} stretches of bytes were not UTF-8 and became U+FFFD")
+            progress.note(f"{self.name}: not UTF-8, replaced by U+FFFD: {self.replaced:,}")
 
     def size(self) -> int | None:
         """Bytes to read, for progress; None where compression or a record format hides it."""
         if any(path.suffix.lower() in (".gz", ".zst") or form_of(path) != "text" for path in self.paths):
             return None
         return sum(map(len, self.texts)) + sum(path.stat().st_size for path in self.paths)
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        if not self.paths:
+            return "the text"
+        first = self._name(self.paths[0])
+        return first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
 
     def _name(self, path: Path) -> str:
         return "standard input" if self._spool is not None and str(path) == self._spool.name else str(path)

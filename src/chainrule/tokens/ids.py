@@ -62,7 +62,7 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Pr
             task.advance(len(block))
     corpus.note_replaced(progress)
     if tokens == 0:
-        raise CorpusError("the corpus is empty: there is no text to count")
+        raise CorpusError(f"{corpus.name}: empty: there is no text to count")
     return Encoded(
         np.memmap(path, dtype=dtype, mode="r", shape=(tokens,)), lines, size, unknown, digest.hexdigest()
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule._version import __version__
+from chainrule.errors import SettingsError
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
@@ -36,6 +37,10 @@ class TokenizerChoice:
         limit = Limit.parse(self.vocab_size, self.min_count)
         if self.name in NAMES:
             return train_tokenizer(self.name, corpus, limit, progress)
+        if self.vocab_size is not None or self.min_count != 1:
+            raise SettingsError(
+                f"the tokenizer in {self.name} has its vocabulary: leave out its size and minimum count"
+            )
         return load_tokenizer(self.name)
 
 
