@@ -139,3 +139,16 @@ def test_settings_are_checked_before_the_text_is_read(tmp_path: Path) -> None:
 def test_an_empty_corpus_is_an_error() -> None:
     with pytest.raises(CorpusError, match="empty"):
         cr.train("ngram", cr.Corpus.from_text(""))
+
+
+def test_arguments_that_make_no_sense_are_refused_before_any_work() -> None:
+    with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
+        cr.train("ngram", "builtin:python", context="foo")
+    with pytest.raises(SettingsError, match="vocab_size is the tokenizer's"):
+        cr.train("ngram", "builtin:python", vocab_size=1000)
+
+
+def test_a_model_and_a_corpus_say_what_they_are() -> None:
+    toy = cr.Corpus.from_text("i love cats\n")
+    assert repr(cr.train("ngram", toy, smoothing="mle")) == "<NgramModel of 6 word tokens, line>"
+    assert "i love" not in repr(toy)

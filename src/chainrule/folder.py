@@ -112,9 +112,11 @@ def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
         return
     if folder.exists() or folder.is_symlink():
         if not (folder / MANIFEST).is_file():
-            raise FolderError(f"{folder} exists and is not a model folder; choose another --out")
+            raise FolderError(f"{folder} exists and is not a model folder; choose another one")
         if not overwrite:
-            raise FolderError(f"{folder} exists; choose another --out, or replace it with --overwrite")
+            raise FolderError(
+                f"{folder} exists; choose another folder, or overwrite it (--overwrite, overwrite=True)"
+            )
 
 
 def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolder:
@@ -231,7 +233,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise FolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such model folder'}")
     path = folder / MANIFEST
     if not path.is_file():
-        raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}")
+        inside = sorted(manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}"))
+        hint = f", but models in it: {', '.join(inside)}" if inside else ""
+        raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
     content = _read_text(path)
     try:
         manifest = json.loads(content)

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.base import Tokenizer, utf8
 
 Array: TypeAlias = Any
 """An array of the Array API standard: numpy.ndarray or torch.Tensor."""
@@ -76,6 +76,11 @@ class LanguageModel(ABC):
 
     # What follows is conveniences over the contract; no model overrides them.
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of {self.tokenizer.vocab_size:,} {self.tokenizer.name} tokens, {self.context}>"
+        )
+
     def log_prob(self, text: str) -> float:
         """ln p of a text; each of its lines ends in </s>.
 
@@ -97,11 +102,21 @@ class LanguageModel(ABC):
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""
-        ids = self.tokenizer.encode_lines(text.encode())
+        ids = self.tokenizer.encode_lines(utf8(text))
         if self.context == "stream":
             return [ids]
         ends = np.flatnonzero(ids == self.tokenizer.eos) + 1
         return np.split(ids, ends[:-1])
+
+
+def check_ids(ids_BT: Array, vocab_size: int) -> None:
+    """Refuse what is no batch of this vocabulary: a wrong id would be read as another one, without a word."""
+    if len(ids_BT.shape) != 2:
+        raise ValueError(f"a batch of ids has the shape [B, T], not {list(ids_BT.shape)}: one row is ids[None]")
+    if math.prod(ids_BT.shape) and not (ids_BT.min() >= PAD and ids_BT.max() < vocab_size):
+        raise ValueError(
+            f"ids go from 0 to {vocab_size - 1}, or are PAD ({PAD}): found {ids_BT.min()} to {ids_BT.max()}"
+        )
 
 
 def pad(rows: Sequence[Iterable[int]]) -> np.ndarray:

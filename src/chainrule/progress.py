@@ -43,5 +43,8 @@ class Silent:
     def note(self, message: str) -> None:
         pass
 
+    def __repr__(self) -> str:
+        return "SILENT"
+
 
 SILENT = Silent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ def test_a_folder_that_is_not_empty_is_left_alone(fails: Fails, comparison: dict
 def test_the_table_has_a_row_per_rung_and_samples(run: Run, corpus: Path, tmp_path: Path) -> None:
     ran = run("compare", corpus, "--out", tmp_path / "ladder", "--kind", "ngram")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.count("\n│") == RUNGS
+    table = ran.out.partition("Samples")[0]
+    assert len(re.findall(r"^\S+, (mle|laplace|interpolated) ", table, flags=re.MULTILINE)) == RUNGS
     assert "bits/byte" in ran.out
     assert ran.out.count("5-gram, interpolated") == 2
     assert str(tmp_path / "ladder") in ran.out
@@ -111,3 +113,28 @@ def test_a_corpus_too_small_to_split_leaves_nothing_behind(fails: Fails, tmp_pat
     text.write_text(content, encoding="utf-8")
     assert "too few" in fails("compare", text, "--out", tmp_path / "ladder")
     assert not (tmp_path / "ladder").exists()
+
+
+def test_valid_and_test_text_can_be_given(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    size = held_out.stat().st_size
+    both = run("compare", corpus, "--valid", held_out, "--test", held_out, "--out", tmp_path / "a", "--json").json
+    assert both["parts"]["train"]["bytes"] == corpus.stat().st_size
+    assert both["parts"]["valid"]["bytes"] == both["parts"]["test"]["bytes"] == size
+    one = run("compare", corpus, "--test", held_out, "--out", tmp_path / "b", "--json").json
+    assert one["parts"]["test"]["bytes"] == size
+    assert one["parts"]["train"]["bytes"] + one["parts"]["valid"]["bytes"] == corpus.stat().st_size
+
+
+def test_a_comparison_is_replaced_only_if_asked(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
+    assert run("compare", toy, "--out", tmp_path / "a").code == 0
+    assert "--overwrite" in fails("compare", toy, "--out", tmp_path / "a")
+    assert run("compare", toy, "--out", tmp_path / "a", "--overwrite").code == 0
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("dear friend")
+    assert "is no comparison" in fails("compare", toy, "--out", tmp_path / "letters", "--overwrite")
+    assert (tmp_path / "letters" / "a.txt").read_text() == "dear friend"
+
+
+def test_words_are_marked_as_not_paying_for_everything(run: Run, corpus: Path, tmp_path: Path) -> None:
+    assert "* a lower bound" in run("compare", corpus, "--tokenizer", "word", "--out", tmp_path / "w").out
+    assert "* a lower bound" not in run("compare", corpus, "--out", tmp_path / "b").out

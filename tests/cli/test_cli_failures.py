@@ -106,7 +106,7 @@ def test_what_failed_to_train_leaves_nothing(fails: Fails, tmp_path: Path) -> No
         (["--vocab-size", "101%"], "not '101%'"),
         (["--vocab-size", "nan%"], "not 'nan%'"),
         (["--min-count", "0"], "the minimum count must be at least 1, not 0"),
-        (["--tokenizer", "wrd"], "wrd: no such file; tokenizers are: word,"),
+        (["--tokenizer", "wrd"], "wrd: no such file; did you mean 'word'? (tokenizers are: word,"),
         (["--tokenizer", "bpe", "--vocab-size", "50%"], "give a number"),
         (["--tokenizer", "bpe", "--vocab-size", "100"], "at least 256"),
     ],
@@ -385,3 +385,50 @@ def test_debug_lets_errors_through_wherever_it_stands(run: Run, tmp_path: Path, 
     words.insert(place, "--debug")
     with pytest.raises(ChainruleError, match="no such model folder"):
         run(*words)
+
+
+# -- a person's slips -------------------------------------------------------------------------------------
+
+
+def test_a_model_where_a_text_is_wanted_and_the_reverse(fails: Fails, model: Path, corpus: Path) -> None:
+    assert "is a model folder; a text is wanted here" in fails("train", "ngram", model, "--out", "m")
+    assert "name one or more model folders, and then the text" in fails("evaluate", model)
+    assert "not a folder" in fails("evaluate", corpus, model)
+
+
+def test_a_ladder_is_not_a_model_but_names_those_in_it(fails: Fails, model: Path) -> None:
+    message = fails("generate", model.parent)
+    assert "models in it:" in message
+    assert model.name in message.partition("models in it:")[2]
+
+
+def test_a_setting_given_as_an_option(fails: Fails, corpus: Path) -> None:
+    assert "a setting of the kind is --set order=VALUE" in fails(
+        "train", "ngram", corpus, "--order", "3", "--out", "m"
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [
+        (b"%PDF-1.7\n", "a PDF"),
+        (b"\x89PNG\r\n", "a PNG picture"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"\x1f\x8b\x08", "compressed with gzip"),
+        ("\ufeffhello\n".encode("utf-16-le"), "UTF-16"),
+    ],
+)
+def test_files_of_other_forms_are_named(fails: Fails, tmp_path: Path, start: bytes, what: str) -> None:
+    (tmp_path / "a.txt").write_bytes(start + b"i love cats\n" * 5)
+    for options in ([], ["--encoding-errors", "replace"]):
+        assert f"a.txt: expected text, found {what}" in fails(
+            "train", "ngram", tmp_path / "a.txt", "--out", "m", *options
+        )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--tokenizer", "byte", "--vocab-size", "10"], ["--set", "smoothing=mle", "--set", "k=0.5"]],
+)
+def test_options_that_would_have_no_effect_are_refused(fails: Fails, corpus: Path, options: list[str]) -> None:
+    assert fails("train", "ngram", corpus, "--out", "m", *options)

@@ -170,3 +170,23 @@ def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(tmp_path: Path) 
     assert process.wait(timeout=20) == 143
     process.stdin.close()
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("chainrule train ngram c", "file,c"),
+        ("chainrule generate m", "file,m"),
+        ("chainrule compare b", "builtin:python"),
+    ],
+)
+def test_the_shell_completes_files_too(words: str, expected: str) -> None:
+    environment = {
+        **os.environ,
+        "_CHAINRULE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    program = Path(sys.executable).parent / "chainrule"
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert expected in done.stdout

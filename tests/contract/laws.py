@@ -158,6 +158,18 @@ def samples_follow_the_distribution(lm: LanguageModel) -> None:
 
 
 @law
+def foreign_ids_are_refused(lm: LanguageModel) -> None:
+    """An id that is none would otherwise be read as another one, without a word."""
+    for wrong in ([[lm.tokenizer.vocab_size]], [[PAD - 1]], [0]):
+        for use in (lm.score, lambda ids: lm.extend(lm.start(1), ids)):
+            try:
+                use(np.asarray(wrong))
+            except ValueError:
+                continue
+            raise AssertionError(f"{wrong} was taken for ids")
+
+
+@law
 def save_and_load_is_bit_equal(lm: LanguageModel) -> None:
     ids_BT = pad(prefixes(lm))
     with tempfile.TemporaryDirectory() as folder:

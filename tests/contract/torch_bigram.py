@@ -15,7 +15,7 @@ import torch
 
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import PAD, Array, LanguageModel, State
+from chainrule.lm import PAD, Array, LanguageModel, State, check_ids
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -46,6 +46,7 @@ class TorchBigram(LanguageModel):
         return LastToken(torch.full((batch_size,), self.tokenizer.bos, device=DEVICE))
 
     def extend(self, state: State, ids_BT: Array) -> LastToken:
+        check_ids(ids_BT, self.tokenizer.vocab_size)
         ids_BT = to_device(ids_BT)
         both = torch.cat([state.token_B[:, None], ids_BT], dim=1)
         last = (both != PAD).sum(dim=1) - 1
@@ -55,6 +56,7 @@ class TorchBigram(LanguageModel):
         return self.table_VV[state.token_B]
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        check_ids(ids_BT, self.tokenizer.vocab_size)
         ids_BT = to_device(ids_BT)
         state = state or self.start(len(ids_BT))
         before_BT = torch.cat([state.token_B[:, None], ids_BT[:, :-1]], dim=1)[:, : ids_BT.shape[1]]

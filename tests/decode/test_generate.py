@@ -133,3 +133,12 @@ def test_log_probs_are_the_models_own_whatever_the_strategy(toy: cr.LanguageMode
     (drawn,) = sample(toy, [[]], cr.Temperature(3.0), max_tokens=6, seed=2, end=toy.tokenizer.eos)
     ids = np.asarray([drawn.ids])
     assert math.isclose(drawn.log_prob, chain.score(toy, ids).sum(), abs_tol=1e-5)
+
+
+def test_what_is_no_strategy_or_no_list_is_refused(toy: cr.LanguageModel) -> None:
+    with pytest.raises(DecodingError, match="a strategy is a value such as Greedy"):
+        cr.generate(toy, "i", "greedy")
+    with pytest.raises(DecodingError, match="prompts should be a list"):
+        cr.generate_many(toy, "i love")
+    with pytest.raises(DecodingError, match="cannot be streamed"):
+        list(cr.stream(toy, "i", cr.Beam(2)))

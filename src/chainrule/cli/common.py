@@ -12,6 +12,7 @@ from chainrule.errors import CorpusError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -20,7 +21,20 @@ TOKENIZER_HELP = "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a 
 
 def corpus_argument(command: Command) -> Command:
     """CORPUS...: where the text is."""
-    return click.argument("corpus", nargs=-1, required=True, metavar="CORPUS...")(command)
+    return click.argument("corpus", nargs=-1, required=True, metavar="CORPUS...", shell_complete=_texts)(command)
+
+
+def model_argument(command: Command) -> Command:
+    """DIR: a model folder."""
+    return click.argument("folder", metavar="DIR", type=click.Path())(command)
+
+
+def _texts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    if incomplete and "builtin:python".startswith(incomplete):
+        return [CompletionItem("builtin:python")]
+    return [CompletionItem(incomplete, type="file")]
 
 
 def json_option(command: Command) -> Command:
@@ -117,6 +131,25 @@ def console() -> Console:
     out = Console()
     width = None if out.is_terminal else max(out.width, 120)
     return Console(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
+
+
+def results_table(*headings: str, title: str | None = None) -> Table:
+    """A table whose first column is a name, which may fold, and whose others are figures, which are never cut."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False, pad_edge=False
+    )
+    table.add_column(headings[0], overflow="fold", min_width=8)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def say(screen: Console, message: str) -> None:
+    """A sentence; on a terminal it wraps between words, elsewhere it stays one line."""
+    screen.print(message, soft_wrap=not screen.is_terminal)
 
 
 def print_json(value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +14,12 @@ from chainrule.cli.common import (
     json_option,
     number,
     print_json,
+    results_table,
+    say,
     seed_option,
     tokenizer_options,
 )
+from chainrule.cli.evaluate import UNPAID, bits_per_byte
 
 if TYPE_CHECKING:
     from chainrule.evaluation.compare import Comparison
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 @click.command()
 @corpus_argument
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="A new folder for the models.")
+@click.option("--overwrite", is_flag=True, help="Replace a comparison that exists.")
+@click.option("--valid", type=click.Path(), metavar="FILE", help="Text to tune on. [default: 10 % of CORPUS]")
+@click.option("--test", type=click.Path(), metavar="FILE", help="Text to measure on. [default: 10 % of CORPUS]")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")
 @tokenizer_options("bpe")
 @context_option
@@ -43,8 +48,8 @@ def compare(
     """Train a ladder of models on CORPUS and measure them on one scale.
 
     The documents of CORPUS are split 80/10/10: models learn from the first part, tune on the second and are
-    measured on the third. Each model stays in a folder of DIR that generate, score, evaluate and inspect take;
-    compare.json has every figure.
+    measured on the third; --valid and --test name texts of their own for that. Each model stays in a folder of DIR
+    that generate, score, evaluate and inspect take; compare.json has every figure.
 
     Example: chainrule compare corpus.txt --out ladder
     """
@@ -55,11 +60,14 @@ def compare(
 
     comparison = compare_models(
         Corpus.open(*corpus, encoding_errors=encoding_errors),
-        Path(out),
+        out,
+        valid=options["valid"] and Corpus.open(options["valid"], encoding_errors=encoding_errors),
+        test=options["test"] and Corpus.open(options["test"], encoding_errors=encoding_errors),
         kinds=kinds or None,
         tokenizer=TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"]),
         context=options["context"],
         seed=options["seed"],
+        overwrite=options["overwrite"],
         progress=terminal_progress(),
     )
     if as_json:
@@ -69,44 +77,36 @@ def compare(
 
 
 def _print(comparison: Comparison, out: str) -> None:
-    from rich.table import Table
-
     screen = console()
-    parts = comparison.parts
-    screen.print(
-        f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
-        f"{parts['train']['tokens']:,} tokens, measured on {parts['test']['tokens']:,} tokens "
-        f"({parts['test']['bytes']:,} bytes) of text no model has seen",
-        soft_wrap=True,
+    train, test = comparison.parts["train"], comparison.parts["test"]
+    say(
+        screen,
+        f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on {train['tokens']:,} tokens, "
+        f"measured on {test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen",
     )
-    table = Table()
-    table.add_column("model")
-    for heading in ("bits/byte", "perplexity", "tokens/s", "training s", "MB"):
-        table.add_column(heading, justify="right")
+    table = results_table("model", "bits/byte", "perplexity", "tokens/s", "train s", "MB")
     best = min(result.test.bits_per_byte for result in comparison.results)
     for result in comparison.results:
-        test = result.test
         table.add_row(
             result.name,
-            number(test.bits_per_byte, 4),
-            number(test.perplexity, 4),
-            f"{test.tokens_per_second:,.0f}",
+            bits_per_byte(result.test),
+            number(result.test.perplexity, 4),
+            f"{result.test.tokens_per_second:,.0f}",
             number(result.training_seconds, 2),
             number(result.megabytes, 3),
-            style="bold green" if test.bits_per_byte == best else None,
+            style="bold green" if result.test.bits_per_byte == best else None,
         )
     screen.print(table)
-    impossible = [r for r in comparison.results if r.test.impossible]
+    impossible = [r.test.impossible / r.test.tokens for r in comparison.results if r.test.impossible]
     if impossible:
-        least = min(r.test.impossible / r.test.tokens for r in impossible)
-        most = max(r.test.impossible / r.test.tokens for r in impossible)
-        screen.print(f"∞: the model gave probability 0 to {least:.1%} to {most:.1%} of the tokens", soft_wrap=True)
+        say(
+            screen, f"∞: some tokens had probability 0, from {min(impossible):.1%} to {max(impossible):.1%} of them"
+        )
+    if not all(result.test.lossless for result in comparison.results):
+        say(screen, UNPAID)
     screen.print("\nSamples (top-p 0.9)", style="bold")
     for result in comparison.results:
         sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
         screen.print(f"{result.name}:", style="cyan", end=" ")
-        screen.print(sample[:160] or "(empty lines)", soft_wrap=True)
-    screen.print(
-        f"\nThe models are in {out}; try: chainrule generate {out}/{comparison.results[-1].folder}",
-        soft_wrap=True,
-    )
+        say(screen, sample[:160] or "(empty lines)")
+    say(screen, f"\nThe models are in {out}; try: chainrule generate {out}/{comparison.results[-1].folder}")

@@ -6,56 +6,63 @@ from typing import Any
 
 import click
 
-from chainrule.cli.common import console, encoding_option, json_option, number, print_json
+from chainrule.cli.common import console, encoding_option, json_option, number, print_json, results_table, say
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, metavar="DIR...")
-@click.argument("text", metavar="TEXT")
+@click.argument("folders_and_text", nargs=-1, metavar="DIR... TEXT", type=click.Path())
 @encoding_option
 @json_option
-def evaluate(folders: tuple[str, ...], text: str, encoding_errors: Any, as_json: bool) -> None:
+def evaluate(folders_and_text: tuple[str, ...], encoding_errors: Any, as_json: bool) -> None:
     """Measure the models in DIR... on TEXT.
 
-    Perplexity and cross-entropy (in nats and bits) are per token, so they compare models of the same tokenizer;
-    bits per byte compare any. TEXT is a file, a pattern in quotes, or - for standard input.
+    Perplexity and cross-entropy (in nats and bits) are per token, so they compare models of the same tokenizer.
+    Bits per byte compare any that spell out the whole text; word tokens do not, and are marked. TEXT is a file, a
+    pattern in quotes, or - for standard input.
 
     With --json: one object, or a list for several folders, with perplexity, nats, bits, bits_per_byte, tokens, oov.
     A model that gives some token probability 0 has infinite perplexity; JSON has 1e999 then.
     """
-    from rich.table import Table
-
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.measure import evaluate as evaluate_model
     from chainrule.kinds import load
     from chainrule.text.corpus import Corpus
 
+    if len(folders_and_text) < 2:
+        raise click.UsageError("name one or more model folders, and then the text")
+    *folders, text = folders_and_text
+    models = [load(folder) for folder in folders]
     corpus = Corpus.open(text, encoding_errors=encoding_errors)
     progress = terminal_progress()
-    results = [(folder, evaluate_model(load(folder), corpus, progress=progress)) for folder in folders]
+    results = [
+        (folder, evaluate_model(lm, corpus, progress=progress)) for folder, lm in zip(folders, models, strict=True)
+    ]
     if as_json:
         objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
         print_json(objects[0] if len(objects) == 1 else objects)
         return
-    table = Table()
-    table.add_column("model")
-    for heading in ("perplexity", "nats", "bits", "bits/byte", "tokens", "OOV", "tokens/s"):
-        table.add_column(heading, justify="right")
+    table = results_table("model", "perplexity", "nats", "bits", "bits/byte", "tokens", "OOV")
     for folder, m in results:
-        figures = (m.perplexity, m.nats, m.bits, m.bits_per_byte)
         table.add_row(
             folder,
-            *(number(f, 4) for f in figures),
+            *(number(figure, 4) for figure in (m.perplexity, m.nats, m.bits)),
+            bits_per_byte(m),
             f"{m.tokens:,}",
             f"{m.oov:.2%}",
-            f"{m.tokens_per_second:,.0f}",
         )
-    out = console()
-    out.print(table)
+    screen = console()
+    screen.print(table)
     for folder, m in results:
         if m.impossible:
-            out.print(
-                f"{folder}: {m.impossible:,} tokens ({m.impossible / m.tokens:.1%}) have probability 0, so the "
-                "perplexity is infinite; a smoothed model rules nothing out",
-                soft_wrap=True,
-            )
+            share = m.impossible / m.tokens
+            say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
+    if not all(m.lossless for _, m in results):
+        say(screen, UNPAID)
+
+
+UNPAID = "* a lower bound: white space between words, and how unknown tokens are spelled, is not paid for"
+
+
+def bits_per_byte(measured: Any) -> str:
+    """The figure, marked where some of the text is not paid for."""
+    return number(measured.bits_per_byte, 4) + ("" if measured.lossless else "*")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import json_option, print_json, prompt_option, seed_option
+from chainrule.cli.common import json_option, model_argument, print_json, prompt_option, seed_option
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
 
 
 @click.command()
-@click.argument("folder", metavar="DIR")
+@model_argument
 @prompt_option(default="", help="What the text begins with.")
 @click.option(
     "--strategy",
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The most likely token, a random one, or a search for the most likely text.",
 )
-@click.option("--temperature", type=float, metavar="T", help="Below 1 bolder, above 1 wilder.")
+@click.option("--temperature", type=float, metavar="T", help="Below 1 sharpens the choice, above 1 flattens it.")
 @click.option("--top-k", type=int, metavar="K", help="Only the K most likely tokens.")
 @click.option("--top-p", type=float, metavar="P", help="Only the most likely tokens that make up P.")
 @click.option("--min-p", type=float, metavar="P", help="Only tokens at least P times as likely as the likeliest.")
@@ -44,6 +44,7 @@ def generate(
     lines writes --max-tokens tokens. What narrows the choice applies in the order: repetition penalty, temperature,
     top-k, top-p, min-p.
     """
+    from chainrule.cli.progress import terminal_progress
     from chainrule.decode.generate import generate_many, stream
     from chainrule.decode.strategies import Beam
     from chainrule.kinds import load
@@ -52,6 +53,8 @@ def generate(
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = load(folder)
+    if lm.tokenizer.unk is not None and lm.tokenizer.unk in lm.tokenizer.encode(prompt):
+        terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
         click.echo(prompt, nl=False)
         for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed):

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, number, print_json, prompt_option
+from chainrule.cli.common import (
+    console,
+    json_option,
+    model_argument,
+    number,
+    print_json,
+    prompt_option,
+    results_table,
+)
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
 
 
 @click.command()
-@click.argument("folder", metavar="DIR")
+@model_argument
 @prompt_option(help="Show the most likely next tokens after this text.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
 @json_option
@@ -29,7 +37,7 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
         "kind": content.kind,
         "config": dict(content.config),
         "context": content.context,
-        "tokenizer": getattr(lm.tokenizer, "algorithm", lm.tokenizer.kind),
+        "tokenizer": lm.tokenizer.name,
         "vocab_size": lm.tokenizer.vocab_size,
         "megabytes": megabytes(folder),
         "arrays": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in content.tensors.items()},
@@ -60,10 +68,15 @@ def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
 
 
 def _print(folder: str, described: dict[str, Any]) -> None:
+    from rich import box
     from rich.table import Table
 
     screen = console()
-    table = Table(title=f"{folder}: every checksum is right", show_header=False)
+    table = Table(
+        box=box.SIMPLE, show_header=False, title=f"{folder}: every checksum is right", title_justify="left"
+    )
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for key, value in described.items():
         if key in ("arrays", "next"):
             continue
@@ -76,9 +89,7 @@ def _print(folder: str, described: dict[str, Any]) -> None:
         table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
     screen.print(table)
     if "next" in described:
-        likely = Table(title="next token")
-        likely.add_column("token")
-        likely.add_column("probability", justify="right")
+        likely = results_table("next token", "probability")
         for entry in described["next"]:
             likely.add_row(repr(entry["token"]), number(entry["probability"], 4))
         screen.print(likely)

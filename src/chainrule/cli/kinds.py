@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from chainrule.cli.common import console, json_option, print_json
+from chainrule.cli.common import console, json_option, print_json, say
 
 
 @click.command()
@@ -16,8 +16,6 @@ def kinds(as_json: bool) -> None:
 
     Settings go to `chainrule train KIND ... --set NAME=VALUE`.
     """
-    from rich.table import Table
-
     from chainrule.errors import MissingExtraError
     from chainrule.kinds import find_kind, kind_names
     from chainrule.settings import describe
@@ -32,10 +30,8 @@ def kinds(as_json: bool) -> None:
     if as_json:
         print_json(known)
         return
+    screen = console()
     for entry in known:
-        table = Table(title=f"{entry['name']}: {entry['summary']}", title_justify="left")
-        for heading in ("setting", "value", "default", ""):
-            table.add_column(heading)
+        screen.print(f"{entry['name']}: {entry['summary']}", style="bold")
         for item in entry["settings"]:
-            table.add_row(item["name"], item["type"], str(item["default"]), item["help"])
-        console().print(table)
+            say(screen, f"  {item['name']}={item['default']}  ({item['type']}) {item['help']}")

@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(2)
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.info_name == "train":
+            hint = f"; a setting of the kind is --set {error.option_name.lstrip('-')}=VALUE{hint}"
         _say(f"error: {error.format_message()}{hint}")
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
-from chainrule.cli.common import encoding_option, json_option
+from chainrule.cli.common import encoding_option, json_option, model_argument
 
 
 @click.command()
-@click.argument("folder", metavar="DIR")
-@click.argument("text", metavar="[TEXT|-]", default="-")
+@model_argument
+@click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
 @click.option("--per-token", is_flag=True, help="A line per token instead of per line of text.")
 @encoding_option
 @json_option
@@ -30,6 +31,8 @@ def score(folder: str, text: str, per_token: bool, encoding_errors: Any, as_json
     from chainrule.text.corpus import Corpus
 
     lm = load(folder)
+    if text == "-" and sys.stdin.isatty():
+        click.echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = Corpus.open(text, encoding_errors=encoding_errors)
     for line in score_lines(lm, corpus):
         tokens = zip(line.ids, line.log_probs, strict=True)

@@ -15,6 +15,7 @@ from chainrule.cli.common import (
     json_option,
     number,
     print_json,
+    results_table,
     tokenizer_options,
 )
 
@@ -72,8 +73,8 @@ def tokenize(
     from chainrule.folder import MANIFEST
     from chainrule.text.corpus import Corpus
 
-    if options["ids"] and (show or merges):
-        raise click.UsageError("--ids goes with neither --show nor --merges")
+    if bool(options["ids"]) + show + merges > 1:
+        raise click.UsageError("choose one of --ids, --show and --merges")
     if options["out"] and (Path(options["out"]) / MANIFEST).exists():
         raise FolderError(f"{options['out']} is a model folder and has its tokenizer; choose another --out")
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
@@ -90,14 +91,12 @@ def tokenize(
     if options["out"]:
         _write(tokenizer, Path(options["out"]))
     if show:
-        _show(tokenizer, text, lines)
+        _show(tokenizer, text, lines, as_json)
     else:
         _summary(tokenizer, text, options["ids"], as_json)
 
 
 def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
-    from rich.table import Table
-
     from chainrule.errors import CorpusError, TokenizerError
     from chainrule.tokens.merges import count_pieces, learn_merges
     from chainrule.tokens.subword import DEFAULT_VOCAB_SIZE, readable
@@ -113,33 +112,40 @@ def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as
     if as_json:
         print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
         return
-    table = Table(title="a vocabulary of 256 bytes grows")
-    for heading in ("merge", "left", "right", "token", "count", "vocabulary"):
-        table.add_column(heading, justify="right" if heading in ("merge", "count", "vocabulary") else "left")
-    for i, merge in enumerate(found, start=1):
+    table = results_table("token", "left", "right", "count", "vocabulary", title="256 bytes, and what is merged")
+    for merge in found:
         left, right, token = (repr(readable(piece)) for piece in (merge.left, merge.right, merge.token))
-        table.add_row(str(i), left, right, token, f"{merge.count:,}", f"{merge.vocab_size:,}")
+        table.add_row(token, left, right, f"{merge.count:,}", f"{merge.vocab_size:,}")
     console().print(table)
 
 
-def _show(tokenizer: Tokenizer, text: Corpus, lines: int) -> None:
-    from rich.text import Text
-
+def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None:
     from chainrule.errors import CorpusError
     from chainrule.tokens.base import lines_of
 
-    screen = console()
     if not any(text.blocks()):
         raise CorpusError(f"{text.name}: empty: there is no text to show")
     every_line = (line for block in text.blocks() for line in lines_of(block))
-    for line in islice(every_line, lines):
+    tokens = [
+        [tokenizer.token(int(i)) for i in tokenizer.encode(line.decode())] for line in islice(every_line, lines)
+    ]
+    if as_json:
+        print_json(tokens)
+    else:
+        _colour(tokens, between=" " if tokenizer.kind == "word" else "")
+
+
+def _colour(lines: list[list[str]], between: str) -> None:
+    from rich.text import Text
+
+    screen = console()
+    if not screen.is_terminal or screen.no_color:
+        between = "|"  # where there are no colours
+    for line in lines:
         shown = Text()
-        for place, token in enumerate(tokenizer.encode(line.decode())):
-            if not screen.is_terminal and place:
-                shown.append("|")  # where there are no colours
-            elif tokenizer.kind == "word" and place:
-                shown.append(" ")
-            shown.append(tokenizer.token(int(token)), style=_COLOURS[place % len(_COLOURS)])
+        for place, token in enumerate(line):
+            shown.append(between if place else "")
+            shown.append(token, style=_COLOURS[place % len(_COLOURS)])
         screen.print(shown, soft_wrap=True)
 
 
@@ -152,17 +158,12 @@ def _write(tokenizer: Tokenizer, folder: Path) -> None:
 
 def _summary(tokenizer: Tokenizer, text: Corpus, ids: str | None, as_json: bool) -> None:
     import tempfile
-    import time
-
-    from rich.table import Table
 
     from chainrule.cli.progress import terminal_progress
     from chainrule.tokens.ids import encode_corpus
 
     with tempfile.TemporaryDirectory(prefix="chainrule-") as folder:
-        began = time.perf_counter()
         encoded = encode_corpus(text, tokenizer, Path(ids or f"{folder}/ids"), terminal_progress())
-        seconds = time.perf_counter() - began
     figures: dict[str, Any] = {
         "vocab_size": tokenizer.vocab_size,
         "lines": encoded.lines,
@@ -170,14 +171,13 @@ def _summary(tokenizer: Tokenizer, text: Corpus, ids: str | None, as_json: bool)
         "tokens": encoded.tokens,
         "oov": encoded.unknown / encoded.tokens,
         "bytes_per_token": encoded.bytes / encoded.tokens,
-        "megabytes_per_second": encoded.bytes / 1e6 / seconds,
         "id_type": encoded.ids.dtype.name,
     }
     if as_json:
         print_json(figures)
         return
-    table = Table(show_header=False)
+    table = results_table("tokenizer", tokenizer.name)
     for key, value in figures.items():
         shown = f"{value:,}" if isinstance(value, int) else number(value) if isinstance(value, float) else value
-        table.add_row(key.replace("_", " "), shown)
+        table.add_row(key.replace("_", " "), f"{value:.2%}" if key == "oov" else shown)
     console().print(table)

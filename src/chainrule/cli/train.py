@@ -14,6 +14,7 @@ from chainrule.cli.common import (
     json_option,
     number,
     print_json,
+    say,
     seed_option,
     tokenizer_options,
 )
@@ -83,12 +84,15 @@ def train(
         **words,
     )
     lm.save(out, overwrite=overwrite)
-    tokens, seconds = lm.provenance["corpus_tokens"], lm.metrics["training_seconds"]
+    tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
+    seconds, size = lm.metrics["training_seconds"], lm.tokenizer.vocab_size
     if as_json:
-        print_json({"folder": out, "tokens": tokens, "seconds": seconds, "megabytes": megabytes(out)})
+        figures = {"tokens": tokens, "held_out_tokens": held_out, "vocab_size": size, "seconds": seconds}
+        print_json({"folder": out, **figures, "megabytes": megabytes(out)})
     else:
-        console().print(
-            f"{out}: trained on {tokens:,} tokens in {number(seconds)} s; "
-            f"vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB",
-            soft_wrap=True,
+        tuned = f", tuned on {held_out:,} held out," if held_out else ""
+        say(
+            console(),
+            f"{out}: trained on {tokens:,} tokens{tuned} in {number(seconds)} s; "
+            f"vocabulary {size:,}, {number(megabytes(out))} MB",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import NoneType
 
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Continuation, sample, sample_steps
@@ -57,7 +58,9 @@ def generate_many(
 
     <unk> is never written: it is not text. A beam search gives its `n` best, or as many as there are.
     """
-    _check(n, max_tokens)
+    _check(n, max_tokens, strategy)
+    if isinstance(prompts, str):
+        raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
         return []
     ids = [_prompt_ids(lm, prompt) for prompt in prompts]
@@ -89,7 +92,9 @@ def stream(
     seed: int = 0,
 ) -> Iterator[str]:
     """The continuation piece by piece, as it is written; together the pieces are what `generate` adds."""
-    _check(1, max_tokens)
+    _check(1, max_tokens, strategy)
+    if isinstance(strategy, Beam):
+        raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
     ids = _prompt_ids(lm, prompt)
     written: list[int] = []
     shown = 0
@@ -107,7 +112,9 @@ def stream(
         yield rest
 
 
-def _check(n: int, max_tokens: int) -> None:
+def _check(n: int, max_tokens: int, strategy: object) -> None:
+    if not isinstance(strategy, (Strategy, Beam, NoneType)):
+        raise DecodingError(f"a strategy is a value such as Greedy() or TopP(0.9), not {strategy!r}")
     if n < 1:
         raise DecodingError(f"the number of texts should be at least 1, not {n}")
     if max_tokens < 0:

@@ -67,7 +67,7 @@ class Greedy(Strategy):
 
 @dataclass(frozen=True)
 class Temperature(Strategy):
-    """q ∝ p^(1/T): below 1 bolder, above 1 wilder, towards 0 greedy."""
+    """q ∝ p^(1/T): below 1 sharper, above 1 flatter, at 0 greedy."""
 
     value: float
 

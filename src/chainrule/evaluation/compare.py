@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from chainrule.folder import megabytes, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context, LanguageModel
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.text.split import split
 from chainrule.tokens.ids import Encoded
 from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance
@@ -76,41 +77,75 @@ def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> It
 
 
 def compare(
-    corpus: Corpus,
-    out: Path,
+    corpus: Corpus | Source | Sequence[Source],
+    out: str | Path,
     *,
+    valid: Corpus | Source | None = None,
+    test: Corpus | Source | None = None,
     kinds: Sequence[str] | None = None,
     tokenizer: TokenizerChoice | None = None,
     context: Context = "line",
     seed: int = 0,
+    overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FolderError(f"{out} exists and is not empty; choose another --out")
+    """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`.
+
+    What is not given as `valid` or `test` is split off the corpus. compare.json grows with every rung.
+    """
+    out = Path(out)
     ladder = list(rungs(kinds, progress))
     if not ladder:
         raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
+    _check_destination(out, overwrite)
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
-        parts = split(corpus, SHARES, Path(name), seed=seed, progress=progress)
+        parts = _parts(as_corpus(corpus), {"valid": valid, "test": test}, Path(name), seed, progress)
         the_tokenizer = (tokenizer or TokenizerChoice("bpe")).make(parts["train"], progress)
         encoded = encode_parts(parts, the_tokenizer, Path(name), progress)
         data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, SILENT)
-        out.mkdir(parents=True, exist_ok=True)
-        results = []
+        if out.exists():
+            shutil.rmtree(out)
+        out.mkdir(parents=True)
+        comparison = Comparison(
+            tokenizer=the_tokenizer.name,
+            vocab_size=the_tokenizer.vocab_size,
+            context=context,
+            parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
+            results=[],
+        )
+        _write(comparison, out)
         with progress.task("models", len(ladder), "models") as task:
             for kind, rung in ladder:
-                results.append(_climb(kind, rung, data, encoded["test"], out))
+                comparison.results.append(_climb(kind, rung, data, encoded["test"], out))
+                _write(comparison, out)
                 task.advance(1)
-    comparison = Comparison(
-        tokenizer=getattr(the_tokenizer, "algorithm", the_tokenizer.kind),
-        vocab_size=the_tokenizer.vocab_size,
-        context=context,
-        parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
-        results=results,
-    )
-    (out / RESULTS).write_text(to_json(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
     return comparison
+
+
+def _check_destination(out: Path, overwrite: bool) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if not (out / RESULTS).is_file():
+            raise FolderError(f"{out} exists, is not empty and is no comparison; choose another folder")
+        if not overwrite:
+            raise FolderError(
+                f"{out} exists and is not empty; choose another folder, or overwrite it (--overwrite)"
+            )
+
+
+def _parts(
+    corpus: Corpus, given: Mapping[str, Corpus | Source | None], folder: Path, seed: int, progress: Progress
+) -> dict[str, Corpus]:
+    """Train, valid and test text; what is not given is split off the corpus."""
+    held_out = {name: as_corpus(source) for name, source in given.items() if source is not None}
+    shares = {name: share for name, share in SHARES.items() if name not in held_out}
+    if len(shares) == 1:
+        return {"train": corpus, **held_out}
+    shares["train"] += 1 - sum(shares.values())
+    return {**split(corpus, shares, folder, seed=seed, progress=progress), **held_out}
+
+
+def _write(comparison: Comparison, out: Path) -> None:
+    (out / RESULTS).write_text(to_json(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
 
 
 def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path) -> Result:
@@ -119,7 +154,7 @@ def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path)
     seconds = time.perf_counter() - began
     measured = measure(lm, test)
     lm.provenance = provenance(data.train, data.valid, data.seed)
-    lm.metrics = {"training_seconds": round(seconds, 3), **measured.to_json()}
+    lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics, **measured.to_json()}
     folder = out / rung.name.replace(", ", "-").replace(" ", "-")
     lm.save(folder)
     return Result(

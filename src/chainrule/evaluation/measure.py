@@ -35,7 +35,9 @@ class Measured:
     """Tokens predicted, line ends included."""
     bytes: int
     oov: float
-    """The share of tokens that are <unk>; their spelling is not paid for in bits per byte."""
+    """The share of tokens that are <unk>."""
+    lossless: bool
+    """Whether the tokens spell out all of the text; if not, bits per byte leave some of it unpaid."""
     impossible: int
     """Tokens that the model gave probability 0: with one of them the perplexity is infinite."""
     seconds: float
@@ -76,6 +78,7 @@ def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT)
         tokens=encoded.tokens,
         bytes=encoded.bytes,
         oov=encoded.unknown / encoded.tokens,
+        lossless=lm.tokenizer.lossless and encoded.unknown == 0,
         impossible=impossible,
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),

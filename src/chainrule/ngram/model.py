@@ -13,7 +13,7 @@ from chainrule import settings as settings_of
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import PAD, Array, Context, LanguageModel, State, to_numpy
+from chainrule.lm import PAD, Array, Context, LanguageModel, State, check_ids, to_numpy
 from chainrule.ngram.automaton import Automaton
 from chainrule.ngram.count import Counts, Ints, Trie, count_ngrams, pad_text
 from chainrule.ngram.smooth import interpolated, laplace, mle, tune_lambdas
@@ -37,6 +37,8 @@ class NgramSettings:
             raise SettingsError(f"order should be at least 1, not {self.order}")
         if not 0 < self.k < float("inf"):
             raise SettingsError(f"k should be a positive number, not {self.k}")
+        if self.k != 1.0 and self.smoothing != "laplace":
+            raise SettingsError(f"k goes with smoothing=laplace, not with smoothing={self.smoothing}")
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class NgramModel(LanguageModel):
         self.lambdas = lambdas
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
-        ids_BT = to_numpy(ids_BT).astype(np.int64)
+        ids_BT = self._ids(ids_BT)
         history = self.automaton.words_of(self._nodes(state or self.start(len(ids_BT))))
         # each row behind the words its state stands for, all rows in one text
         text_BT = np.concatenate([history, ids_BT], axis=1)
@@ -80,7 +82,7 @@ class NgramModel(LanguageModel):
         return NgramState(np.full(batch_size, self.automaton.start(), dtype=np.int64))
 
     def extend(self, state: State, ids_BT: Array) -> NgramState:
-        ids_BT = to_numpy(ids_BT).astype(np.int64)
+        ids_BT = self._ids(ids_BT)
         nodes = self._nodes(state)
         lengths = (ids_BT != PAD).sum(axis=1)
         # N-1 tokens are all that a state knows: what lies before them need not be read
@@ -94,6 +96,11 @@ class NgramModel(LanguageModel):
 
     def next_log_probs(self, state: State) -> Array:
         return self.automaton.next_log_probs(self._nodes(state))
+
+    def _ids(self, ids_BT: Array) -> Ints:
+        ids: Ints = np.asarray(to_numpy(ids_BT), dtype=np.int64)
+        check_ids(ids, self.tokenizer.vocab_size)
+        return ids
 
     @staticmethod
     def _nodes(state: State) -> Ints:
@@ -139,7 +146,11 @@ def train(settings: NgramSettings, data: TrainingData) -> NgramModel:
         tables = interpolated(counts, lambdas)
     else:
         tables = mle(counts) if settings.smoothing == "mle" else laplace(counts, settings.k)
-    return NgramModel(tables.automaton(counts, tokenizer.bos), tokenizer, settings, data.context, lambdas)
+    lm = NgramModel(tables.automaton(counts, tokenizer.bos), tokenizer, settings, data.context, lambdas)
+    lm.metrics = {"ngrams": np.diff(counts.trie.first_of_length)[1:].tolist()}
+    if lambdas is not None:
+        lm.metrics["lambdas"] = lambdas.round(6).tolist()
+    return lm
 
 
 def _lambdas(counts: Counts, settings: NgramSettings, data: TrainingData) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ class Corpus:
     """Text that can be read any number of times, in blocks of whole lines or document by document."""
 
     paths: tuple[Path, ...] = ()
-    texts: tuple[bytes, ...] = ()
+    texts: tuple[bytes, ...] = field(default=(), repr=False)
     """Documents held in memory."""
     cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
     _spool: tempfile._TemporaryFileWrapper[bytes] | None = field(default=None, repr=False, compare=False)
@@ -134,7 +134,13 @@ def python_reference() -> tuple[bytes, ...]:
 
 
 def _files(source: Source) -> list[Path]:
+    if not str(source):
+        raise CorpusError("the name of a file is empty")
+    if str(source).startswith("builtin:"):
+        raise CorpusError(f"there is no text {str(source)!r}; there is {BUILTIN}")
     path = Path(source)
+    if (path / "manifest.json").exists():
+        raise CorpusError(f"{path} is a model folder; a text is wanted here")
     if path.is_dir():
         raise CorpusError(f"{path} is a folder; name its files, for instance '{path}/*.txt'")
     if path.exists():

@@ -67,6 +67,8 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterato
     """Raw pieces of one text, as clean blocks of whole lines."""
     line = 1
     for number, block in enumerate(_whole_lines(raw)):
+        if number == 0:
+            _refuse_what_is_no_text(block, name)
         block = cleaning.valid_utf8(block, name, line)
         if number == 0:
             block = block.removeprefix(codecs.BOM_UTF8)
@@ -76,6 +78,26 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterato
             yield block
             # for error messages; NumPy counts short lines four times as fast as bytes.count
             line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
+
+
+_NO_TEXT = {
+    b"%PDF-": "a PDF; extract its text first",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"PK\x03\x04": "a zip archive (.docx, .xlsx and .epub are such); extract its text first",
+    b"\x1f\x8b": "compressed with gzip; let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; let its name end in .zst",
+    b"PAR1": "a parquet file; let its name end in .parquet",
+    b"\xff\xfe": "UTF-16; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16; convert it to UTF-8",
+}
+
+
+def _refuse_what_is_no_text(block: bytes, name: str) -> None:
+    """A file of another form that is named as a text would be read as nonsense, or fail with a riddle."""
+    for start, what in _NO_TEXT.items():
+        if block.startswith(start):
+            raise CorpusError(f"{name}: expected text, found {what}")
 
 
 def _whole_lines(raw: Iterable[bytes]) -> Iterator[bytes]:

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule.errors import TokenizerError
+
 Ids = NDArray[np.uint32]
 
 
@@ -21,6 +23,10 @@ class Tokenizer(ABC):
     """Text to ids and back."""
 
     kind: ClassVar[str]
+    lossless: ClassVar[bool]
+    """Whether decoding gives back the text exactly, unless something in it is <unk>."""
+    name: str
+    """What it is called on the command line."""
     vocab_size: int
     """How many ids there are, special ones included."""
     bos: int
@@ -52,7 +58,7 @@ class Tokenizer(ABC):
 
     def encode(self, text: str) -> Ids:
         """The ids of a text; line ends inside it are `eos`, and none is added at its end."""
-        ids = self.encode_lines(text.encode())
+        ids = self.encode_lines(utf8(text))
         return ids if text.endswith("\n") else ids[:-1]
 
     @property
@@ -67,6 +73,15 @@ class Tokenizer(ABC):
         if token_id == self.eos:
             return "</s>"
         return "<unk>" if token_id == self.unk else None
+
+
+def utf8(text: str) -> bytes:
+    """The bytes of a text; half a character, which Python's strings can hold, is not text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        place = f"character {error.start + 1}"
+        raise TokenizerError(f"this is not text: {place} is half a character (a lone surrogate)") from None
 
 
 def lines_of(block: bytes) -> list[bytes]:

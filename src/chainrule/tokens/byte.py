@@ -14,6 +14,8 @@ class ByteTokenizer(Tokenizer):
     """An id is the byte's value; 256 is <s>."""
 
     kind: ClassVar[str] = "byte"
+    lossless: ClassVar[bool] = True
+    name = "byte"
     vocab_size = 257
     bos = 256
     eos = ord("\n")

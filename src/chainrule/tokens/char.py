@@ -19,6 +19,8 @@ class CharTokenizer(Tokenizer):
     """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the characters, most frequent first."""
 
     kind: ClassVar[str] = "char"
+    lossless: ClassVar[bool] = True
+    name = "char"
     unk, bos, eos = 0, 1, 2
 
     def __init__(self, characters: str) -> None:

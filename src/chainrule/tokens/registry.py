@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -81,9 +82,10 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     try:
         content = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise TokenizerError(
-            f"{file}: no such file; tokenizers are: {', '.join(NAMES)}, or a folder that holds one"
-        ) from None
+        close = difflib.get_close_matches(str(path), NAMES, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        known = f"{', '.join(NAMES)}, or a folder that holds one"
+        raise TokenizerError(f"{file}: no such file{hint} (tokenizers are: {known})") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(f"{file}: cannot be read: {error}") from error
     return parse_tokenizer(content, str(file))

@@ -38,11 +38,12 @@ class SubwordTokenizer(Tokenizer):
     """The library's ids, then <s> and </s>."""
 
     kind: ClassVar[str] = "subword"
+    lossless: ClassVar[bool] = True
 
     def __init__(self, algorithm: Algorithm, definition: str) -> None:
         import tokenizers
 
-        self.algorithm = algorithm
+        self.algorithm = self.name = algorithm
         self.definition = definition
         """The library's own tokenizer.json; it knows no special tokens, so no text can become one."""
         try:

@@ -37,11 +37,13 @@ class WordTokenizer(Tokenizer):
     """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first."""
 
     kind: ClassVar[str] = "word"
+    lossless: ClassVar[bool] = False
     unk, bos, eos = 0, 1, 2
 
     def __init__(self, words: list[bytes], splitting: Splitting = "whitespace") -> None:
         self.words = words
         self.splitting = splitting
+        self.name = "word" if splitting == "whitespace" else f"word:{splitting}"
         self.vocab_size = 3 + len(words)
 
     @classmethod

@@ -35,12 +35,13 @@ class TokenizerChoice:
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
         """Learned from the corpus, or read from its folder."""
         limit = Limit.parse(self.vocab_size, self.min_count)
+        if limit != Limit() and (self.name == "byte" or self.name not in NAMES):
+            which = (
+                "byte tokens are the 256 bytes" if self.name == "byte" else f"the tokenizer in {self.name} is given"
+            )
+            raise SettingsError(f"{which}: leave out the vocabulary size and the minimum count")
         if self.name in NAMES:
             return train_tokenizer(self.name, corpus, limit, progress)
-        if self.vocab_size is not None or self.min_count != 1:
-            raise SettingsError(
-                f"the tokenizer in {self.name} has its vocabulary: leave out its size and minimum count"
-            )
         return load_tokenizer(self.name)
 
 
@@ -66,6 +67,7 @@ def provenance(train: Encoded, valid: Encoded | None, seed: int) -> dict[str, An
         "corpus_bytes": train.bytes,
         "corpus_tokens": train.tokens,
         "held_out_sha256": valid.fingerprint if valid else None,
+        "held_out_tokens": valid.tokens if valid else 0,
         "seed": seed,
         "chainrule": __version__,
         "python": platform.python_version(),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
+from chainrule.errors import SettingsError
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
 from chainrule.progress import SILENT, Progress
@@ -34,6 +35,10 @@ def train(
 
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     """
+    if context not in ("line", "stream"):
+        raise SettingsError(f"the context should be line or stream, not {context!r}")
+    for name in {"vocab_size", "min_count"} & settings.keys():
+        raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
     the_kind = find_kind(kind)
     chosen: Any = settings_of.parse(the_kind.settings, settings)
     text = as_corpus(corpus)
@@ -49,7 +54,7 @@ def train(
         began = time.perf_counter()
         lm = the_kind.train(chosen, data)
         lm.provenance = provenance(data.train, data.valid, seed)
-        lm.metrics = {"training_seconds": round(time.perf_counter() - began, 3)}
+        lm.metrics = {"training_seconds": round(time.perf_counter() - began, 3), **lm.metrics}
     return lm
 
 
