@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import chainrule as cr
 from chainrule import folder as folders
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 from chainrule.folder import ModelFolder, check_destination, megabytes, read_folder, to_json, write_folder
@@ -331,3 +332,21 @@ def no_constant(word: str) -> None:
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_is_what_every_parser_takes(value: Any, back: Any, indent: int | None) -> None:
     assert json.loads(to_json(value, indent), parse_constant=no_constant) == back
+
+
+def test_a_model_that_cannot_be_put_back_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the new folder nor the old one can be given the name: then the old one stays where it was moved."""
+    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=1, smoothing="mle")
+    lm.save(tmp_path / "m")
+    rename = os.rename
+
+    def refuse(source: Path, target: Path, **options: Any) -> None:
+        if Path(target) == tmp_path / "m":
+            full()
+        rename(source, target, **options)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(OSError, match="No space"):
+        lm.save(tmp_path / "m", overwrite=True)
+    (kept,) = tmp_path.glob(".m-old-*/m")
+    assert cr.load(kept).tokenizer.vocab_size == lm.tokenizer.vocab_size

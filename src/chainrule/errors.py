@@ -8,6 +8,7 @@ ChainruleError                 the command line prints its one line and exits wi
 ├── FolderError                a model folder that cannot be read or written
 │   ├── DamagedFileError       a file of ours that is no longer what was written
 │   └── ForeignFileError       a file that is something else: a web page, a pickle, ...
+├── ModelError                 a model that gives what is no probability
 ├── DecodingError              generation that was asked for something impossible
 └── MissingExtraError          an optional library that is not installed
 """
@@ -52,6 +53,10 @@ class DamagedFileError(FolderError):
 
 class ForeignFileError(FolderError):
     """A file that is something else than what its name says."""
+
+
+class ModelError(ChainruleError):
+    """A model that gives what is no probability."""
 
 
 class DecodingError(ChainruleError):

@@ -12,7 +12,6 @@ decide what code runs: the manifest names a kind, and only kinds that chainrule 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -27,16 +26,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
+from chainrule.tokens.registry import FILE_NAME as TOKENIZER
 
 FORMAT = "chainrule-model"
 VERSION = 1
-MANIFEST, TENSORS, TOKENIZER, METRICS, CARD = (
-    "manifest.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "metrics.json",
-    "README.md",
-)
+MANIFEST, TENSORS, METRICS, CARD = "manifest.json", "model.safetensors", "metrics.json", "README.md"
 _VERIFY_UP_TO = 256 << 20  # larger files are verified by `chainrule inspect` only: they must open at once
 
 Tensors: TypeAlias = Mapping[str, np.ndarray]
@@ -74,8 +68,7 @@ def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = Fa
     try:
         _write_files(temporary, model)
         _sync(temporary)
-        # mkdtemp gives a private folder; a finished model is as readable as any new folder
-        temporary.chmod(0o777 & ~_umask())
+        _make_as_readable_as_new_files(temporary)
         _put_in_place(temporary, folder)
         _sync(folder.parent)
     except BaseException:
@@ -89,15 +82,14 @@ def _put_in_place(new: Path, folder: Path) -> None:
         new.rename(folder)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+    folder.rename(old / folder.name)
     try:
-        folder.rename(old / folder.name)
-        try:
-            new.rename(folder)
-        except BaseException:
-            (old / folder.name).rename(folder)
-            raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+        new.rename(folder)
+    except BaseException:
+        (old / folder.name).rename(folder)
+        old.rmdir()
+        raise
+    shutil.rmtree(old, ignore_errors=True)  # only now that the new one is there
 
 
 def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
@@ -135,7 +127,7 @@ def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolde
         tokenizer=_read_text(folder / TOKENIZER),
         tensors=map_tensors(folder / TENSORS),
         provenance=manifest["provenance"],
-        metrics=json.loads(_read_text(folder / METRICS)) if (folder / METRICS).exists() else {},
+        metrics=_read_metrics(folder / METRICS),
         path=folder,
     )
 
@@ -153,7 +145,6 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
 
     tensors = {name: np.asarray(array, order="C") for name, array in model.tensors.items()}
     save_file(tensors, folder / TENSORS)
-    (folder / TENSORS).chmod(0o666 & ~_umask())  # safetensors makes a private file
     (folder / TOKENIZER).write_text(model.tokenizer, encoding="utf-8")
     (folder / METRICS).write_text(to_json(model.metrics, indent=2), encoding="utf-8")
     (folder / CARD).write_text(_card(model), encoding="utf-8")
@@ -174,7 +165,7 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON that every parser takes: infinity is 1e999, which reads back as infinity, and NaN is null."""
+    """JSON by the letter of its grammar: infinity is 1e999, which reads back as infinity, and NaN is null."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     standard = {"Infinity": "1e999", "-Infinity": "-1e999", "NaN": "null"}
     return _STRINGS_AND_CONSTANTS.sub(lambda found: standard.get(found[0], found[0]), text)
@@ -214,10 +205,11 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _make_as_readable_as_new_files(folder: Path) -> None:
+    """mkdtemp and safetensors make things private; the umask, as a file just written shows it, decides instead."""
+    mode = (folder / MANIFEST).stat().st_mode & 0o666
+    (folder / TENSORS).chmod(mode)
+    folder.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _sha256(path: Path) -> str:
@@ -262,6 +254,16 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if Path(name).name != name or not isinstance(entry, dict) or not isinstance(entry.get("bytes"), int):
             raise DamagedFileError(f"{path}: the entry of the file {name!r} is not valid")
     return manifest
+
+
+def _read_metrics(path: Path) -> dict[str, Any]:
+    try:
+        metrics = json.loads(_read_text(path)) if path.exists() else {}
+    except (ValueError, RecursionError) as error:
+        raise _what_it_is(path, f"not JSON ({error})") from None
+    if not isinstance(metrics, dict):
+        raise DamagedFileError(f"{path}: expected an object, found {type(metrics).__name__}")
+    return metrics
 
 
 def _check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> None:
@@ -315,10 +317,12 @@ def map_tensors(path: Path) -> dict[str, np.ndarray]:
     data = np.memmap(path, dtype=np.uint8, mode="r")[8 + length :]
     tensors = {}
     for name, entry in header.items():
-        if name != "__metadata__":
-            with contextlib.suppress(KeyError):
-                start, end = entry["data_offsets"]
-                tensors[name] = data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        if name == "__metadata__":
+            continue
+        if entry["dtype"] not in _DTYPES:
+            raise FolderError(f"{path}: {name} is of type {entry['dtype']}, which NumPy does not have")
+        start, end = entry["data_offsets"]
+        tensors[name] = data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
     return tensors
 
 

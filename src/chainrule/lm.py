@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from chainrule.tokens.base import Tokenizer, utf8
+from chainrule.errors import ModelError
+from chainrule.tokens.base import Tokenizer, line_bounds, utf8
 
 Array: TypeAlias = Any
 """An array of the Array API standard: numpy.ndarray or torch.Tensor."""
@@ -34,6 +35,9 @@ Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
 
 PAD = -1
+
+TOKENS_AT_ONCE = 1 << 18
+"""How many tokens are scored in one batch."""
 
 
 class State(ABC):
@@ -86,27 +90,57 @@ class LanguageModel(ABC):
 
         With line context the lines are independent sequences, with stream context they are one.
         """
-        return float(np.sum(self.surprisals(text))) * -1.0
+        return -float(np.sum(self.surprisals(text)))
 
     def surprisals(self, text: str) -> np.ndarray:
         """-ln p of each token of the text, its line ends included: as many as `encode_lines` gives."""
-        rows = self.sequences(text)
-        scores = to_numpy(self.score(pad(rows))).astype(np.float64)
-        return -np.concatenate([scores[i, : len(row)] for i, row in enumerate(rows)])
+        return -np.concatenate(score_rows(self, self.sequences(text)))
 
     def perplexity(self, text: str) -> float:
         """exp of the mean surprisal: how many equally likely tokens would be as hard to predict."""
-        surprisals = self.surprisals(text)
-        mean = float(np.mean(surprisals))
-        return math.exp(mean) if mean < math.log(1e308) else math.inf
+        with np.errstate(over="ignore"):
+            return float(np.exp(np.mean(self.surprisals(text))))
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""
-        ids = self.tokenizer.encode_lines(utf8(text))
+        ids = self.tokenizer.encode_lines(utf8(text).replace(b"\r\n", b"\n"))
         if self.context == "stream":
             return [ids]
-        ends = np.flatnonzero(ids == self.tokenizer.eos) + 1
-        return np.split(ids, ends[:-1])
+        starts, ends = line_bounds(ids, self.tokenizer.eos)
+        return [ids[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """ln p of each token of each row, in their order; scored in batches of rows of like length."""
+    scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
+    for batch in batches(np.asarray([len(row) for row in rows])):
+        scores_BT = checked(to_numpy(lm.score(pad([rows[i] for i in batch]))))
+        for i, scores_T in zip(batch, scores_BT, strict=True):
+            scored[i] = scores_T[: len(rows[i])]
+    return scored
+
+
+def batches(lengths: np.ndarray, tokens_at_once: int | None = None) -> Iterator[np.ndarray]:
+    """Rows of like length together, so that little is padding, as many as fit in one batch."""
+    most = TOKENS_AT_ONCE if tokens_at_once is None else tokens_at_once
+    order = np.argsort(lengths, kind="stable")
+    first = 0
+    while first < len(order):
+        size = len(order) - first
+        width = lengths[order[-1]]  # the last of a batch is its longest, and sets its width
+        while size > 1 and size * width > most:
+            size = max(1, min(size - 1, size // 2))
+            width = lengths[order[first + size - 1]]
+        yield order[first : first + size]
+        first += size
+
+
+def checked(log_probs: np.ndarray) -> np.ndarray:
+    """ln p in double precision; what is no probability is an error rather than a figure."""
+    wide = log_probs.astype(np.float64)
+    if not (wide <= 1e-3).all():  # NaN compares false; a little above 0 is rounding
+        raise ModelError("the model gives NaN, or a probability above one: something in it has gone wrong")
+    return wide
 
 
 def check_ids(ids_BT: Array, vocab_size: int) -> None:
@@ -132,4 +166,6 @@ def to_numpy(array: Array) -> np.ndarray:
     """The array as NumPy's, copied off its device if need be."""
     if isinstance(array, np.ndarray):
         return array
-    return np.asarray(array.detach().cpu())
+    array = array.detach().cpu()
+    # NumPy has no bfloat16
+    return np.asarray(array.float() if "bfloat16" in str(array.dtype) else array)

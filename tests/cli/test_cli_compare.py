@@ -138,3 +138,14 @@ def test_a_comparison_is_replaced_only_if_asked(run: Run, fails: Fails, toy: Pat
 def test_words_are_marked_as_not_paying_for_everything(run: Run, corpus: Path, tmp_path: Path) -> None:
     assert "* a lower bound" in run("compare", corpus, "--tokenizer", "word", "--out", tmp_path / "w").out
     assert "* a lower bound" not in run("compare", corpus, "--out", tmp_path / "b").out
+
+
+def test_what_lies_beside_a_comparison_is_never_removed(run: Run, toy: Path, tmp_path: Path, fails: Fails) -> None:
+    assert run("compare", toy, "--out", tmp_path / "a").code == 0
+    (tmp_path / "a" / "thesis.txt").write_text("years of work")
+    assert run("compare", toy, "--out", tmp_path / "a", "--overwrite").code == 0
+    assert (tmp_path / "a" / "thesis.txt").read_text() == "years of work"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "compare.json").write_text('{"results": [{"folder": "../a"}]}')
+    assert "is no comparison" in fails("compare", toy, "--out", tmp_path / "other", "--overwrite")
+    assert (tmp_path / "a" / "compare.json").exists()

@@ -102,3 +102,15 @@ def test_an_empty_text_is_an_error(fails: Fails, tmp_path: Path, options: list[s
 def test_ids_that_are_asked_for_are_written_or_refused(run: Run, toy: Path, tmp_path: Path) -> None:
     ran = run("tokenize", toy, "--tokenizer", "word", "--show", "--ids", tmp_path / "ids")
     assert (ran.code == 0) == (tmp_path / "ids").exists()
+
+
+def test_ids_never_overwrite_the_text(fails: Fails, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("years of work\n")
+    message = fails("tokenize", tmp_path / "mine.txt", "--tokenizer", "byte", "--ids", tmp_path / "mine.txt")
+    assert "overwrite the text itself" in message
+    assert (tmp_path / "mine.txt").read_text() == "years of work\n"
+
+
+def test_a_tokenizer_that_is_there_is_kept(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
+    assert run("tokenize", toy, "--tokenizer", "char", "--out", tmp_path / "t").code == 0
+    assert "has a tokenizer already" in fails("tokenize", toy, "--tokenizer", "byte", "--out", tmp_path / "t")

@@ -98,6 +98,7 @@ def state_is_a_value(lm: LanguageModel) -> None:
     state = lm.extend(lm.start(1), pad([first]))
     before = to_numpy(lm.next_log_probs(state)).copy()
     branches = [lm.extend(state, pad([branch])) for branch in (second, third, second)]
+    lm.score(pad([third]), state)
     np.testing.assert_array_equal(to_numpy(lm.next_log_probs(state)), before)
     for branch, extended in zip((second, third, second), branches, strict=True):
         expected = next_log_probs(lm, [*first, *branch])
@@ -135,6 +136,7 @@ def exhaustive_beam_is_exact(lm: LanguageModel) -> None:
         beam = cr.Beam(width=len(every), length_power=power)
         found = beam_search(lm, [[]], beam, max_tokens=longest, end=end, best=5)[0]
         ranks = sorted((log_prob / len(ids) ** power for ids, log_prob in every), reverse=True)
+        assert len(found) == min(5, len(every))
         got = [continuation.log_prob / len(continuation.ids) ** power for continuation in found]
         np.testing.assert_allclose(got, ranks[: len(got)], **CLOSE)
         probability = dict(every)

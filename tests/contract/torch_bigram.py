@@ -22,7 +22,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def to_device(ids: Array) -> torch.Tensor:
-    return torch.as_tensor(np.asarray(ids, dtype=np.int64), device=DEVICE)
+    return torch.as_tensor(ids if isinstance(ids, torch.Tensor) else np.asarray(ids, dtype=np.int64), device=DEVICE)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TorchBigram(LanguageModel):
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         check_ids(ids_BT, self.tokenizer.vocab_size)
         ids_BT = to_device(ids_BT)
-        state = state or self.start(len(ids_BT))
+        state = self.start(len(ids_BT)) if state is None else state
         before_BT = torch.cat([state.token_B[:, None], ids_BT[:, :-1]], dim=1)[:, : ids_BT.shape[1]]
         scores_BT = self.table_VV[before_BT.clamp(min=0), ids_BT.clamp(min=0)]
         return torch.where(ids_BT == PAD, 0.0, scores_BT)

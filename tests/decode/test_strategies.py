@@ -37,7 +37,8 @@ def test_temperature_raises_to_the_power_of_its_inverse() -> None:
     # p^2 = 0.25, 0.09, 0.04 of 0.38
     assert left(cr.Temperature(0.5), [0.5, 0.3, 0.2]) == [0.657895, 0.236842, 0.105263]
     assert left(cr.Temperature(1), [0.5, 0.3, 0.2]) == [0.5, 0.3, 0.2]
-    assert left(cr.Temperature(0), [0.5, 0.3, 0.2]) == [1, 0, 0]
+    for cold in (0, 1e-310, 1e-5):
+        assert left(cr.Temperature(cold), [0.5, 0.3, 0.2]) == [1, 0, 0]
 
 
 def test_top_k_keeps_exactly_k_even_among_equals() -> None:
@@ -61,7 +62,7 @@ def test_min_p_is_relative_to_the_likeliest() -> None:
 
 
 def test_repetition_penalty_touches_only_what_occurred() -> None:
-    # token 1 occurred: 0.5^2 = 0.25; 0.2 + 0.25 + 0.3 = 0.75
+    # token 1 occurred: 0.5 / 2 = 0.25; 0.2 + 0.25 + 0.3 = 0.75
     assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.266667, 0.333333, 0.4]
     assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [cr.PAD]) == [0.2, 0.5, 0.3]
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainrule as cr
+from chainrule import lm as lm_module
 from chainrule.evaluation import measure as measuring
 from chainrule.evaluation.measure import evaluate
 from chainrule.evaluation.surprisal import score_lines
@@ -37,7 +38,8 @@ def test_the_figures_agree_with_each_other_and_with_the_text(lm: cr.LanguageMode
 
 def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = evaluate(lm, cr.Corpus.from_text(TEXT))
-    monkeypatch.setattr(measuring, "_TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr(measuring, "TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr("chainrule.lm.TOKENS_AT_ONCE", 4)
     assert math.isclose(evaluate(lm, cr.Corpus.from_text(TEXT)).nats, whole.nats)
 
 
@@ -75,8 +77,6 @@ def test_a_missing_last_line_end_is_no_byte_but_an_event(lm: cr.LanguageModel) -
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 300))
 def test_batches_hold_every_row_once_and_are_not_too_large(lengths: list[int], most: int) -> None:
     every = np.asarray(lengths)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_TOKENS_AT_ONCE", most)
-        batches = list(measuring._batches(every))
+    batches = list(lm_module.batches(every, most))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(every)))
     assert all(len(batch) == 1 or len(batch) * every[batch].max() <= most for batch in batches)

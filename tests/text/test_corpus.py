@@ -210,12 +210,30 @@ def test_the_size_of_blocks_does_not_move_the_ends_of_documents(lines: list[str]
         assert list(Corpus.open(path).documents()) == whole
 
 
-def test_a_long_document_is_read_in_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_document_is_cut_at_line_ends_in_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """500 blocks of 4 KB make one document; searched again with each block, they would be 500 MB."""
     monkeypatch.setattr(files, "BLOCK_SIZE", 1 << 12)
     body = b"i love cats\n" * (500 * (1 << 12) // 12)
-    write(tmp_path, a=b"title\n\n" + body)
+    write(tmp_path, a=b"a title\n\n" * 5 + body)
     start = time.perf_counter()
     documents = list(Corpus.open(tmp_path / "a.txt").documents())
     assert time.perf_counter() - start < 1
-    assert documents == [b"title\n\n", body]
+    assert documents[:5] == [b"a title\n\n"] * 5
+    assert b"".join(documents[5:]) == body
+    assert all(document.endswith(b"\n") and len(document) < (1 << 16) + 12 for document in documents[5:])
+    assert len(documents) < 5 + 40
+
+
+def test_a_stray_blank_line_separates_nothing() -> None:
+    """One blank line in a thousand: the lines are the documents, as they are without it."""
+    lines = [f"line {n}\n" for n in range(1000)]
+    documents = list(Corpus.from_text("".join(lines[:400]) + "\n" + "".join(lines[400:])).documents())
+    assert len(documents) == 1001
+    assert (
+        len(
+            list(Corpus.from_text("".join(line + "\n" * (n % 50 == 0) for n, line in enumerate(lines))).documents())
+        )
+        == 21
+    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import tiktoken
 import tokenizers
@@ -218,3 +221,40 @@ def test_gpt2_on_shakespeare_by_library_by_fast_encoder_and_by_tiktoken() -> Non
     text_lines = block.decode().removesuffix("\n").split("\n")
     by_tiktoken = [i for line in text_lines for i in [*twin.encode_ordinary(line), tokenizer.eos]]
     assert by_tiktoken == by_library
+
+
+# -- definitions from a file ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["added_tokens"].append(
+            {"id": 65, "content": "love", "special": True}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        ),
+        lambda d: d["model"]["vocab"].update({"漢": len(d["model"]["vocab"])}),
+        lambda d: d["model"]["vocab"].update({"ab": 70_000}),
+        lambda d: d.update(normalizer={"type": "Lowercase"}),
+        lambda d: d.update(pre_tokenizer=None),
+        lambda d: d.update(pre_tokenizer={"type": "Whitespace"}),
+    ],
+)
+def test_a_definition_that_is_none_of_ours_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
+    """A file could turn text into special tokens, or give ids that are not in the vocabulary."""
+    definition = json.loads(trained("bpe").definition)
+    change(definition)
+    with pytest.raises(TokenizerError, match=r"expected byte-level pieces|cannot read this tokenizer"):
+        SubwordTokenizer("bpe", json.dumps(definition))
+
+
+@pytest.mark.slow
+def test_every_id_of_a_real_text_is_the_library_s() -> None:
+    path = Path(__file__).parents[3] / "shared" / "data" / "simplewiki" / "valid.txt"
+    if not path.exists():
+        pytest.skip("simplewiki is not here")
+    text = path.read_bytes()
+    tokenizer = trained("bpe", 8000, text)
+    fast = tokenizer._fast
+    assert fast is not None
+    np.testing.assert_array_equal(fast.encode_lines(text), tokenizer.encode_lines_by_library(text))

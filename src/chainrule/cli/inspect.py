@@ -55,10 +55,11 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
 def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
     import numpy as np
 
-    from chainrule.lm import to_numpy
+    from chainrule.decode.generate import prompt_ids
+    from chainrule.lm import pad, to_numpy
 
-    ids = lm.tokenizer.encode(prompt).astype(np.int64)
-    log_probs = to_numpy(lm.next_log_probs(lm.extend(lm.start(1), ids[None])))[0]
+    state = lm.extend(lm.start(1), pad([prompt_ids(lm, prompt)]))
+    log_probs = to_numpy(lm.next_log_probs(state))[0]
     order = np.argsort(-log_probs, kind="stable")[:top]
     return [
         {"token": lm.tokenizer.token(int(i)), "id": int(i), "probability": math.exp(log_probs[i])}

@@ -70,13 +70,13 @@ def tokenize(
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
     from chainrule.errors import FolderError
-    from chainrule.folder import MANIFEST
     from chainrule.text.corpus import Corpus
+    from chainrule.tokens.registry import FILE_NAME
 
     if bool(options["ids"]) + show + merges > 1:
         raise click.UsageError("choose one of --ids, --show and --merges")
-    if options["out"] and (Path(options["out"]) / MANIFEST).exists():
-        raise FolderError(f"{options['out']} is a model folder and has its tokenizer; choose another --out")
+    if options["out"] and (Path(options["out"]) / FILE_NAME).exists():
+        raise FolderError(f"{options['out']} has a tokenizer already; choose another --out")
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
     if merges:
         if options["tokenizer"] != "bpe":

@@ -32,7 +32,7 @@ def beam_search(
     forbid: Sequence[int] = (),
     best: int = 1,
 ) -> list[list[Continuation]]:
-    """The `best` continuations of each prompt, best first; fewer where fewer are possible."""
+    """The `best` continuations of each prompt, best first; fewer where fewer are possible, but one at least."""
     searches = [_Search(beam, best, max_tokens) for _ in prompts]
     going = np.arange(len(prompts))  # prompts whose search is not over
     state = lm.extend(lm.start(len(prompts)), pad(prompts)).select(np.repeat(going, beam.width))
@@ -98,6 +98,10 @@ class _Search:
 
     def go_on(self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> None:
         """The next live hypotheses."""
+        if not (log_probs > -math.inf).any() and not self.done:
+            # nothing can follow: what there is, is all there is
+            reached = max(self.live, key=self.rank)
+            self.done = [_Hypothesis(reached.ids, reached.log_prob, True)]
         chosen = zip(parents.tolist(), tokens.tolist(), log_probs.tolist(), strict=True)
         self.live = [_Hypothesis((*self.live[parent].ids, token), log_prob) for parent, token, log_prob in chosen]
 

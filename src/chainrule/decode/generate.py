@@ -63,15 +63,13 @@ def generate_many(
         raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
         return []
-    ids = [_prompt_ids(lm, prompt) for prompt in prompts]
+    ids = [prompt_ids(lm, prompt) for prompt in prompts]
     end = _end(lm)
     if isinstance(strategy, Beam):
         if n > strategy.width:
             raise DecodingError(f"{strategy.width} beams cannot give {n} texts: ask for more beams")
         forbid = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
         found = beam_search(lm, ids, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n)
-        if not all(found):
-            raise DecodingError(f"nothing can follow {prompts[[bool(f) for f in found].index(False)]!r}")
     else:
         repeated = [row for row in ids for _ in range(n)]
         flat = sample(lm, repeated, _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=end)
@@ -95,20 +93,19 @@ def stream(
     _check(1, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    ids = _prompt_ids(lm, prompt)
-    written: list[int] = []
-    shown = 0
-    steps = sample_steps(lm, [ids], _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=_end(lm))
+    read = prompt_ids(lm, prompt)
+    waiting: list[int] = []  # tokens whose text is not shown yet
+    steps = sample_steps(lm, [read], _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=_end(lm))
+    begun = False
     for step in steps:
-        written += step.tokens
-        text = _continuation_text(lm, prompt, ids, written)
-        # half a character, whose bytes are still coming, is held back
-        whole = len(text) if not text.endswith("\ufffd") else len(text.rstrip("\ufffd"))
-        if whole > shown:
-            yield text[shown:whole]
-            shown = whole
-    rest = _continuation_text(lm, prompt, ids, written)[shown:]
-    if rest:
+        waiting += step.tokens
+        text = _added_text(lm, prompt, read, waiting, begun)
+        if not text.endswith("\ufffd"):  # half a character, whose bytes are still coming, is held back
+            if text:
+                yield text
+            begun = begun or bool(waiting)
+            read, waiting = [*read, *waiting], []
+    if rest := _added_text(lm, prompt, read, waiting, begun):
         yield rest
 
 
@@ -130,21 +127,23 @@ def _text_only(lm: LanguageModel, strategy: Strategy | None) -> Strategy:
     return strategy if lm.tokenizer.unk is None else Forbid((lm.tokenizer.unk,)) | strategy
 
 
-def _prompt_ids(lm: LanguageModel, prompt: str) -> list[int]:
+def prompt_ids(lm: LanguageModel, prompt: str) -> list[int]:
+    """What of a prompt is context to the model, as ids."""
     if lm.context == "line":
         prompt = prompt.rpartition("\n")[2]  # the lines before say nothing to a model of single lines
     ids: list[int] = lm.tokenizer.encode(prompt).tolist()
     return ids
 
 
-def _generation(lm: LanguageModel, prompt: str, ids: list[int], new: Continuation) -> Generation:
-    text = _continuation_text(lm, prompt, ids, list(new.ids))
+def _generation(lm: LanguageModel, prompt: str, read: list[int], new: Continuation) -> Generation:
+    text = _added_text(lm, prompt, read, list(new.ids), begun=False)
     return Generation(prompt, text, len(new.ids), new.log_prob, new.finished)
 
 
-def _continuation_text(lm: LanguageModel, prompt: str, ids: list[int], new: list[int]) -> str:
-    if _end(lm) is not None and new and new[-1] == _end(lm):
+def _added_text(lm: LanguageModel, prompt: str, read: list[int], new: list[int], begun: bool) -> str:
+    """What new tokens add to the text; the token that ends a line adds nothing."""
+    if new and new[-1] == _end(lm):
         new = new[:-1]
-    text = lm.tokenizer.decode([*ids, *new])[len(lm.tokenizer.decode(ids)) :]
-    # word tokens join with a space of their own
-    return text.removeprefix(" ") if lm.tokenizer.kind == "word" and prompt[-1:].isspace() else text
+    text = lm.tokenizer.continuation(read, new)
+    # tokens that do not keep white space bring a space of their own, which a prompt may have already
+    return text.removeprefix(" ") if not lm.tokenizer.lossless and not begun and prompt[-1:].isspace() else text

@@ -12,16 +12,21 @@ from numpy.typing import NDArray
 _BELOW_ONE = 1 - 2**-40  # so that u · total stays below the total, whatever is rounded
 
 
-def uniforms(seed: int, prompts: Sequence[Sequence[int]], steps: int) -> NDArray[np.float64]:
-    """Numbers in [0, 1), a row per prompt and a column per step.
+class Uniforms:
+    """A stream of numbers in [0, 1) for each prompt.
 
-    A row is the same wherever its prompt stands in a batch; copies of a prompt get rows of their own.
+    A stream is the same wherever its prompt stands in a batch; copies of a prompt get streams of their own.
     """
-    copies: Counter[bytes] = Counter()
-    rows = []
-    for prompt in prompts:
-        digest = hashlib.blake2b(np.asarray(prompt, dtype=np.int64).tobytes(), digest_size=8).digest()
-        key = [seed & (1 << 63) - 1, int.from_bytes(digest, "little"), copies[digest]]
-        copies[digest] += 1
-        rows.append(np.random.default_rng(key).random(steps) * _BELOW_ONE)
-    return np.stack(rows)
+
+    def __init__(self, seed: int, prompts: Sequence[Sequence[int]]) -> None:
+        copies: Counter[bytes] = Counter()
+        self._streams = []
+        for prompt in prompts:
+            digest = hashlib.blake2b(np.asarray(prompt, dtype=np.int64).tobytes(), digest_size=8).digest()
+            key = [seed % 2**64, int.from_bytes(digest, "little"), copies[digest]]
+            copies[digest] += 1
+            self._streams.append(np.random.default_rng(key))
+
+    def draw(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The next number of each of these rows."""
+        return np.asarray([self._streams[row].random() for row in rows]) * _BELOW_ONE

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.decode.randomness import uniforms
+from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Strategy, normalize
+from chainrule.errors import ModelError
 from chainrule.lm import PAD, Array, LanguageModel, State, pad, to_numpy
 
 
@@ -70,14 +71,17 @@ def sample_steps(
     end: int | None = None,
 ) -> Iterator[Step]:
     """Token by token; rows that ended are dropped from the batch."""
-    draws = uniforms(seed, prompts, max_tokens)
+    uniforms = Uniforms(seed, prompts)
     read_BT = pad(prompts)
     state: State = lm.extend(lm.start(len(prompts)), read_BT)
     rows = np.arange(len(prompts))
-    for t in range(max_tokens):
+    for _ in range(max_tokens):
         log_probs_BV = lm.next_log_probs(state)
         chosen_BV = strategy.apply(log_probs_BV, _on_the_same_device(read_BT[rows], log_probs_BV))
-        possible = to_numpy(_best(chosen_BV)) > -math.inf
+        best = to_numpy(_best(chosen_BV))
+        if np.isnan(best).any():
+            raise ModelError("the model gives NaN: something in it has gone wrong")
+        possible = best > -math.inf
         dead_ends = rows[~possible].tolist()
         if dead_ends:
             keep = np.flatnonzero(possible)
@@ -87,7 +91,7 @@ def sample_steps(
         if len(rows) == 0:
             yield Step([], [], [], dead_ends)
             return
-        tokens_B = draw(chosen_BV, draws[rows, t])
+        tokens_B = draw(chosen_BV, uniforms.draw(rows))
         picked = to_numpy(_pick(log_probs_BV, tokens_B)).tolist()
         tokens = to_numpy(tokens_B).astype(np.int64)
         yield Step(rows.tolist(), tokens.tolist(), picked, dead_ends)

@@ -19,6 +19,8 @@ from chainrule.decode.top import top_k
 from chainrule.errors import DecodingError
 from chainrule.lm import PAD, Array
 
+_COLDEST = 1e-6  # temperatures below are greedy: p^(1/T) is 0 or 1 in any precision
+
 
 class Strategy(ABC):
     """A step from what the model says to what is sampled from."""
@@ -75,7 +77,11 @@ class Temperature(Strategy):
         _require(0 <= self.value < math.inf, "temperature", "at least 0", self.value)
 
     def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
-        return Greedy().apply(log_probs_BV, ids_BT) if self.value == 0 else log_probs_BV / self.value
+        if self.value < _COLDEST:
+            return Greedy().apply(log_probs_BV, ids_BT)
+        xp = array_namespace(log_probs_BV)
+        # from the best down, so that the best stays at 0 however low the temperature
+        return (log_probs_BV - xp.max(log_probs_BV, axis=-1, keepdims=True)) / self.value
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ class MinP(Strategy):
 
 @dataclass(frozen=True)
 class RepetitionPenalty(Strategy):
-    """q ∝ p^r for tokens that occurred before; r above 1 makes them less likely."""
+    """q ∝ p / r for tokens that occurred before; r above 1 makes them less likely."""
 
     value: float
 
@@ -150,7 +156,7 @@ class RepetitionPenalty(Strategy):
         occurred = ids_BT != PAD
         seen_BV = xp.zeros(log_probs_BV.shape, dtype=xp.bool, device=log_probs_BV.device)
         seen_BV[rows_BT[occurred], ids_BT[occurred]] = True
-        return xp.where(seen_BV, log_probs_BV * self.value, log_probs_BV)
+        return xp.where(seen_BV, log_probs_BV - math.log(self.value), log_probs_BV)
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,7 @@ class Beam:
 
     def __post_init__(self) -> None:
         _require(self.width >= 1, "the number of beams", "at least 1", self.width)
-        _require(0 <= self.length_power < math.inf, "the length power", "at least 0", self.length_power)
+        _require(0 <= self.length_power <= 10, "the length power", "between 0 and 10", self.length_power)
 
 
 def normalize(log_probs_BV: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import time
@@ -15,7 +16,7 @@ from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import TopP
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError
 from chainrule.evaluation.measure import Measured, measure
-from chainrule.folder import megabytes, to_json
+from chainrule.folder import MANIFEST, megabytes, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context, LanguageModel
 from chainrule.progress import SILENT, Progress
@@ -26,6 +27,7 @@ from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 RESULTS = "compare.json"
+FORMAT = "chainrule-comparison"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Result:
 class Comparison:
     """All rungs, and the text they share."""
 
+    format: str
     tokenizer: str
     vocab_size: int
     context: Context
@@ -102,11 +105,11 @@ def compare(
         parts = _parts(as_corpus(corpus), {"valid": valid, "test": test}, Path(name), seed, progress)
         the_tokenizer = (tokenizer or TokenizerChoice("bpe")).make(parts["train"], progress)
         encoded = encode_parts(parts, the_tokenizer, Path(name), progress)
-        data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, SILENT)
-        if out.exists():
-            shutil.rmtree(out)
-        out.mkdir(parents=True)
+        data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress)
+        _clear(out)
+        out.mkdir(parents=True, exist_ok=True)
         comparison = Comparison(
+            format=FORMAT,
             tokenizer=the_tokenizer.name,
             vocab_size=the_tokenizer.vocab_size,
             context=context,
@@ -124,12 +127,30 @@ def compare(
 
 def _check_destination(out: Path, overwrite: bool) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        if not (out / RESULTS).is_file():
+        if not out.is_dir() or _models_of(out) is None:
             raise FolderError(f"{out} exists, is not empty and is no comparison; choose another folder")
         if not overwrite:
             raise FolderError(
                 f"{out} exists and is not empty; choose another folder, or overwrite it (--overwrite)"
             )
+
+
+def _models_of(out: Path) -> list[Path] | None:
+    """The model folders that an earlier comparison made in `out`; None if there was none."""
+    try:
+        old = json.loads((out / RESULTS).read_text(encoding="utf-8"))
+        if old["format"] != FORMAT:
+            return None
+        return [out / Path(result["folder"]).name for result in old["results"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _clear(out: Path) -> None:
+    """Remove an earlier comparison's models, and nothing else that may lie beside them."""
+    for folder in _models_of(out) or []:
+        if (folder / MANIFEST).is_file():
+            shutil.rmtree(folder)
 
 
 def _parts(

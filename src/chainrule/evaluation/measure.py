@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
-from chainrule.lm import PAD, LanguageModel, State, to_numpy
+from chainrule.lm import PAD, TOKENS_AT_ONCE, LanguageModel, State, batches, checked, to_numpy
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
-
-_TOKENS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -90,35 +89,20 @@ def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
     if lm.context == "stream":
         yield from _score_stream(lm, ids)
         return
-    ends = np.flatnonzero(ids == lm.tokenizer.eos) + 1
-    starts = np.concatenate([[0], ends[:-1]])
-    for rows in _batches(ends - starts):
+    starts, ends = line_bounds(ids, lm.tokenizer.eos)
+    for rows in batches(ends - starts):
         width = int((ends[rows] - starts[rows]).max())
         places = starts[rows, None] + np.arange(width)
         inside = places < ends[rows, None]
         ids_BT = np.where(inside, ids[np.minimum(places, len(ids) - 1)].astype(np.int64), PAD)
-        yield to_numpy(lm.score(ids_BT)).astype(np.float64)[inside]
+        yield checked(to_numpy(lm.score(ids_BT))[inside])
 
 
 def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
     """One long sequence in pieces; the state carries the context from one to the next."""
     state: State = lm.start(1)
-    for first in range(0, len(ids), _TOKENS_AT_ONCE):
-        piece = np.asarray(ids[None, first : first + _TOKENS_AT_ONCE], dtype=np.int64)
-        yield to_numpy(lm.score(piece, state))[0].astype(np.float64)
-        if first + _TOKENS_AT_ONCE < len(ids):
+    for first in range(0, len(ids), TOKENS_AT_ONCE):
+        piece = np.asarray(ids[None, first : first + TOKENS_AT_ONCE], dtype=np.int64)
+        yield checked(to_numpy(lm.score(piece, state))[0])
+        if first + TOKENS_AT_ONCE < len(ids):
             state = lm.extend(state, piece)
-
-
-def _batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows of like length together, so that little is padding, as many as fit in one batch."""
-    order = np.argsort(lengths, kind="stable")
-    first = 0
-    while first < len(order):
-        size = len(order) - first
-        width = lengths[order[-1]]  # the last of a batch is its longest, and sets its width
-        while size > 1 and size * width > _TOKENS_AT_ONCE:
-            size = max(1, min(size - 1, int(_TOKENS_AT_ONCE // lengths[order[first]]), size // 2))
-            width = lengths[order[first + size - 1]]
-        yield order[first : first + size]
-        first += size

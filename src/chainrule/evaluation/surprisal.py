@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.lm import LanguageModel, State, pad, to_numpy
+from chainrule.lm import LanguageModel, State, checked, score_rows, to_numpy
 from chainrule.text.corpus import Corpus, Source, as_corpus
-from chainrule.tokens.base import lines_of
+from chainrule.tokens.base import line_bounds, lines_of
 
 _LINES_AT_ONCE = 256
 
@@ -41,16 +41,15 @@ def score_lines(lm: LanguageModel, text: Corpus | Source | Sequence[Source]) -> 
     for block in as_corpus(text).blocks():
         lines = lines_of(block)
         ids = lm.tokenizer.encode_lines(block).astype(np.int64)
-        rows = np.split(ids, np.flatnonzero(ids == lm.tokenizer.eos)[:-1] + 1)
+        bounds = list(zip(*line_bounds(ids, lm.tokenizer.eos), strict=True))
         for first in range(0, len(lines), _LINES_AT_ONCE):
-            some = rows[first : first + _LINES_AT_ONCE]
+            rows = [ids[start:end] for start, end in bounds[first : first + _LINES_AT_ONCE]]
             if lm.context == "line":
-                scores = to_numpy(lm.score(pad(some)))
-                pieces = [scores[i, : len(row)] for i, row in enumerate(some)]
+                scores = score_rows(lm, rows)
             else:
-                joined = np.concatenate(some)[None]
-                flat = to_numpy(lm.score(joined, state))[0]
+                joined = np.concatenate(rows)[None]
+                flat = checked(to_numpy(lm.score(joined, state))[0])
                 state = lm.extend(state, joined)
-                pieces = np.split(flat, np.cumsum([len(row) for row in some])[:-1])
-            for line, row, piece in zip(lines[first : first + _LINES_AT_ONCE], some, pieces, strict=True):
-                yield ScoredLine(line.decode(), tuple(row.tolist()), tuple(map(float, piece)))
+                scores = np.split(flat, np.cumsum([len(row) for row in rows])[:-1])
+            for line, row, log_probs in zip(lines[first : first + _LINES_AT_ONCE], rows, scores, strict=True):
+                yield ScoredLine(line.decode(), tuple(row.tolist()), tuple(log_probs.tolist()))

@@ -42,7 +42,10 @@ class Automaton:
         """The states after one more word each."""
         states = states.copy()
         found = self.trie.child(states, words)
-        while (missing := (found == 0) & (states != 0)).any():
+        for _ in range(self.trie.order):
+            missing = (found == 0) & (states != 0)
+            if not missing.any():
+                break
             states[missing] = self.trie.suffix[states[missing]]
             found[missing] = self.trie.child(states[missing], words[missing])
         full = found >= self.trie.first_of_length[self.trie.order]
@@ -99,9 +102,9 @@ class Automaton:
         """ln p of every word after each state, as [B, V]: from the shortest context to the longest."""
         rows = np.tile(self._unigrams, (len(states), 1))
         chain = [states]
-        while chain[-1].any():
+        for _ in range(self.trie.order - 2):
             chain.append(self.trie.suffix[chain[-1]])
-        for contexts in reversed(chain[:-1]):
+        for contexts in reversed(chain):
             known = np.flatnonzero(contexts)
             begins, ends = self.trie.children(contexts[known])
             rows[known] += self.log_backoff[contexts[known], None]

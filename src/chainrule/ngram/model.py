@@ -35,8 +35,8 @@ class NgramSettings:
     def __post_init__(self) -> None:
         if self.order < 1:
             raise SettingsError(f"order should be at least 1, not {self.order}")
-        if not 0 < self.k < float("inf"):
-            raise SettingsError(f"k should be a positive number, not {self.k}")
+        if not 0 < self.k <= 1e6:
+            raise SettingsError(f"k should be above 0 and at most a million, not {self.k}")
         if self.k != 1.0 and self.smoothing != "laplace":
             raise SettingsError(f"k goes with smoothing=laplace, not with smoothing={self.smoothing}")
 
@@ -70,7 +70,7 @@ class NgramModel(LanguageModel):
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         ids_BT = self._ids(ids_BT)
-        history = self.automaton.words_of(self._nodes(state or self.start(len(ids_BT))))
+        history = self.automaton.words_of(self._nodes(self.start(len(ids_BT)) if state is None else state))
         # each row behind the words its state stands for, all rows in one text
         text_BT = np.concatenate([history, ids_BT], axis=1)
         is_token = text_BT != PAD
@@ -163,11 +163,9 @@ def _lambdas(counts: Counts, settings: NgramSettings, data: TrainingData) -> NDA
 
 
 def load(folder: ModelFolder) -> NgramModel:
-    """The model of a folder; its tables stay on disk until they are used."""
+    """The model of a folder; what its arrays say is checked, because a file can say anything."""
     settings = settings_of.parse(NgramSettings, folder.config)
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    if len(folder.tensor("first_of_length")) != settings.order + 2:
-        raise DamagedFileError(f"{folder.path}: the arrays are not those of a model of order {settings.order}")
     trie = Trie(
         settings.order,
         tokenizer.vocab_size,
@@ -176,8 +174,33 @@ def load(folder: ModelFolder) -> NgramModel:
         folder.tensor("first_of_length"),
     )
     automaton = Automaton(trie, folder.tensor("log_prob"), folder.tensor("log_backoff"), tokenizer.bos)
+    if not _is_sound(automaton):
+        raise DamagedFileError(
+            f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"
+        )
     lambdas = folder.tensor("lambdas") if "lambdas" in folder.tensors else None
     return NgramModel(automaton, tokenizer, settings, folder.context, lambdas)
+
+
+def _is_sound(automaton: Automaton) -> bool:
+    """Whether walking the automaton stays within its arrays, comes to an end, and gives probabilities."""
+    trie, nodes = automaton.trie, len(automaton.trie.keys) + 1
+    firsts = trie.first_of_length
+    return bool(
+        trie.keys.dtype == firsts.dtype == np.int64
+        and automaton.log_prob.dtype == automaton.log_backoff.dtype == np.float32
+        and len(trie.suffix) == len(automaton.log_prob) == len(automaton.log_backoff) == nodes > 1
+        and len(firsts) == trie.order + 2
+        and (firsts[0], firsts[1], firsts[-1]) == (0, 1, nodes)
+        and (np.diff(firsts) > 0).all()
+        and (np.diff(trie.keys) > 0).all()
+        and trie.keys[0] >= 0
+        and (trie.parent(slice(1, nodes)) < np.arange(1, nodes)).all()
+        and (trie.suffix[1:] < np.arange(1, nodes)).all()
+        and (trie.suffix >= 0).all()
+        and (automaton.log_prob[1:] <= 0).all()
+        and (automaton.log_backoff <= 0).all()
+    )
 
 
 _ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3, "5-gram": 5}

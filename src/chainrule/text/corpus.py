@@ -34,6 +34,8 @@ Source: TypeAlias = str | Path
 BUILTIN = "builtin:python"
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
+_LINES_PER_BLANK = 100  # a text with fewer blank lines than one in so many does not mean them as separators
+_LONGEST_DOCUMENT = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines up to and including the blank lines after them; single lines where the text has no blank line."""
+    """Lines up to and with the blank lines after them, or 64 KB; single lines where blank lines are rare."""
     rest: list[bytes] = []  # whole lines of a document that goes on; joined once, so that it costs linear time
     separated: bool | None = None
     for block in blocks:
@@ -187,7 +189,8 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
             body = rest[-1].rstrip(b" \t\n")
             rest[-1], block = body, rest[-1][len(body) :] + block
         if separated is None:
-            separated = _BLANK_LINES.search(block) is not None
+            blank = len(_BLANK_LINES.findall(block))
+            separated = blank * _LINES_PER_BLANK >= block.count(b"\n")
         if separated:
             ends = [match.end() for match in _BLANK_LINES.finditer(block)]
             # blank lines may go on in the next block
@@ -196,9 +199,24 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
             ends = [match.end() for match in re.finditer(rb"\n", block)]
         start = 0
         for end in ends:
-            yield b"".join([*rest, block[start:end]])
+            yield from _cut(b"".join([*rest, block[start:end]]), separated)
             start, rest = end, []
         if start < len(block):
             rest.append(block[start:])
+            if sum(map(len, rest)) > _LONGEST_DOCUMENT:
+                *whole, last = _cut(b"".join(rest), separated)
+                yield from whole
+                rest = [last]
     if rest:
-        yield b"".join(rest)
+        yield from _cut(b"".join(rest), bool(separated))
+
+
+def _cut(document: bytes, separated: bool) -> Iterator[bytes]:
+    """A long document as several, cut at line ends: a split needs pieces to choose from."""
+    while separated and len(document) > _LONGEST_DOCUMENT:
+        end = document.find(b"\n", _LONGEST_DOCUMENT) + 1
+        if end in (0, len(document)):
+            break
+        yield document[:end]
+        document = document[end:]
+    yield document

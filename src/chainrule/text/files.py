@@ -67,8 +67,6 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterato
     """Raw pieces of one text, as clean blocks of whole lines."""
     line = 1
     for number, block in enumerate(_whole_lines(raw)):
-        if number == 0:
-            _refuse_what_is_no_text(block, name)
         block = cleaning.valid_utf8(block, name, line)
         if number == 0:
             block = block.removeprefix(codecs.BOM_UTF8)
@@ -87,7 +85,6 @@ _NO_TEXT = {
     b"PK\x03\x04": "a zip archive (.docx, .xlsx and .epub are such); extract its text first",
     b"\x1f\x8b": "compressed with gzip; let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; let its name end in .zst",
-    b"PAR1": "a parquet file; let its name end in .parquet",
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
 }
@@ -129,7 +126,11 @@ def raw_pieces(path: Path) -> Iterator[bytes]:
     """The bytes of a file, decompressed."""
     try:
         with _open(path) as file:
+            first = True
             while piece := file.read(BLOCK_SIZE):
+                if first:
+                    _refuse_what_is_no_text(piece, str(path))
+                first = False
                 yield piece
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise CorpusError(f"{path}: damaged or not gzip: {error}") from error

@@ -8,7 +8,7 @@ end of a line, <unk> (`unk`) stands for what the vocabulary lacks. No text becom
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from chainrule.errors import TokenizerError
 
 Ids = NDArray[np.uint32]
+
+_NEARBY = 8  # ids before a place that can change how what follows is spelled: the bytes of a character, a space
 
 
 class Tokenizer(ABC):
@@ -66,6 +68,11 @@ class Tokenizer(ABC):
         """The narrowest type that holds every id."""
         return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
 
+    def continuation(self, before: Sequence[int], new: Sequence[int]) -> str:
+        """The text that `new` ids add behind those before."""
+        nearby = list(before[-_NEARBY:])
+        return self.decode([*nearby, *new])[len(self.decode(nearby)) :]
+
     def special(self, token_id: int) -> str | None:
         """The name of a special token; None for any other."""
         if token_id == self.bos:
@@ -87,6 +94,12 @@ def utf8(text: str) -> bytes:
 def lines_of(block: bytes) -> list[bytes]:
     """The lines of a block, without their ends; LF is the only line end."""
     return block.removesuffix(b"\n").split(b"\n")
+
+
+def line_bounds(ids: NDArray[np.integer], eos: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the lines of a text begin, and one past their ends; each ends in `eos`."""
+    ends = np.flatnonzero(ids == eos) + 1
+    return np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], ends
 
 
 def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:

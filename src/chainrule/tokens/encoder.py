@@ -1,12 +1,13 @@
-"""A byte-level BPE encoder about 100 times as fast as the library's, used only where it proves identical.
+"""A byte-level BPE encoder many times as fast as the library's, used as long as it proves identical.
 
-`gigatoken` reads the same merges. Before its ids are trusted for a tokenizer, it must reproduce the library's on
-a text made to be difficult, and again on the first lines of every block it is given; on any difference the
-library takes over. (Figures: `python -m benchmarks tokens`.)
+`gigatoken` reads the same merges. Before its ids are trusted for a tokenizer, it must reproduce the library's on a
+text made to be difficult, and again on two samples of every block it is given; on any difference the library takes
+over. (Figures: `python -m benchmarks tokens`, which with --whole compares every id.)
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,9 +54,9 @@ class FastEncoder:
         """The ids of a block of lines, or None where it does not prove identical."""
         if self._disagreed:
             return None
-        proof = block[:_PROOF_BYTES].decode(errors="ignore").encode()  # any text will do, whole lines or not
+        middle = zlib.crc32(block) % len(block)  # anywhere, but the same place every time
         try:
-            if self.agrees_on(proof):
+            if self.agrees_on(_sample(block, 0)) and self.agrees_on(_sample(block, middle)):
                 return self._encode(block)
         except Exception:  # whatever a library in beta raises, the reference takes over
             pass
@@ -83,6 +84,11 @@ class FastEncoder:
         is_id[eos_places] = False
         out[is_id] = ids
         return out
+
+
+def _sample(block: bytes, start: int) -> bytes:
+    """Some text of a block: any will do, whole lines or not, but whole characters."""
+    return block[start : start + _PROOF_BYTES].decode(errors="ignore").encode()
 
 
 def fast_encoder(tokenizer: SubwordTokenizer) -> FastEncoder | None:

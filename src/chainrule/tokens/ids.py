@@ -50,6 +50,8 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Pr
     tokens = lines = size = unknown = 0
     digest = hashlib.sha256()
     unended = False  # whether the last file ended without LF, so that its last line does not join the next one
+    if path.resolve() in {source.resolve() for source in corpus.paths}:
+        raise CorpusError(f"{path}: the ids would overwrite the text itself")
     with path.open("wb") as file, progress.task("encoding", corpus.size(), "B") as task:
         for block, part in _encoded_blocks(corpus, tokenizer, dtype):
             file.write(part.ids.data)

@@ -13,8 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-SPACE, WORD, SINGLE, LINE_END = 0, 1, 2, 3
-"""Classes of characters: separators; what words are made of; words by themselves; the end of a line."""
+from chainrule.tokens.word import LINE_END, SINGLE, SPACE, WORD
 
 Bytes = NDArray[np.uint8]
 

@@ -50,6 +50,7 @@ class SubwordTokenizer(Tokenizer):
             self.library = tokenizers.Tokenizer.from_str(definition)
         except Exception as error:
             raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+        _check_definition(json.loads(definition), self.library)
         size = self.library.get_vocab_size()
         self.bos, self.eos, self.vocab_size = size, size + 1, size + 2
         self.unk = self.library.token_to_id(_UNKNOWN_PIECE)
@@ -124,6 +125,22 @@ class SubwordTokenizer(Tokenizer):
         if data["algorithm"] not in ("bpe", "wordpiece", "unigram"):
             raise TokenizerError(f"there is no algorithm {data['algorithm']!r}")
         return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False))
+
+
+def _check_definition(definition: dict[str, Any], library: tokenizers.Tokenizer) -> None:
+    """A file can define anything; here only pieces made of bytes, each with its id, and nothing special, pass."""
+    steps = ("normalizer", "post_processor", "truncation", "padding")
+    vocabulary = library.get_vocab()
+    characters = set(byte_characters().values())
+    sound = (
+        not definition.get("added_tokens")
+        and all(definition.get(step) is None for step in steps)
+        and (definition.get("pre_tokenizer") or {}).get("type") == "ByteLevel"
+        and sorted(vocabulary.values()) == list(range(len(vocabulary)))
+        and all(set(p.removeprefix(_INSIDE)) <= characters for p in vocabulary if p != _UNKNOWN_PIECE)
+    )
+    if not sound:
+        raise TokenizerError("expected byte-level pieces numbered from 0, and no special tokens or further steps")
 
 
 def readable(piece: bytes) -> str:

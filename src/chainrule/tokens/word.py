@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 Splitting: TypeAlias = Literal["whitespace", "unicode"]
 
-_SPACE, _WORD, _SINGLE, _LINE_END = 0, 1, 2, 3
+SPACE, WORD, SINGLE, LINE_END = 0, 1, 2, 3
+"""Classes of characters: separators; what words are made of; words by themselves; the end of a line."""
+
 _WORTH_A_KERNEL = 1 << 20  # bytes; below, Python is done before Numba is imported
 
 
@@ -126,9 +128,9 @@ def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
     classes = character_classes(splitting)
     words = []
     for character_class, run in groupby(line.decode(), key=lambda character: classes[ord(character)]):
-        if character_class == _WORD:
+        if character_class == WORD:
             words.append("".join(run))
-        elif character_class == _SINGLE:
+        elif character_class == SINGLE:
             words.extend(run)
     return [word.encode() for word in words]
 
@@ -139,13 +141,13 @@ def character_classes(splitting: Splitting) -> NDArray[np.uint8]:
     if splitting == "unicode":
         classes = np.array([_unicode_class(chr(code)) for code in range(sys.maxunicode + 1)], dtype=np.uint8)
     else:
-        classes = np.full(256, _WORD, dtype=np.uint8)
-        classes[list(b" \t\r\v\f")] = _SPACE
-    classes[ord("\n")] = _LINE_END
+        classes = np.full(256, WORD, dtype=np.uint8)
+        classes[list(b" \t\r\v\f")] = SPACE
+    classes[ord("\n")] = LINE_END
     return classes
 
 
 def _unicode_class(character: str) -> int:
     if character.isalnum() or character == "_" or unicodedata.category(character).startswith("M"):
-        return _WORD
-    return _SPACE if character.isspace() else _SINGLE
+        return WORD
+    return SPACE if character.isspace() else SINGLE

@@ -1,0 +1,97 @@
+"""What the contract's own functions do, beyond its laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import chainrule as cr
+from chainrule.errors import ModelError, TokenizerError
+from chainrule.evaluation.measure import evaluate
+from chainrule.lm import Array, State, batches, check_ids, score_rows, to_numpy
+
+TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
+
+
+@pytest.fixture
+def lm() -> cr.LanguageModel:
+    return cr.train("ngram", TOY, order=2, smoothing="laplace")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch, lm: cr.LanguageModel) -> cr.LanguageModel:
+    """A model that has gone wrong in training."""
+
+    def score(ids_BT: Array, state: State | None = None) -> Array:
+        return np.full(ids_BT.shape, np.nan)
+
+    monkeypatch.setattr(lm, "score", score)
+    monkeypatch.setattr(lm, "next_log_probs", lambda state: np.full((len(state.nodes), 9), np.nan))
+    return lm
+
+
+def test_nan_is_an_error_and_no_figure(broken: cr.LanguageModel) -> None:
+    with pytest.raises(ModelError, match="NaN"):
+        broken.perplexity("i love cats")
+    with pytest.raises(ModelError, match="NaN"):
+        evaluate(broken, TOY)
+    with pytest.raises(ModelError, match="NaN"):
+        cr.generate(broken, "i")
+
+
+def test_bfloat16_comes_over_as_float32() -> None:
+    array = to_numpy(torch.tensor([1.0, -2.5], dtype=torch.bfloat16))
+    assert array.dtype == np.float32
+    assert array.tolist() == [1.0, -2.5]
+
+
+def test_line_ends_of_another_system_change_nothing(lm: cr.LanguageModel) -> None:
+    assert lm.perplexity("i love cats\r\ni love dogs\r\n") == lm.perplexity("i love cats\ni love dogs\n")
+
+
+def test_half_a_character_is_not_text(lm: cr.LanguageModel) -> None:
+    for use in (lm.perplexity, lm.tokenizer.encode):
+        with pytest.raises(TokenizerError, match="character 4 is half a character"):
+            use("caf\udce9")
+
+
+def test_a_long_line_beside_short_ones_is_not_padded_with(
+    lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = 0
+    right = lm.score
+
+    def score(ids_BT: Array, state: State | None = None) -> Array:
+        nonlocal largest
+        largest = max(largest, ids_BT.size)
+        return right(ids_BT, state)
+
+    monkeypatch.setattr(lm, "score", score)
+    rows = [np.full(300_000, 3), *([np.asarray([4, 2])] * 300)]
+    assert [len(scores) for scores in score_rows(lm, rows)] == [300_000, *([2] * 300)]
+    assert largest == 300_000
+
+
+def test_rows_keep_their_order(lm: cr.LanguageModel) -> None:
+    rows = lm.sequences("i love cats\n\ncats chase mice i love\ni\n")
+    for row, scores in zip(rows, score_rows(lm, rows), strict=True):
+        np.testing.assert_allclose(scores, lm.score(row[None])[0])
+
+
+def test_no_rows_no_batches() -> None:
+    assert list(batches(np.zeros(0, dtype=np.int64))) == []
+
+
+@pytest.mark.parametrize("ids", [np.asarray([1, 2]), torch.tensor([1, 2]), np.zeros((1, 1, 1), dtype=int)])
+def test_a_batch_has_two_axes(ids: Array) -> None:
+    with pytest.raises(ValueError, match=r"\[B, T\]"):
+        check_ids(ids, 9)
+
+
+def test_ids_of_this_vocabulary_pass() -> None:
+    for good in (np.asarray([[0, 8, cr.PAD]]), torch.tensor([[0, 8]]), np.zeros((1, 0), dtype=int)):
+        check_ids(good, 9)
+    for wrong in (np.asarray([[9]]), torch.tensor([[-2]])):
+        with pytest.raises(ValueError, match="ids go from 0 to 8"):
+            check_ids(wrong, 9)
