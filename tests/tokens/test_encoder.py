@@ -33,7 +33,7 @@ def reference() -> SubwordTokenizer:
 
 @cache
 def encoder() -> FastEncoder:
-    return FastEncoder(reference())
+    return FastEncoder(reference().definition, reference().eos, by_library)
 
 
 def by_library(block: bytes) -> Ids:
@@ -110,7 +110,7 @@ def test_large_blocks_take_it_and_small_ones_do_not(monkeypatch: pytest.MonkeyPa
 def test_an_encoder_that_is_wrong_from_the_start_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FastEncoder, "_encode", broken)
     tokenizer = trained()
-    assert fast_encoder(tokenizer) is None
+    assert fast_encoder(tokenizer.definition, tokenizer.eos, tokenizer.encode_lines_by_library) is None
     np.testing.assert_array_equal(tokenizer.encode_lines(BLOCK), by_library(BLOCK))
 
 
@@ -139,5 +139,5 @@ def test_an_encoder_that_fails_on_a_block_leaves_it_to_the_library(monkeypatch: 
 def test_without_gigatoken_the_library_encodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gigatoken", None)
     tokenizer = trained()
-    assert fast_encoder(tokenizer) is None
+    assert fast_encoder(tokenizer.definition, tokenizer.eos, tokenizer.encode_lines_by_library) is None
     np.testing.assert_array_equal(tokenizer.encode_lines(BLOCK), by_library(BLOCK))

@@ -163,7 +163,7 @@ def tiktoken_twin(tokenizer: SubwordTokenizer) -> tiktoken.Encoding:
     byte_of = {character: byte for byte, character in byte_characters().items()}
     ranks = {
         bytes(byte_of[character] for character in piece): number
-        for piece, number in tokenizer.library.get_vocab().items()
+        for piece, number in tokenizer.reference.get_vocab().items()
         if piece != "<|endoftext|>"
     }
     return tiktoken.Encoding("twin", pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
@@ -216,7 +216,10 @@ def test_gpt2_on_shakespeare_by_library_by_fast_encoder_and_by_tiktoken() -> Non
     tokenizer = gpt2()
     block = SHAKESPEARE.read_bytes()
     by_library = tokenizer.encode_lines_by_library(block).tolist()
-    assert FastEncoder(tokenizer)._encode(block).tolist() == by_library
+    assert (
+        FastEncoder(tokenizer.definition, tokenizer.eos, tokenizer.encode_lines_by_library)._encode(block).tolist()
+        == by_library
+    )
     twin = tiktoken_twin(tokenizer)
     text_lines = block.decode().removesuffix("\n").split("\n")
     by_tiktoken = [i for line in text_lines for i in [*twin.encode_ordinary(line), tokenizer.eos]]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from chainrule.tokens.base import encode_lines_slowly, lines_of
 from chainrule.tokens.kernels import WordTable
+from chainrule.tokens.splitting import Splitting, character_classes, split_words
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import Splitting, WordTokenizer, character_classes, count_words, split_words
+from chainrule.tokens.word import WordTokenizer, count_words
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 both_splittings = pytest.mark.parametrize("splitting", ["whitespace", "unicode"])

@@ -17,8 +17,8 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from chainrule.cli.main import cli
-
     maker = get_completion_class(shell)
     assert maker is not None
-    click.echo(maker(cli, {}, "chainrule", "_CHAINRULE_COMPLETE").source())
+    click.echo(
+        maker(click.get_current_context().find_root().command, {}, "chainrule", "_CHAINRULE_COMPLETE").source()
+    )

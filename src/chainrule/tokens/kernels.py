@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from chainrule.tokens.word import LINE_END, SINGLE, SPACE, WORD
+from chainrule.tokens.splitting import LINE_END, SINGLE, SPACE, WORD
 
 Bytes = NDArray[np.uint8]
 

@@ -13,9 +13,10 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.splitting import Splitting
 from chainrule.tokens.subword import Algorithm, SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import Splitting, WordTokenizer
+from chainrule.tokens.word import WordTokenizer
 
 NAMES = ("word", "word:unicode", "char", "byte", "bpe", "wordpiece", "unigram")
 FILE_NAME = "tokenizer.json"

@@ -47,13 +47,13 @@ class SubwordTokenizer(Tokenizer):
         self.definition = definition
         """The library's own tokenizer.json; it knows no special tokens, so no text can become one."""
         try:
-            self.library = tokenizers.Tokenizer.from_str(definition)
+            self.reference = tokenizers.Tokenizer.from_str(definition)
         except Exception as error:
             raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
-        _check_definition(json.loads(definition), self.library)
-        size = self.library.get_vocab_size()
+        _check_definition(json.loads(definition), self.reference)
+        size = self.reference.get_vocab_size()
         self.bos, self.eos, self.vocab_size = size, size + 1, size + 2
-        self.unk = self.library.token_to_id(_UNKNOWN_PIECE)
+        self.unk = self.reference.token_to_id(_UNKNOWN_PIECE)
 
     @classmethod
     def train(
@@ -72,7 +72,7 @@ class SubwordTokenizer(Tokenizer):
     @cached_property
     def _piece_bytes(self) -> list[bytes]:
         """The bytes each id stands for."""
-        pieces: list[str] = [self.library.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
+        pieces: list[str] = [self.reference.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
         if self.algorithm == "wordpiece":
             pieces = [piece.removeprefix(_INSIDE) for piece in pieces]
         byte_of = {character: byte for byte, character in byte_characters().items()}
@@ -83,7 +83,7 @@ class SubwordTokenizer(Tokenizer):
     def _fast(self) -> FastEncoder | None:
         from chainrule.tokens.encoder import fast_encoder
 
-        return fast_encoder(self)
+        return fast_encoder(self.definition, self.eos, self.encode_lines_by_library)
 
     def encode_lines(self, block: bytes) -> Ids:
         if self.algorithm == "bpe" and len(block) > 1 << 16 and self._fast is not None:
@@ -94,7 +94,7 @@ class SubwordTokenizer(Tokenizer):
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
         """With the `tokenizers` library, which defines what is right."""
-        encodings = self.library.encode_batch_fast(
+        encodings = self.reference.encode_batch_fast(
             block.removesuffix(b"\n").decode().split("\n"), add_special_tokens=False
         )
         ids: list[int] = []
@@ -104,7 +104,7 @@ class SubwordTokenizer(Tokenizer):
         return np.asarray(ids, dtype=np.uint32)
 
     def encode_line(self, line: bytes) -> list[int]:
-        ids: list[int] = self.library.encode(line.decode(), add_special_tokens=False).ids
+        ids: list[int] = self.reference.encode(line.decode(), add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -114,7 +114,7 @@ class SubwordTokenizer(Tokenizer):
         if special := self.special(token_id):
             return special
         text = readable(self._piece_bytes[token_id])
-        piece = self.library.id_to_token(token_id) or ""
+        piece = self.reference.id_to_token(token_id) or ""
         return "##" + text if piece.startswith(_INSIDE) else text
 
     def to_json(self) -> dict[str, Any]:

@@ -1,36 +1,22 @@
-"""Words as tokens: split at white space, or into Unicode words and marks.
-
-    whitespace   at the six ASCII white-space characters, as KenLM and most corpora have it
-    unicode      runs of letters, digits, accents and underscores are words; any other visible character is one
-                 by itself: "don't!" is don ' t !
+"""Words as tokens (splitting.py says what a word is).
 
 White space is not kept, so decoding joins words with single spaces: word tokens are not lossless.
 """
 
 from __future__ import annotations
 
-import sys
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chainrule.errors import TokenizerError
 from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly, lines_of
+from chainrule.tokens.splitting import Splitting, character_classes, split_words
 from chainrule.tokens.vocabulary import Limit, choose
 
 if TYPE_CHECKING:
     from chainrule.tokens.kernels import WordTable
-
-Splitting: TypeAlias = Literal["whitespace", "unicode"]
-
-SPACE, WORD, SINGLE, LINE_END = 0, 1, 2, 3
-"""Classes of characters: separators; what words are made of; words by themselves; the end of a line."""
 
 _WORTH_A_KERNEL = 1 << 20  # bytes; below, Python is done before Numba is imported
 
@@ -119,35 +105,3 @@ def count_words(blocks: Iterable[bytes], splitting: Splitting) -> dict[bytes, in
     if table is not None:
         counts.update(table.words())
     return counts
-
-
-def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
-    """The words of one line, slowly."""
-    if splitting == "whitespace":
-        return line.split()
-    classes = character_classes(splitting)
-    words = []
-    for character_class, run in groupby(line.decode(), key=lambda character: classes[ord(character)]):
-        if character_class == WORD:
-            words.append("".join(run))
-        elif character_class == SINGLE:
-            words.extend(run)
-    return [word.encode() for word in words]
-
-
-@cache
-def character_classes(splitting: Splitting) -> NDArray[np.uint8]:
-    """The class of every code point; for whitespace of every byte, since only ASCII bytes matter."""
-    if splitting == "unicode":
-        classes = np.array([_unicode_class(chr(code)) for code in range(sys.maxunicode + 1)], dtype=np.uint8)
-    else:
-        classes = np.full(256, WORD, dtype=np.uint8)
-        classes[list(b" \t\r\v\f")] = SPACE
-    classes[ord("\n")] = LINE_END
-    return classes
-
-
-def _unicode_class(character: str) -> int:
-    if character.isalnum() or character == "_" or unicodedata.category(character).startswith("M"):
-        return WORD
-    return SPACE if character.isspace() else SINGLE
