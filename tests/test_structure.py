@@ -16,7 +16,7 @@ SOURCE = Path(cr.__file__).parent
 # A room may import from its own floor and the floors below. Rooms on one floor do not know each other.
 FLOORS = [
     {"errors", "_version"},
-    {"progress", "settings"},
+    {"progress", "settings", "arrays"},
     {"text"},
     {"tokens"},
     {"lm", "folder"},

@@ -64,6 +64,7 @@ from typing import TYPE_CHECKING, Any
 from chainrule._version import __version__
 
 if TYPE_CHECKING:
+    from chainrule.arrays import PAD, to_numpy
     from chainrule.decode.generate import Generation, generate, generate_many, stream
     from chainrule.decode.strategies import (
         Beam,
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
     from chainrule.evaluation.measure import Measured, evaluate
     from chainrule.evaluation.surprisal import score_lines
     from chainrule.kinds import load
-    from chainrule.lm import PAD, LanguageModel, State, to_numpy
+    from chainrule.lm import LanguageModel, State
     from chainrule.text.corpus import Corpus
     from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.registry import load_tokenizer, train_tokenizer
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from chainrule.training.run import train
 
 _HOMES = {
+    "chainrule.arrays": ("PAD", "to_numpy"),
     "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
     "chainrule.decode.strategies": (
         "Beam",
@@ -106,7 +108,7 @@ _HOMES = {
     "chainrule.evaluation.measure": ("Measured", "evaluate"),
     "chainrule.evaluation.surprisal": ("score_lines",),
     "chainrule.kinds": ("load",),
-    "chainrule.lm": ("PAD", "LanguageModel", "State", "to_numpy"),
+    "chainrule.lm": ("LanguageModel", "State"),
     "chainrule.text.corpus": ("Corpus",),
     "chainrule.tokens.base": ("Tokenizer",),
     "chainrule.tokens.registry": ("load_tokenizer", "train_tokenizer"),

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from chainrule.lm import PAD, LanguageModel, State, to_numpy
+from chainrule.arrays import PAD, to_numpy
+from chainrule.lm import LanguageModel, State
 
 
 def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:

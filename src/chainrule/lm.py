@@ -16,28 +16,19 @@ Axes in names: B batch, T time, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from chainrule.errors import ModelError
+from chainrule.arrays import Array, batches, checked, pad, to_numpy
 from chainrule.tokens.base import Tokenizer, line_bounds, utf8
-
-Array: TypeAlias = Any
-"""An array of the Array API standard: numpy.ndarray or torch.Tensor."""
 
 Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
-
-PAD = -1
-
-TOKENS_AT_ONCE = 1 << 18
-"""How many tokens are scored in one batch."""
 
 
 class State(ABC):
@@ -118,54 +109,3 @@ def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray
         for i, scores_T in zip(batch, scores_BT, strict=True):
             scored[i] = scores_T[: len(rows[i])]
     return scored
-
-
-def batches(lengths: np.ndarray, tokens_at_once: int | None = None) -> Iterator[np.ndarray]:
-    """Rows of like length together, so that little is padding, as many as fit in one batch."""
-    most = TOKENS_AT_ONCE if tokens_at_once is None else tokens_at_once
-    order = np.argsort(lengths, kind="stable")
-    first = 0
-    while first < len(order):
-        size = len(order) - first
-        width = lengths[order[-1]]  # the last of a batch is its longest, and sets its width
-        while size > 1 and size * width > most:
-            size = max(1, min(size - 1, size // 2))
-            width = lengths[order[first + size - 1]]
-        yield order[first : first + size]
-        first += size
-
-
-def checked(log_probs: np.ndarray) -> np.ndarray:
-    """ln p in double precision; what is no probability is an error rather than a figure."""
-    wide = log_probs.astype(np.float64)
-    if not (wide <= 1e-3).all():  # NaN compares false; a little above 0 is rounding
-        raise ModelError("the model gives NaN, or a probability above one: something in it has gone wrong")
-    return wide
-
-
-def check_ids(ids_BT: Array, vocab_size: int) -> None:
-    """Refuse what is no batch of this vocabulary: a wrong id would be read as another one, without a word."""
-    if len(ids_BT.shape) != 2:
-        raise ValueError(f"a batch of ids has the shape [B, T], not {list(ids_BT.shape)}: one row is ids[None]")
-    if math.prod(ids_BT.shape) and not (ids_BT.min() >= PAD and ids_BT.max() < vocab_size):
-        raise ValueError(
-            f"ids go from 0 to {vocab_size - 1}, or are PAD ({PAD}): found {ids_BT.min()} to {ids_BT.max()}"
-        )
-
-
-def pad(rows: Sequence[Iterable[int]]) -> np.ndarray:
-    """Rows of ids as one array [B, T], filled up with PAD."""
-    lists = [np.asarray(row, dtype=np.int64) for row in rows]
-    ids_BT = np.full((len(lists), max((len(row) for row in lists), default=0)), PAD, dtype=np.int64)
-    for i, row in enumerate(lists):
-        ids_BT[i, : len(row)] = row
-    return ids_BT
-
-
-def to_numpy(array: Array) -> np.ndarray:
-    """The array as NumPy's, copied off its device if need be."""
-    if isinstance(array, np.ndarray):
-        return array
-    array = array.detach().cpu()
-    # NumPy has no bfloat16
-    return np.asarray(array.float() if "bfloat16" in str(array.dtype) else array)

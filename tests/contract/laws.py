@@ -15,9 +15,10 @@ import numpy as np
 
 import chainrule as cr
 from chainrule import chain
+from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import sample
-from chainrule.lm import PAD, LanguageModel, pad, to_numpy
+from chainrule.lm import LanguageModel
 
 Law = Callable[[LanguageModel], None]
 LAWS: dict[str, Law] = {}

@@ -12,8 +12,9 @@ import pytest
 from laws import LAWS
 
 import chainrule as cr
+from chainrule.arrays import PAD, Array
 from chainrule.decode.strategies import normalize
-from chainrule.lm import PAD, Array, LanguageModel, State
+from chainrule.lm import LanguageModel, State
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from chainrule.arrays import PAD, Array, check_ids
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import PAD, Array, LanguageModel, State, check_ids
+from chainrule.lm import LanguageModel, State
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule import lm as lm_module
+from chainrule import arrays
 from chainrule.evaluation import measure as measuring
 from chainrule.evaluation.measure import evaluate
 from chainrule.evaluation.surprisal import score_lines
@@ -39,7 +39,7 @@ def test_the_figures_agree_with_each_other_and_with_the_text(lm: cr.LanguageMode
 def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = evaluate(lm, cr.Corpus.from_text(TEXT))
     monkeypatch.setattr(measuring, "TOKENS_AT_ONCE", 4)
-    monkeypatch.setattr("chainrule.lm.TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr("chainrule.arrays.TOKENS_AT_ONCE", 4)
     assert math.isclose(evaluate(lm, cr.Corpus.from_text(TEXT)).nats, whole.nats)
 
 
@@ -77,6 +77,6 @@ def test_a_missing_last_line_end_is_no_byte_but_an_event(lm: cr.LanguageModel) -
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 300))
 def test_batches_hold_every_row_once_and_are_not_too_large(lengths: list[int], most: int) -> None:
     every = np.asarray(lengths)
-    batches = list(lm_module.batches(every, most))
+    batches = list(arrays.batches(every, most))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(every)))
     assert all(len(batch) == 1 or len(batch) * every[batch].max() <= most for batch in batches)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule import chain
+from chainrule.arrays import pad
 from chainrule.errors import SettingsError
-from chainrule.lm import pad
 from chainrule.ngram.count import count_ngrams, pad_text
 from chainrule.ngram.smooth import tune_lambdas
 from chainrule.progress import Silent

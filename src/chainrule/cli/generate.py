@@ -76,7 +76,9 @@ def generate(
             ]
         )
     else:
-        for text in texts:
+        for number, text in enumerate(texts, start=1):
+            if count > 1 and lm.context == "stream":  # whose texts have line ends of their own
+                click.echo(f"--- {number}")
             click.echo(text.text)
 
 

@@ -55,8 +55,8 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
 def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
     import numpy as np
 
+    from chainrule.arrays import pad, to_numpy
     from chainrule.decode.generate import prompt_ids
-    from chainrule.lm import pad, to_numpy
 
     state = lm.extend(lm.start(1), pad([prompt_ids(lm, prompt)]))
     log_probs = to_numpy(lm.next_log_probs(state))[0]

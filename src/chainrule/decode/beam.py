@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
+from chainrule.arrays import Array, pad, to_numpy
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam, Forbid
 from chainrule.decode.top import top_k
-from chainrule.lm import Array, LanguageModel, pad, to_numpy
+from chainrule.lm import LanguageModel
 
 
 def beam_search(

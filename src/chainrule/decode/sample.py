@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
+from chainrule.arrays import PAD, Array, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Strategy, normalize
 from chainrule.errors import ModelError
-from chainrule.lm import PAD, Array, LanguageModel, State, pad, to_numpy
+from chainrule.lm import LanguageModel, State
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
+from chainrule.arrays import PAD, Array
 from chainrule.decode.top import top_k
 from chainrule.errors import DecodingError
-from chainrule.lm import PAD, Array
 
 _COLDEST = 1e-6  # temperatures below are greedy: p^(1/T) is 0 or 1 in any precision
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.lm import Array
+from chainrule.arrays import Array
 
 
 def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:

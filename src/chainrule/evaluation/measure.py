@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.arrays import PAD, TOKENS_AT_ONCE, batches, checked, to_numpy
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
-from chainrule.lm import PAD, TOKENS_AT_ONCE, LanguageModel, State, batches, checked, to_numpy
+from chainrule.lm import LanguageModel, State
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds

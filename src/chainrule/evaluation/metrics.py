@@ -9,7 +9,7 @@ import math
 
 from array_api_compat import array_namespace
 
-from chainrule.lm import Array
+from chainrule.arrays import Array
 
 NATS = math.e
 BITS = 2.0

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chainrule.arrays import checked, to_numpy
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.lm import LanguageModel, State, checked, score_rows, to_numpy
+from chainrule.lm import LanguageModel, State, score_rows
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds, lines_of
 

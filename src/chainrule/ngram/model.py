@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
+from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import PAD, Array, Context, LanguageModel, State, check_ids, to_numpy
+from chainrule.lm import Context, LanguageModel, State
 from chainrule.ngram.automaton import Automaton
 from chainrule.ngram.count import Counts, Ints, Trie, count_ngrams, pad_text
 from chainrule.ngram.smooth import interpolated, laplace, mle, tune_lambdas
