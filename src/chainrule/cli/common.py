@@ -98,7 +98,8 @@ def tokenizer_options(default: str) -> Callable[[Command], Command]:
             click.option(
                 "--vocab-size",
                 metavar="N|P%",
-                help="Keep the N, or the P percent, most frequent; special tokens come on top. [default: all; subwords 8192]",
+                help="Keep the N, or the P percent, most frequent; special tokens come on top. "
+                "[default: all; subwords 8192]",
             ),
             click.option(
                 "--min-count",
