@@ -11,7 +11,7 @@ import pytest
 import chainrule as cr
 from chainrule import chain
 from chainrule.decode.beam import beam_search
-from chainrule.decode.sample import sample
+from chainrule.decode.sample import sample, sample_steps
 from chainrule.errors import DecodingError
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -143,3 +143,22 @@ def test_what_is_no_strategy_or_no_list_is_refused(toy: cr.LanguageModel) -> Non
         cr.generate_many(toy, "i love")
     with pytest.raises(DecodingError, match="cannot be streamed"):
         list(cr.stream(toy, "i", cr.Beam(2)))
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 16, 100])
+def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2)
+    prompts = [lm.tokenizer.encode(text).tolist() for text in ("The", "", "If the value", "a")]
+    strategy = cr.RepetitionPenalty(1.2) | cr.TopK(40)
+    wanted = sample(lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos)
+    new: dict[int, list[int]] = {row: [] for row in range(len(prompts))}
+    going_on: set[int] = set()
+    for written in sample_steps(
+        lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos, at_once=at_once
+    ):
+        for row, tokens in zip(written.rows, written.tokens, strict=True):
+            new[row] += tokens
+        going_on = written.going_on
+    assert [tuple(ids) for ids in new.values()] == [continuation.ids for continuation in wanted]
+    assert [row not in going_on for row in new] == [continuation.finished for continuation in wanted]
+    assert len({len(ids) for ids in new.values()}) > 1, "rows of several lengths"

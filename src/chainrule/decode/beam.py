@@ -60,13 +60,13 @@ def _continuations(
 ) -> tuple[Array, np.ndarray]:
     """ln p of every hypothesis with every next token, and those of them that `end` finishes, taken out."""
     xp = array_namespace(log_probs)
-    log_probs = Forbid(tuple(forbid)).apply(log_probs, log_probs)
+    log_probs = Forbid(tuple(forbid)).keep(log_probs)
     wide = xp.astype(log_probs, xp.float64)
     total_PWV = wide.reshape((*so_far_PW.shape, -1)) + xp.asarray(so_far_PW, device=wide.device)[:, :, None]
     if end is None:
         return total_PWV, np.zeros(so_far_PW.shape)
     ends_PW = to_numpy(total_PWV[:, :, end])
-    return Forbid((end,)).apply(total_PWV, total_PWV), ends_PW
+    return Forbid((end,)).keep(total_PWV), ends_PW
 
 
 @dataclass(frozen=True)

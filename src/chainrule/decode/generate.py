@@ -95,10 +95,11 @@ def stream(
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
     read = prompt_ids(lm, prompt)
     waiting: list[int] = []  # tokens whose text is not shown yet
-    steps = sample_steps(lm, [read], _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=_end(lm))
     begun = False
-    for step in steps:
-        waiting += step.tokens
+    for written in sample_steps(
+        lm, [read], _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=_end(lm), at_once=1
+    ):
+        waiting += written.tokens[0]
         text = _added_text(lm, prompt, read, waiting, begun)
         if not text.endswith("\ufffd"):  # half a character, whose bytes are still coming, is held back
             if text:

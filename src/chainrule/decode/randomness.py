@@ -27,6 +27,6 @@ class Uniforms:
             copies[digest] += 1
             self._streams.append(np.random.default_rng(key))
 
-    def draw(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The next number of each of these rows."""
-        return np.asarray([self._streams[row].random() for row in rows]) * _BELOW_ONE
+    def draw(self, rows: NDArray[np.int64], steps: int) -> NDArray[np.float64]:
+        """The next few numbers of each of these rows."""
+        return np.stack([self._streams[row].random(steps) for row in rows]) * _BELOW_ONE

@@ -1,4 +1,8 @@
-"""Sampling: one token after the other, many rows at once."""
+"""Sampling: one token after the other, many rows at once.
+
+The loop stays on the model's device. Rows that have ended read padding, which changes nothing; only every few steps
+does the host look at what was written, and drops them.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.strategies import Strategy, normalize
+from chainrule.decode.strategies import Strategy
 from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State
+
+STEPS_AT_ONCE = 16
+"""Tokens written before the host looks at them."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Continuation:
     log_prob: float
     """ln p of the new tokens under the model itself, whatever the strategy."""
     finished: bool
-    """Whether it came to an end; False if it was cut off."""
+    """Whether it came to an end, or could not go on; False if it was cut off."""
 
 
 def sample(
@@ -40,26 +47,24 @@ def sample(
     """A continuation of each prompt; `end` is the token that ends one, None if nothing does."""
     new: list[list[int]] = [[] for _ in prompts]
     log_probs = [0.0] * len(prompts)
-    finished = [False] * len(prompts)
-    for step in sample_steps(lm, prompts, strategy, max_tokens=max_tokens, seed=seed, end=end):
-        for row, token, log_prob in zip(step.rows, step.tokens, step.log_probs, strict=True):
-            new[row].append(token)
-            log_probs[row] += log_prob
-            finished[row] = token == end
-        for row in step.dead_ends:
-            finished[row] = True
-    return [Continuation(tuple(ids), p, f) for ids, p, f in zip(new, log_probs, finished, strict=True)]
+    going_on: set[int] = set(range(len(prompts)))
+    for written in sample_steps(lm, prompts, strategy, max_tokens=max_tokens, seed=seed, end=end):
+        for row, tokens, scores in zip(written.rows, written.tokens, written.log_probs, strict=True):
+            new[row] += tokens
+            log_probs[row] += sum(scores)
+        going_on = written.going_on
+    return [Continuation(tuple(ids), log_probs[row], row not in going_on) for row, ids in enumerate(new)]
 
 
 @dataclass(frozen=True)
-class Step:
-    """One more token for every row that goes on."""
+class Written:
+    """Some more tokens of the rows that were going on."""
 
     rows: list[int]
-    tokens: list[int]
-    log_probs: list[float]
-    dead_ends: list[int]
-    """Rows that end here because nothing can follow."""
+    tokens: list[list[int]]
+    log_probs: list[list[float]]
+    going_on: set[int]
+    """Rows that have not come to an end."""
 
 
 def sample_steps(
@@ -70,59 +75,73 @@ def sample_steps(
     max_tokens: int,
     seed: int = 0,
     end: int | None = None,
-) -> Iterator[Step]:
-    """Token by token; rows that ended are dropped from the batch."""
+    at_once: int = STEPS_AT_ONCE,
+) -> Iterator[Written]:
+    """A few tokens at a time."""
     uniforms = Uniforms(seed, prompts)
-    read_BT = pad(prompts)
-    state: State = lm.extend(lm.start(len(prompts)), read_BT)
     rows = np.arange(len(prompts))
-    for _ in range(max_tokens):
-        log_probs_BV = lm.next_log_probs(state)
-        chosen_BV = strategy.apply(log_probs_BV, _on_the_same_device(read_BT[rows], log_probs_BV))
-        best = to_numpy(_best(chosen_BV))
-        if np.isnan(best).any():
+    read_BT: Array = pad(prompts)
+    state: State = lm.extend(lm.start(len(prompts)), read_BT)
+    for done in range(0, max_tokens, at_once):
+        steps = min(at_once, max_tokens - done)
+        state, tokens_BT, scores_BT = _steps(lm, state, strategy, read_BT, uniforms.draw(rows, steps), end)
+        tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
+        if np.isnan(scores).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
-        possible = best > -math.inf
-        dead_ends = rows[~possible].tolist()
-        if dead_ends:
-            keep = np.flatnonzero(possible)
-            rows, state = rows[keep], state.select(keep)
-            places = _on_the_same_device(keep, chosen_BV)
-            chosen_BV, log_probs_BV = chosen_BV[places], log_probs_BV[places]
-        if len(rows) == 0:
-            yield Step([], [], [], dead_ends)
+        lengths = (tokens != PAD).sum(axis=1)
+        last = tokens[np.arange(len(rows)), np.maximum(lengths - 1, 0)]
+        goes_on = (lengths == steps) & (last != end if end is not None else True)
+        yield Written(
+            rows.tolist(),
+            [row[:n].tolist() for row, n in zip(tokens, lengths, strict=True)],
+            [row[:n].tolist() for row, n in zip(scores, lengths, strict=True)],
+            set(rows[goes_on].tolist()),
+        )
+        if not goes_on.any():
             return
-        tokens_B = draw(chosen_BV, uniforms.draw(rows))
-        picked = to_numpy(_pick(log_probs_BV, tokens_B)).tolist()
-        tokens = to_numpy(tokens_B).astype(np.int64)
-        yield Step(rows.tolist(), tokens.tolist(), picked, dead_ends)
-        state = lm.extend(state, tokens[:, None])
-        column = np.full((len(read_BT), 1), PAD, dtype=np.int64)
-        column[rows, 0] = tokens
-        read_BT = np.concatenate([read_BT, column], axis=1)
-        if end is not None and (tokens == end).any():
-            keep = np.flatnonzero(tokens != end)
+        keep = np.flatnonzero(goes_on)
+        read_BT = np.concatenate([to_numpy(read_BT), tokens], axis=1)[keep]
+        if len(keep) < len(rows):
             rows, state = rows[keep], state.select(keep)
-            if len(rows) == 0:
-                return
 
 
-def draw(log_probs_BV: Array, uniforms_B: np.ndarray) -> Array:
-    """A token per row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u."""
+def _steps(
+    lm: LanguageModel, state: State, strategy: Strategy, read_BT: Array, uniforms_BT: np.ndarray, end: int | None
+) -> tuple[State, Array, Array]:
+    """The state after as many tokens as there are columns of `uniforms_BT`, the tokens, and ln p of each.
+
+    A row that has ended, or that nothing can follow, gets PAD. Nothing here waits for the device.
+    """
+    new: list[Array] = []
+    scores: list[Array] = []
+    for t in range(uniforms_BT.shape[1]):
+        log_probs_BV = lm.next_log_probs(state)
+        xp = array_namespace(log_probs_BV)
+        if t == 0:
+            read_BT, uniforms_BT = (xp.asarray(a, device=log_probs_BV.device) for a in (read_BT, uniforms_BT))
+            going_B = xp.ones(read_BT.shape[0], dtype=xp.bool, device=log_probs_BV.device)
+        chosen_BV = strategy.apply(log_probs_BV, lambda: xp.concat([read_BT, *(n[:, None] for n in new)], axis=1))  # noqa: B023
+        going_B = going_B & (xp.max(chosen_BV, axis=-1) != -math.inf)
+        tokens_B = draw(chosen_BV, uniforms_BT[:, t])
+        scores.append(xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0])
+        new.append(xp.where(going_B, tokens_B, PAD))
+        state = lm.extend(state, new[-1][:, None])
+        if end is not None:
+            going_B = going_B & (tokens_B != end)
+    tokens_BT = xp.stack(new, axis=1)
+    # what a row that has ended would have scored is no part of it
+    return state, tokens_BT, xp.where(tokens_BT == PAD, 0.0, xp.stack(scores, axis=1))
+
+
+def draw(log_probs_BV: Array, uniforms_B: Array) -> Array:
+    """A token per row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u; 0 where none is possible."""
     xp = array_namespace(log_probs_BV)
     wide_BV = xp.astype(log_probs_BV, xp.float64)
-    cumulative_BV = xp.cumulative_sum(xp.exp(normalize(wide_BV)), axis=-1)
-    threshold_B1 = xp.asarray(uniforms_B, device=wide_BV.device)[:, None] * cumulative_BV[:, -1:]
-    return xp.sum(xp.astype(cumulative_BV <= threshold_B1, xp.int64), axis=-1)
-
-
-def _best(log_probs_BV: Array) -> Array:
-    return array_namespace(log_probs_BV).max(log_probs_BV, axis=-1)
-
-
-def _pick(log_probs_BV: Array, tokens_B: Array) -> Array:
-    return array_namespace(log_probs_BV).take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
-
-
-def _on_the_same_device(array: np.ndarray, like: Array) -> Array:
-    return array_namespace(like).asarray(array, device=like.device)
+    best_B1 = xp.max(wide_BV, axis=-1, keepdims=True)
+    # a row without a possible token is all -inf, which no subtraction mends: it becomes all impossible, and token 0
+    shifted_BV = wide_BV - xp.where(best_B1 == -math.inf, 0.0, best_B1)
+    cumulative_BV = xp.cumulative_sum(xp.exp(shifted_BV), axis=-1)
+    total_B1 = cumulative_BV[:, -1:]
+    threshold_B1 = xp.asarray(uniforms_B, device=wide_BV.device)[:, None] * total_B1
+    passed_BV = (cumulative_BV <= threshold_B1) & (total_B1 > 0)
+    return xp.sum(xp.astype(passed_BV, xp.int64), axis=-1)

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array
 from chainrule.decode.top import top_k
 from chainrule.errors import DecodingError
+
+Read: TypeAlias = Callable[[], Array]
+"""What was read and written so far; a function, so that strategies that do not look back do not pay for it."""
 
 _COLDEST = 1e-6  # temperatures below are greedy: p^(1/T) is 0 or 1 in any precision
 
@@ -26,8 +31,8 @@ class Strategy(ABC):
     """A step from what the model says to what is sampled from."""
 
     @abstractmethod
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
-        """The changed ln p, not necessarily summing to one; `ids_BT` is what was read and written so far."""
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        """The changed ln p, not necessarily summing to one; `read()` gives the ids so far, [B, T]."""
 
     def __or__(self, other: Strategy) -> Chain:
         """This, and then the other."""
@@ -40,7 +45,7 @@ class Strategy(ABC):
 class Sample(Strategy):
     """As the model says: x ~ p."""
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return log_probs_BV
 
 
@@ -50,9 +55,9 @@ class Chain(Strategy):
 
     strategies: tuple[Strategy, ...]
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         for strategy in self.strategies:
-            log_probs_BV = strategy.apply(log_probs_BV, ids_BT)
+            log_probs_BV = strategy.apply(log_probs_BV, read)
         return log_probs_BV
 
 
@@ -60,7 +65,7 @@ class Chain(Strategy):
 class Greedy(Strategy):
     """x = argmax p; the lowest id among equals."""
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
         best_B1 = xp.argmax(log_probs_BV, axis=-1, keepdims=True)
         every_V = xp.arange(log_probs_BV.shape[-1], device=log_probs_BV.device)
@@ -76,9 +81,9 @@ class Temperature(Strategy):
     def __post_init__(self) -> None:
         _require(0 <= self.value < math.inf, "temperature", "at least 0", self.value)
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         if self.value < _COLDEST:
-            return Greedy().apply(log_probs_BV, ids_BT)
+            return Greedy().apply(log_probs_BV, read)
         xp = array_namespace(log_probs_BV)
         # from the best down, so that the best stays at 0 however low the temperature
         return (log_probs_BV - xp.max(log_probs_BV, axis=-1, keepdims=True)) / self.value
@@ -93,7 +98,7 @@ class TopK(Strategy):
     def __post_init__(self) -> None:
         _require(self.k >= 1, "top-k", "at least 1", self.k)
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
         _, places_BK = top_k(log_probs_BV, self.k)
         rows_B1 = xp.arange(log_probs_BV.shape[0], device=log_probs_BV.device)[:, None]
@@ -111,7 +116,7 @@ class TopP(Strategy):
     def __post_init__(self) -> None:
         _require(0 < self.p <= 1, "top-p", "above 0 and at most 1", self.p)
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         if self.p == 1:
             return log_probs_BV
         xp = array_namespace(log_probs_BV)
@@ -133,7 +138,7 @@ class MinP(Strategy):
     def __post_init__(self) -> None:
         _require(0 <= self.p <= 1, "min-p", "between 0 and 1", self.p)
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         if self.p == 0:
             return log_probs_BV
         xp = array_namespace(log_probs_BV)
@@ -150,8 +155,9 @@ class RepetitionPenalty(Strategy):
     def __post_init__(self) -> None:
         _require(0 < self.value < math.inf, "repetition penalty", "above 0", self.value)
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
+        ids_BT = read()
         rows_BT = xp.broadcast_to(xp.arange(ids_BT.shape[0], device=ids_BT.device)[:, None], ids_BT.shape)
         occurred = ids_BT != PAD
         seen_BV = xp.zeros(log_probs_BV.shape, dtype=xp.bool, device=log_probs_BV.device)
@@ -165,12 +171,16 @@ class Forbid(Strategy):
 
     tokens: tuple[int, ...]
 
-    def apply(self, log_probs_BV: Array, ids_BT: Array) -> Array:
-        xp = array_namespace(log_probs_BV)
-        every_V = xp.arange(log_probs_BV.shape[-1], device=log_probs_BV.device)
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        return self.keep(log_probs_BV)
+
+    def keep(self, log_probs: Array) -> Array:
+        """The others; of arrays with any axes before V."""
+        xp = array_namespace(log_probs)
+        every_V = xp.arange(log_probs.shape[-1], device=log_probs.device)
         for token in self.tokens:
-            log_probs_BV = xp.where(every_V == token, _impossible(log_probs_BV), log_probs_BV)
-        return log_probs_BV
+            log_probs = xp.where(every_V == token, _impossible(log_probs), log_probs)
+        return log_probs
 
 
 @dataclass(frozen=True)
