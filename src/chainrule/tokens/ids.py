@@ -88,9 +88,13 @@ def _encoded_blocks(
 ) -> Iterator[tuple[bytes, _Part]]:
     """Blocks and their ids in order, encoded by as many threads as there are cores."""
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    blocks = corpus.blocks()
+    for block in blocks:  # the first one alone: tables that a tokenizer makes when it needs them are made once
+        yield block, _encode(tokenizer, block, dtype)
+        break
     waiting: deque[tuple[bytes, Future[_Part]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        for block in corpus.blocks():
+        for block in blocks:
             waiting.append((block, pool.submit(_encode, tokenizer, block, dtype)))
             if len(waiting) > workers:  # bounded, so that memory does not grow with the corpus
                 done, part = waiting.popleft()
