@@ -141,9 +141,12 @@ def test_an_empty_corpus_is_an_error() -> None:
         cr.train("ngram", cr.Corpus.from_text(""))
 
 
-def test_arguments_that_make_no_sense_are_refused_before_any_work() -> None:
+def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
         cr.train("ngram", "builtin:python", context="foo")
+    with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
+        cr.compare("builtin:python", "never-made", context="foo")
+    assert not Path("never-made").exists()
     with pytest.raises(SettingsError, match="vocab_size is the tokenizer's"):
         cr.train("ngram", "builtin:python", vocab_size=1000)
 

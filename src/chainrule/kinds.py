@@ -38,6 +38,10 @@ class TrainingData:
     seed: int = 0
     progress: Progress = SILENT
 
+    def __post_init__(self) -> None:
+        if self.context not in ("line", "stream"):
+            raise SettingsError(f"the context should be line or stream, not {self.context!r}")
+
 
 @dataclass(frozen=True)
 class Rung:

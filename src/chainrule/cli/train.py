@@ -32,7 +32,10 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
 @click.option(
-    "--valid", metavar="FILE", help="Held-out text. [default: 5 % of CORPUS where the kind tunes on some]"
+    "--valid",
+    type=click.Path(),
+    metavar="FILE",
+    help="Held-out text. [default: 5 % of CORPUS where the kind tunes on some]",
 )
 @tokenizer_options("word")
 @context_option
@@ -60,28 +63,25 @@ def train(
 
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
-    from chainrule import settings as settings_of
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import check_destination, megabytes
     from chainrule.kinds import find_kind
-    from chainrule.settings import split_words
+    from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
     from chainrule.training.prepare import TokenizerChoice
-    from chainrule.training.run import train as train_model
+    from chainrule.training.run import train_kind
 
     check_destination(out, overwrite=overwrite)
-    words = split_words(settings)
-    settings_of.parse(find_kind(kind).settings, words)  # before the keywords of train could hide a mistake
-    choice = TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"])
-    lm = train_model(
-        kind,
+    the_kind = find_kind(kind)
+    lm = train_kind(
+        the_kind,
+        parse(the_kind.settings, split_words(settings)),
         Corpus.open(*corpus, encoding_errors=encoding_errors),
         valid=None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors),
-        tokenizer=choice,
+        tokenizer=TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"]),
         context=options["context"],
         seed=options["seed"],
         progress=terminal_progress(),
-        **words,
     )
     lm.save(out, overwrite=overwrite)
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]

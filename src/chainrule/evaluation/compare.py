@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,8 @@ from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context, LanguageModel
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
-from chainrule.text.split import split
 from chainrule.tokens.ids import Encoded
-from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance
+from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance, split_off
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 RESULTS = "compare.json"
@@ -42,10 +41,6 @@ class Result:
     training_seconds: float
     megabytes: float
     sample: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,8 @@ def compare(
         raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
     _check_destination(out, overwrite)
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
-        parts = _parts(as_corpus(corpus), {"valid": valid, "test": test}, Path(name), seed, progress)
+        given = {"valid": valid, "test": test}
+        parts = split_off(as_corpus(corpus), given, SHARES, Path(name), seed=seed, progress=progress)
         the_tokenizer = (tokenizer or TokenizerChoice("bpe")).make(parts["train"], progress)
         encoded = encode_parts(parts, the_tokenizer, Path(name), progress)
         data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress)
@@ -151,18 +147,6 @@ def _clear(out: Path) -> None:
     for folder in _models_of(out) or []:
         if (folder / MANIFEST).is_file():
             shutil.rmtree(folder)
-
-
-def _parts(
-    corpus: Corpus, given: Mapping[str, Corpus | Source | None], folder: Path, seed: int, progress: Progress
-) -> dict[str, Corpus]:
-    """Train, valid and test text; what is not given is split off the corpus."""
-    held_out = {name: as_corpus(source) for name, source in given.items() if source is not None}
-    shares = {name: share for name, share in SHARES.items() if name not in held_out}
-    if len(shares) == 1:
-        return {"train": corpus, **held_out}
-    shares["train"] += 1 - sum(shares.values())
-    return {**split(corpus, shares, folder, seed=seed, progress=progress), **held_out}
 
 
 def _write(comparison: Comparison, out: Path) -> None:

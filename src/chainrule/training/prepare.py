@@ -14,14 +14,12 @@ from typing import Any
 from chainrule._version import __version__
 from chainrule.errors import SettingsError
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.split import split
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
 from chainrule.tokens.registry import NAMES, load_tokenizer, train_tokenizer
 from chainrule.tokens.vocabulary import Limit
-
-HELD_OUT_SHARE = 0.05
-"""How much of the training text is held out where a kind tunes on held-out text and none was given."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,24 @@ class TokenizerChoice:
         if self.name in NAMES:
             return train_tokenizer(self.name, corpus, limit, progress)
         return load_tokenizer(self.name)
+
+
+def split_off(
+    corpus: Corpus,
+    given: Mapping[str, Corpus | Source | None],
+    shares: Mapping[str, float],
+    folder: Path,
+    *,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> dict[str, Corpus]:
+    """A part for each share: those that are given, and the others split off the corpus; train gets what is left."""
+    parts = {name: as_corpus(source) for name, source in given.items() if source is not None}
+    wanted = {name: share for name, share in shares.items() if name not in parts}
+    if list(wanted) == ["train"]:
+        return {"train": corpus, **parts}
+    wanted["train"] += 1 - sum(wanted.values())
+    return {**split(corpus, wanted, folder, seed=seed, progress=progress), **parts}
 
 
 def encode_parts(

@@ -10,13 +10,15 @@ from typing import Any
 
 from chainrule import settings as settings_of
 from chainrule.errors import SettingsError
-from chainrule.kinds import TrainingData, find_kind
+from chainrule.kinds import Kind, TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
-from chainrule.text.split import split
 from chainrule.tokens.base import Tokenizer
-from chainrule.training.prepare import HELD_OUT_SHARE, TokenizerChoice, encode_parts, provenance
+from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance, split_off
+
+SHARES = {"train": 0.95, "valid": 0.05}
+"""How much is held out where a kind tunes on held-out text and none was given."""
 
 
 def train(
@@ -35,16 +37,38 @@ def train(
 
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     """
-    if context not in ("line", "stream"):
-        raise SettingsError(f"the context should be line or stream, not {context!r}")
     for name in {"vocab_size", "min_count"} & settings.keys():
         raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
     the_kind = find_kind(kind)
-    chosen: Any = settings_of.parse(the_kind.settings, settings)
-    text = as_corpus(corpus)
+    return train_kind(
+        the_kind,
+        settings_of.parse(the_kind.settings, settings),
+        as_corpus(corpus),
+        valid=valid,
+        tokenizer=tokenizer,
+        context=context,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def train_kind(
+    kind: Kind,
+    settings: Any,
+    corpus: Corpus,
+    *,
+    valid: Corpus | Source | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str = "word",
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> LanguageModel:
+    """The same with a kind and its settings as values."""
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         folder = Path(name)
-        parts = _parts(text, valid, the_kind.tunes_on_held_out(chosen), folder, seed, progress)
+        parts = {"train": corpus}
+        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(corpus)):
+            parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
         if isinstance(tokenizer, str):
             tokenizer = TokenizerChoice(tokenizer)
         if isinstance(tokenizer, TokenizerChoice):
@@ -52,21 +76,10 @@ def train(
         encoded = encode_parts(parts, tokenizer, folder, progress)
         data = TrainingData(tokenizer, encoded["train"], encoded.get("valid"), context, seed, progress)
         began = time.perf_counter()
-        lm = the_kind.train(chosen, data)
+        lm = kind.train(settings, data)
         lm.provenance = provenance(data.train, data.valid, seed)
         lm.metrics = {"training_seconds": round(time.perf_counter() - began, 3), **lm.metrics}
     return lm
-
-
-def _parts(
-    corpus: Corpus, valid: Corpus | Source | None, needed: bool, folder: Path, seed: int, progress: Progress
-) -> dict[str, Corpus]:
-    if valid is not None:
-        return {"train": corpus, "valid": as_corpus(valid)}
-    if not needed or not _has_two_documents(corpus):
-        return {"train": corpus}
-    shares = {"train": 1 - HELD_OUT_SHARE, "valid": HELD_OUT_SHARE}
-    return split(corpus, shares, folder, seed=seed, progress=progress)
 
 
 def _has_two_documents(corpus: Corpus) -> bool:
