@@ -79,7 +79,7 @@ class Corpus:
         yield from _gather(iter(self.texts))
         for path in self.paths:
             if form_of(path) == "text":
-                yield from clean_blocks(raw_pieces(path), self._name(path), self.cleaning)
+                yield from self._clean(path)
             else:
                 yield from _gather(records(path, self.cleaning))
 
@@ -89,9 +89,13 @@ class Corpus:
         yield from self.texts
         for path in self.paths:
             if form_of(path) == "text":
-                yield from _documents_of_text(clean_blocks(raw_pieces(path), self._name(path), self.cleaning))
+                yield from _documents_of_text(self._clean(path))
             else:
                 yield from records(path, self.cleaning)
+
+    def _clean(self, path: Path) -> Iterator[bytes]:
+        name = self._name(path)
+        return clean_blocks(raw_pieces(path, name), name, self.cleaning)
 
     @property
     def replaced(self) -> int:

@@ -4,8 +4,8 @@ A block is bytes that are valid UTF-8 and whole lines: LF is the only line end, 
 only the last line of a file may lack its LF. Blocks are about 4 MB, so memory does not grow with the file;
 only a line longer than that makes its block longer.
 
-    form               what is text                             what is a document (see split.py)
-    *.txt, any other   the file                                 lines up to a blank line
+    form               what is text                             what is a document (see corpus.py)
+    *.txt, any other   the file                                 lines up to a blank line, or one line
     *.jsonl, *.ndjson  the string under "text" of each object   an object
     *.parquet          the string column "text"                 a row
     .gz or .zst after any of these but parquet: compressed
@@ -74,7 +74,7 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterato
             block = block.replace(b"\r\n", b"\n")
         if block:
             yield block
-            # for error messages; NumPy counts short lines four times as fast as bytes.count
+            # for error messages; NumPy counts the ends of short lines several times as fast as bytes.count
             line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
 
 
@@ -122,16 +122,15 @@ def form_of(path: Path) -> Literal["text", "jsonl", "parquet"]:
     return {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}.get(last, "text")  # type: ignore[return-value]
 
 
-def raw_pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, decompressed."""
+def raw_pieces(path: Path, name: str) -> Iterator[bytes]:
+    """The bytes of a file, decompressed; `name` is what errors call it."""
     try:
         with _open(path) as file:
-            first = True
-            while piece := file.read(BLOCK_SIZE):
-                if first:
-                    _refuse_what_is_no_text(piece, str(path))
-                first = False
+            piece = file.read(BLOCK_SIZE)
+            _refuse_what_is_no_text(piece, name)
+            while piece:
                 yield piece
+                piece = file.read(BLOCK_SIZE)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise CorpusError(f"{path}: damaged or not gzip: {error}") from error
     except OSError as error:
@@ -166,7 +165,7 @@ def records(path: Path, cleaning: Cleaning) -> Iterator[bytes]:
 
 def _jsonl_texts(path: Path, cleaning: Cleaning) -> Iterator[tuple[str, str]]:
     line = 0
-    for block in clean_blocks(raw_pieces(path), str(path), cleaning):
+    for block in clean_blocks(raw_pieces(path, str(path)), str(path), cleaning):
         for source in block.removesuffix(b"\n").split(b"\n"):
             line += 1
             if source.strip():

@@ -41,7 +41,7 @@ def split(
         if path.stat().st_size == 0:
             raise CorpusError(
                 f"the corpus has too few documents to hold out a {name} part: they are separated by blank lines, "
-                "or are the lines where there is no blank line; add text, or name the parts as files of their own"
+                "or are the lines where blank lines are rare; add text, or name the parts as files of their own"
             )
     return {name: Corpus(paths=(path,)) for name, path in paths.items()}
 
