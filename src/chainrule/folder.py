@@ -6,8 +6,9 @@
     metrics.json       what was measured of it
     README.md          a model card
 
-A folder is written under a temporary name, synced and renamed: it is there whole or not at all. Files never
-decide what code runs: the manifest names a kind, and only kinds that chainrule knows are loaded.
+A folder is written under a temporary name, synced and renamed: it is there whole or not at all. One that it
+replaces is first renamed to `.NAME-old-...` and removed last, so that a model is on disk at every moment. Files
+never decide what code runs: the manifest names a kind, and only kinds that chainrule knows are loaded.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_laplace_by_hand() -> None:
 def test_interpolation_by_hand() -> None:
     """With no held-out text every weight is 1/2; p(cats | i love) mixes four estimates."""
     lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=3, smoothing="interpolated")
-    assert lm.lambdas.tolist() == [0.5, 0.5, 0.5]
+    assert lm.metrics["lambdas"] == [0.5, 0.5, 0.5]
     # trigram 1, bigram 1, unigram 1/4 (i love cats </s>), uniform 1/5 (3 words, </s>, <unk>)
     expected = 0.5 * 1 + 0.5 * (0.5 * 1 + 0.5 * (0.5 * 1 / 4 + 0.5 * 1 / 5))
     assert math.isclose(probability(lm, "i love", "cats"), expected, rel_tol=1e-6)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from chainrule.errors import CorpusError
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from chainrule.evaluation.measure import Measured
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -32,8 +32,10 @@ def model_argument(command: Command) -> Command:
 def _texts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     from click.shell_completion import CompletionItem
 
-    if incomplete and "builtin:python".startswith(incomplete):
-        return [CompletionItem("builtin:python")]
+    from chainrule.text.corpus import BUILTIN
+
+    if incomplete and BUILTIN.startswith(incomplete):
+        return [CompletionItem(BUILTIN)]
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -51,20 +53,6 @@ def encoding_option(command: Command) -> Command:
         show_default=True,
         help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
     )(command)
-
-
-def prompt_option(**attributes: Any) -> Callable[[Command], Command]:
-    """--prompt: text, so UTF-8."""
-    return click.option("--prompt", callback=_text, **attributes)
-
-
-def _text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise CorpusError("the prompt is not UTF-8") from None
-    return value
 
 
 def seed_option(command: Command) -> Command:
@@ -151,6 +139,14 @@ def results_table(*headings: str, title: str | None = None) -> Table:
 def say(screen: Console, message: str) -> None:
     """A sentence; on a terminal it wraps between words, elsewhere it stays one line."""
     screen.print(message, soft_wrap=not screen.is_terminal)
+
+
+UNPAID = "* a lower bound: white space between words, and how unknown tokens are spelled, is not paid for"
+
+
+def bits_per_byte(measured: Measured) -> str:
+    """The figure, marked where some of the text is not paid for (UNPAID says so below the table)."""
+    return number(measured.bits_per_byte, 4) + ("" if measured.lossless else "*")
 
 
 def print_json(value: Any) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli.common import (
+    UNPAID,
+    bits_per_byte,
     console,
     context_option,
     corpus_argument,
@@ -19,7 +21,6 @@ from chainrule.cli.common import (
     seed_option,
     tokenizer_options,
 )
-from chainrule.cli.evaluate import UNPAID, bits_per_byte
 
 if TYPE_CHECKING:
     from chainrule.evaluation.compare import Comparison

@@ -6,7 +6,17 @@ from typing import Any
 
 import click
 
-from chainrule.cli.common import console, encoding_option, json_option, number, print_json, results_table, say
+from chainrule.cli.common import (
+    UNPAID,
+    bits_per_byte,
+    console,
+    encoding_option,
+    json_option,
+    number,
+    print_json,
+    results_table,
+    say,
+)
 
 
 @click.command()
@@ -58,11 +68,3 @@ def evaluate(folders_and_text: tuple[str, ...], encoding_errors: Any, as_json: b
             say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
     if not all(m.lossless for _, m in results):
         say(screen, UNPAID)
-
-
-UNPAID = "* a lower bound: white space between words, and how unknown tokens are spelled, is not paid for"
-
-
-def bits_per_byte(measured: Any) -> str:
-    """The figure, marked where some of the text is not paid for."""
-    return number(measured.bits_per_byte, 4) + ("" if measured.lossless else "*")

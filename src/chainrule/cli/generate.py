@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import json_option, model_argument, print_json, prompt_option, seed_option
+from chainrule.cli.common import json_option, model_argument, print_json, seed_option
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_argument
-@prompt_option(default="", help="What the text begins with.")
+@click.option("--prompt", default="", help="What the text begins with.")
 @click.option(
     "--strategy",
     type=click.Choice(["greedy", "sample", "beam"]),
@@ -53,7 +53,7 @@ def generate(
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = load(folder)
-    if lm.tokenizer.unk is not None and lm.tokenizer.unk in lm.tokenizer.encode(prompt):
+    if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
         terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
         click.echo(prompt, nl=False)

@@ -13,7 +13,6 @@ from chainrule.cli.common import (
     model_argument,
     number,
     print_json,
-    prompt_option,
     results_table,
 )
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_argument
-@prompt_option(help="Show the most likely next tokens after this text.")
+@click.option("--prompt", help="Show the most likely next tokens after this text.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
 @json_option
 def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from array_api_compat import array_namespace
 
 from chainrule.arrays import Array, pad, to_numpy
 from chainrule.decode.sample import Continuation
-from chainrule.decode.strategies import Beam, Forbid
+from chainrule.decode.strategies import Beam, without
 from chainrule.decode.top import top_k
 from chainrule.lm import LanguageModel
 
@@ -60,13 +60,12 @@ def _continuations(
 ) -> tuple[Array, np.ndarray]:
     """ln p of every hypothesis with every next token, and those of them that `end` finishes, taken out."""
     xp = array_namespace(log_probs)
-    log_probs = Forbid(tuple(forbid)).keep(log_probs)
-    wide = xp.astype(log_probs, xp.float64)
+    wide = xp.astype(without(log_probs, forbid), xp.float64)
     total_PWV = wide.reshape((*so_far_PW.shape, -1)) + xp.asarray(so_far_PW, device=wide.device)[:, :, None]
     if end is None:
         return total_PWV, np.zeros(so_far_PW.shape)
     ends_PW = to_numpy(total_PWV[:, :, end])
-    return Forbid((end,)).keep(total_PWV), ends_PW
+    return without(total_PWV, [end]), ends_PW
 
 
 @dataclass(frozen=True)

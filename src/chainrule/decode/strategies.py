@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -172,15 +172,7 @@ class Forbid(Strategy):
     tokens: tuple[int, ...]
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
-        return self.keep(log_probs_BV)
-
-    def keep(self, log_probs: Array) -> Array:
-        """The others; of arrays with any axes before V."""
-        xp = array_namespace(log_probs)
-        every_V = xp.arange(log_probs.shape[-1], device=log_probs.device)
-        for token in self.tokens:
-            log_probs = xp.where(every_V == token, _impossible(log_probs), log_probs)
-        return log_probs
+        return without(log_probs_BV, self.tokens)
 
 
 @dataclass(frozen=True)
@@ -194,6 +186,15 @@ class Beam:
     def __post_init__(self) -> None:
         _require(self.width >= 1, "the number of beams", "at least 1", self.width)
         _require(0 <= self.length_power <= 10, "the length power", "between 0 and 10", self.length_power)
+
+
+def without(log_probs: Array, tokens: Sequence[int]) -> Array:
+    """ln p, along the last axis, with these tokens made impossible."""
+    xp = array_namespace(log_probs)
+    every_V = xp.arange(log_probs.shape[-1], device=log_probs.device)
+    for token in tokens:
+        log_probs = xp.where(every_V == token, _impossible(log_probs), log_probs)
+    return log_probs
 
 
 def normalize(log_probs_BV: Array) -> Array:

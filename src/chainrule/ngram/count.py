@@ -87,8 +87,8 @@ def count_ngrams(ids: Ids, order: int, vocab_size: int, bos: int, eos: int, cont
     node = np.zeros(len(text), dtype=np.int64)  # of the n-gram that begins at each place
     keys, suffixes, counts, first_of_length = [], [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], [0, 1]
     for length in range(1, order + 1):
-        ends = np.arange(length - 1, len(text))
-        begins = np.flatnonzero(begins_in_line[: len(ends)])
+        begins_in_line[len(text) - length + 1 :] = False
+        begins = np.flatnonzero(begins_in_line)
         words = text[begins + length - 1]
         unique, inverse, count = np.unique(
             node[begins] * (vocab_size + 1) + words, return_inverse=True, return_counts=True
@@ -102,7 +102,6 @@ def count_ngrams(ids: Ids, order: int, vocab_size: int, bos: int, eos: int, cont
         suffixes.append(suffix)
         counts.append(np.where(unique % (vocab_size + 1) == bos, 0, count))
         first_of_length.append(first_of_length[-1] + len(unique))
-        begins_in_line[len(ends) :] = False
         if context == "line":
             begins_in_line[begins] = words != eos  # no n-gram reaches over a line's end
     trie = Trie(order, vocab_size, np.concatenate(keys), np.concatenate(suffixes), np.asarray(first_of_length))

@@ -61,13 +61,11 @@ class NgramModel(LanguageModel):
         tokenizer: Tokenizer,
         settings: NgramSettings,
         context: Context = "line",
-        lambdas: NDArray[np.float64] | None = None,
     ) -> None:
         self.automaton = automaton
         self.tokenizer = tokenizer
         self.settings = settings
         self.context = context
-        self.lambdas = lambdas
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         ids_BT = self._ids(ids_BT)
@@ -117,8 +115,6 @@ class NgramModel(LanguageModel):
             "log_prob": self.automaton.log_prob,
             "log_backoff": self.automaton.log_backoff,
         }
-        if self.lambdas is not None:
-            tensors["lambdas"] = self.lambdas
         write_folder(
             folder,
             ModelFolder(
@@ -147,7 +143,7 @@ def train(settings: NgramSettings, data: TrainingData) -> NgramModel:
         tables = interpolated(counts, lambdas)
     else:
         tables = mle(counts) if settings.smoothing == "mle" else laplace(counts, settings.k)
-    lm = NgramModel(tables.automaton(counts, tokenizer.bos), tokenizer, settings, data.context, lambdas)
+    lm = NgramModel(tables.automaton(counts, tokenizer.bos), tokenizer, settings, data.context)
     lm.metrics = {"ngrams": np.diff(counts.trie.first_of_length)[1:].tolist()}
     if lambdas is not None:
         lm.metrics["lambdas"] = lambdas.round(6).tolist()
@@ -179,8 +175,7 @@ def load(folder: ModelFolder) -> NgramModel:
         raise DamagedFileError(
             f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"
         )
-    lambdas = folder.tensor("lambdas") if "lambdas" in folder.tensors else None
-    return NgramModel(automaton, tokenizer, settings, folder.context, lambdas)
+    return NgramModel(automaton, tokenizer, settings, folder.context)
 
 
 def _is_sound(automaton: Automaton) -> bool:

@@ -54,7 +54,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """What `tokens.load` needs to make it again."""
+        """What `from_json` needs to make it again."""
 
     # What follows is the same for all; no tokenizer overrides it.
 
@@ -87,8 +87,8 @@ def utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        place = f"character {error.start + 1}"
-        raise TokenizerError(f"this is not text: {place} is half a character (a lone surrogate)") from None
+        place = f"character {error.start + 1} is half a character"
+        raise TokenizerError(f"this is not text: {place}, as bytes that are not UTF-8 become") from None
 
 
 def lines_of(block: bytes) -> list[bytes]:
