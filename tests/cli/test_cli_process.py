@@ -113,6 +113,17 @@ def test_a_reader_that_leaves_is_no_error(model: Path, big: Path) -> None:
     assert process.returncode == 0
 
 
+def test_a_reader_that_leaves_before_a_table_is_no_error(model: Path) -> None:
+    """Rich, which draws the tables, has a mind of its own about this."""
+    command = [sys.executable, "-m", "chainrule", "inspect", str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (err, process.returncode) == (b"", 0)
+
+
 def test_standard_input_is_scored_where_no_text_is_named(run_alone: Run, model: Path, held_out: Path) -> None:
     piped = run_alone("score", model, stdin=held_out.read_bytes())
     assert piped.out == run_alone("score", model, held_out).out

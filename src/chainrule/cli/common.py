@@ -117,9 +117,13 @@ def console() -> Console:
     """Where results go; wide enough for tables where it is no terminal."""
     from rich.console import Console
 
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which main knows; Rich would exit with 1
+
     out = Console()
     width = None if out.is_terminal else max(out.width, 120)
-    return Console(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
+    return Screen(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
 
 
 def results_table(*headings: str, title: str | None = None) -> Table:
