@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.harness import DATA, Side, race
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import encode_corpus
-from chainrule.tokens.registry import train_tokenizer
+from chainrule.tokens.registry import train_and_encode, train_tokenizer
 from chainrule.tokens.subword import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.word import WordTokenizer
@@ -124,6 +124,12 @@ def _words(corpus: Corpus, size: float, part: bytes, small: bytes, folder: Path)
     race(
         "counting words",
         "MB",
-        [Side("chainrule, file to vocabulary", lambda: train_tokenizer("word", corpus), size)],
-        rounds=1,
+        [
+            Side("chainrule, file to vocabulary", lambda: train_tokenizer("word", corpus), size),
+            Side(
+                "chainrule, file to vocabulary and id file",
+                lambda: train_and_encode("word", corpus, folder / "ids"),
+                size,
+            ),
+        ],
     )

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainrule.tokens.base import encode_lines_slowly, lines_of
-from chainrule.tokens.kernels import WordTable
-from chainrule.tokens.splitting import Splitting, character_classes, split_words
-from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import WordTokenizer, count_words
+from chainrule.tokens.learning import WORTH_A_KERNEL
+from chainrule.tokens.splitting import Splitting, split_words
+from chainrule.tokens.vocabulary import Limit, choose
+from chainrule.tokens.word import WordTokenizer
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 both_splittings = pytest.mark.parametrize("splitting", ["whitespace", "unicode"])
@@ -72,35 +72,6 @@ text = st.lists(
 ).map("".join)
 
 
-@both_splittings
-@given(text=text)
-@example(text="")
-@example(text="\n")
-@example(text="the")
-@example(text="\n\nthe  \n \n")
-@examples
-def test_the_kernel_encodes_as_the_obvious_loop_does(splitting: Splitting, text: str) -> None:
-    block = text.encode()
-    known = list(counted_slowly([block], splitting))[::2]  # every other word is unknown
-    tokenizer = WordTokenizer(known, splitting)
-    table = WordTable(character_classes(splitting), known)
-    ended = block if block.endswith(b"\n") else block + b"\n"
-    compiled = table.number(ended, 3, tokenizer.unk, tokenizer.eos)
-    np.testing.assert_array_equal(compiled, encode_lines_slowly(tokenizer, block))
-    assert compiled.dtype == np.uint32
-
-
-@both_splittings
-@given(texts=st.lists(text, max_size=3))
-@examples
-def test_the_kernel_counts_as_a_counter_does(splitting: Splitting, texts: list[str]) -> None:
-    blocks = [text.encode() for text in texts]
-    table = WordTable(character_classes(splitting))
-    for block in blocks:
-        table.count(block)
-    assert table.words() == counted_slowly(blocks, splitting)
-
-
 def unicode_heavy(seed: int, size: int) -> bytes:
     """Random words over several scripts, marks and kinds of space."""
     draw = random.Random(seed)
@@ -115,46 +86,31 @@ def unicode_heavy(seed: int, size: int) -> bytes:
 
 
 @both_splittings
+@given(text=text)
+@example(text="")
+@example(text="\n")
+@example(text="the")
+@example(text="\n\nthe  \n \n")
+@examples
+def test_the_kernel_encodes_as_the_obvious_loop_does(splitting: Splitting, text: str) -> None:
+    block = text.encode()
+    known = list(counted_slowly([block], splitting))[::2]  # every other word is unknown
+    tokenizer = WordTokenizer(known, splitting)
+    assert tokenizer._table is not None  # once it is made, short blocks go through it too
+    compiled = tokenizer.encode_lines(block)
+    np.testing.assert_array_equal(compiled, encode_lines_slowly(tokenizer, block))
+    assert compiled.dtype == np.uint32
+
+
+@both_splittings
 def test_blocks_above_a_megabyte_take_the_kernel_and_give_the_same(splitting: Splitting) -> None:
     block = unicode_heavy(seed=1, size=1_100_000)
-    assert len(block) > 1 << 20
-    assert count_words([block], splitting) == counted_slowly([block], splitting)
+    assert len(block) > WORTH_A_KERNEL
     tokenizer = WordTokenizer.train(iter([block]), Limit(min_count=2), splitting)
+    assert tokenizer.words == choose(counted_slowly([block], splitting), Limit(min_count=2))
     expected = encode_lines_slowly(tokenizer, block)
     assert 0.1 < np.mean(expected == tokenizer.unk) < 0.9
     np.testing.assert_array_equal(tokenizer.encode_lines(block), expected)
-    # once the table is made, short blocks go through it too
-    np.testing.assert_array_equal(tokenizer.encode_lines(block[:0]), encode_lines_slowly(tokenizer, b""))
-
-
-def test_the_table_grows() -> None:
-    """It begins with 65,536 slots, half of which may be taken: 50,000 distinct words make it grow."""
-    distinct = [b"w%d" % (i * 7919 % 50_000) for i in range(50_000)]
-    block = b" ".join(distinct * 2 + distinct[:10_000] * 2) + b"\n"
-    expected = Counter(distinct * 2 + distinct[:10_000] * 2)
-    table = WordTable(character_classes("whitespace"))
-    for part in (block[:100_000], b"\n", block[100_000:]):
-        table.count(part)
-    cut = Counter(block[:100_000].split()) + Counter(block[100_000:].split())
-    assert table.words() == cut
-    assert len(table.slots) > 1 << 16
-    assert count_words([block * 2], "whitespace") == Counter({word: 2 * n for word, n in expected.items()})
-
-
-def test_short_and_long_blocks_are_counted_together() -> None:
-    """The first block is below a megabyte and counted in Python, the second above and counted by the kernel."""
-    short, long = b"cats dogs\n", b"cats birds\n" * 100_000
-    assert count_words([short, long, short], "whitespace") == {b"cats": 100_002, b"dogs": 2, b"birds": 100_000}
-
-
-def test_a_megabyte_of_white_space_has_no_words() -> None:
-    assert count_words([b" \n" * (1 << 19)], "whitespace") == {}
-
-
-def test_words_longer_than_any_buffer() -> None:
-    long = b"x" * 300_000
-    block = b" ".join([long, long + b"y", long, b"z" * 600_000]) + b"\n"
-    assert count_words([block], "whitespace") == {long: 2, long + b"y": 1, b"z" * 600_000: 1}
 
 
 # -- the tokenizer ----------------------------------------------------------------------------------------

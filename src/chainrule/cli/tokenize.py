@@ -22,6 +22,7 @@ from chainrule.cli.common import (
 if TYPE_CHECKING:
     from chainrule.text.corpus import Corpus
     from chainrule.tokens.base import Tokenizer
+    from chainrule.tokens.ids import Encoded
 
 _COLOURS = (
     "black on bright_cyan",
@@ -69,6 +70,8 @@ def tokenize(
     chainrule tokenize corpus.txt --merges
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
+    import tempfile
+
     from chainrule.errors import FolderError
     from chainrule.text.corpus import Corpus
     from chainrule.tokens.registry import FILE_NAME
@@ -87,13 +90,19 @@ def tokenize(
     from chainrule.training.prepare import TokenizerChoice
 
     choice = TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"])
-    tokenizer = choice.make(text, terminal_progress())
+    encoded = None
+    if show:
+        tokenizer = choice.make(text, terminal_progress())
+    else:
+        with tempfile.TemporaryDirectory(prefix="chainrule-") as folder:
+            ids = Path(options["ids"] or f"{folder}/ids")
+            tokenizer, encoded = choice.make_and_encode(text, ids, terminal_progress())
     if options["out"]:
         _write(tokenizer, Path(options["out"]))
-    if show:
+    if encoded is None:
         _show(tokenizer, text, lines, as_json)
     else:
-        _summary(tokenizer, text, options["ids"], as_json)
+        _summary(tokenizer, encoded, as_json)
 
 
 def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
@@ -156,14 +165,7 @@ def _write(tokenizer: Tokenizer, folder: Path) -> None:
     (folder / FILE_NAME).write_text(dump_tokenizer(tokenizer), encoding="utf-8")
 
 
-def _summary(tokenizer: Tokenizer, text: Corpus, ids: str | None, as_json: bool) -> None:
-    import tempfile
-
-    from chainrule.cli.progress import terminal_progress
-    from chainrule.tokens.ids import encode_corpus
-
-    with tempfile.TemporaryDirectory(prefix="chainrule-") as folder:
-        encoded = encode_corpus(text, tokenizer, Path(ids or f"{folder}/ids"), terminal_progress())
+def _summary(tokenizer: Tokenizer, encoded: Encoded, as_json: bool) -> None:
     figures: dict[str, Any] = {
         "vocab_size": tokenizer.vocab_size,
         "lines": encoded.lines,

@@ -99,8 +99,7 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         given = {"valid": valid, "test": test}
         parts = split_off(as_corpus(corpus), given, SHARES, Path(name), seed=seed, progress=progress)
-        the_tokenizer = (tokenizer or TokenizerChoice("bpe")).make(parts["train"], progress)
-        encoded = encode_parts(parts, the_tokenizer, Path(name), progress)
+        the_tokenizer, encoded = encode_parts(parts, tokenizer or TokenizerChoice("bpe"), Path(name), progress)
         data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress)
         _clear(out)
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A corpus as ids in one memory-mapped file, written once and in parallel.
+"""A corpus as ids in one memory-mapped file, written in parallel.
 
 Each line's ids are followed by </s>. The file is the ids and nothing else, uint16 or uint32 by the size of the
 vocabulary; what else is known of it is in `Encoded`.
@@ -7,13 +7,12 @@ vocabulary; what else is known of it is in `Encoded`.
 from __future__ import annotations
 
 import hashlib
-import os
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,22 @@ from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.learning import Vocabulary, WordLearner
+from chainrule.tokens.parallel import in_order
+from chainrule.tokens.splitting import Splitting
+from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.word import WordTokenizer
+
+Note = TypeVar("Note")
+UnsignedIds = NDArray[np.unsignedinteger]
+_NUMBERS: Any = np.dtype("<u4")
 
 
 @dataclass(frozen=True)
 class Encoded:
     """The ids of a corpus, and what was counted on the way."""
 
-    ids: NDArray[np.unsignedinteger]
+    ids: UnsignedIds
     """Memory-mapped; one dimension, line after line, each ended by </s>."""
     lines: int
     bytes: int
@@ -47,57 +55,94 @@ class Encoded:
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT) -> Encoded:
     """Write the ids of a corpus to `path`."""
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
-    tokens = lines = size = unknown = 0
-    digest = hashlib.sha256()
-    unended = False  # whether the last file ended without LF, so that its last line does not join the next one
-    if path.resolve() in {source.resolve() for source in corpus.paths}:
-        raise CorpusError(f"{path}: the ids would overwrite the text itself")
-    with path.open("wb") as file, progress.task("encoding", corpus.size(), "B") as task:
-        for block, part in _encoded_blocks(corpus, tokenizer, dtype):
-            file.write(part.ids.data)
-            digest.update(b"\n" + block if unended else block)
-            unended = not block.endswith(b"\n")
-            tokens += len(part.ids)
-            lines += part.lines
-            unknown += part.unknown
-            size += len(block)
-            task.advance(len(block))
-    corpus.note_replaced(progress)
-    if tokens == 0:
-        raise CorpusError(f"{corpus.name}: empty: there is no text to count")
-    return Encoded(
-        np.memmap(path, dtype=dtype, mode="r", shape=(tokens,)), lines, size, unknown, digest.hexdigest()
+
+    def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
+        ids = tokenizer.encode_lines(block)
+        unknown = 0 if tokenizer.unk is None else int(np.count_nonzero(ids == tokenizer.unk))
+        return ids.astype(dtype, copy=False), (int(np.count_nonzero(ids == tokenizer.eos)), unknown)
+
+    written = _write(corpus, encode, path, progress)
+    lines, unknown = (sum(column) for column in zip(*written.notes, strict=True))
+    return Encoded(_mapped(path, dtype), lines, written.bytes, unknown, written.fingerprint)
+
+
+def learn_and_encode(
+    corpus: Corpus, limit: Limit, splitting: Splitting, path: Path, progress: Progress = SILENT
+) -> tuple[WordTokenizer, Encoded]:
+    """What `WordTokenizer.train` and `encode_corpus` give, in one pass over the text instead of two."""
+    learner = WordLearner(splitting)
+    written = _write(corpus, learner.learn, path, progress)
+    vocabulary = learner.vocabulary(limit)
+    tokenizer = WordTokenizer(vocabulary.words, splitting)
+    dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
+    _replace_numbers(path, written, vocabulary, dtype)
+    encoded = Encoded(
+        _mapped(path, dtype), vocabulary.lines, written.bytes, vocabulary.unknown, written.fingerprint
     )
+    return tokenizer, encoded
 
 
 @dataclass(frozen=True)
-class _Part:
-    ids: NDArray[np.unsignedinteger]
-    lines: int
-    unknown: int
+class _Written:
+    """What is known of a file of ids, block by block."""
+
+    sizes: list[int]
+    notes: list[Any]
+    bytes: int
+    fingerprint: str
 
 
-def _encode(tokenizer: Tokenizer, block: bytes, dtype: np.dtype[np.unsignedinteger]) -> _Part:
-    ids = tokenizer.encode_lines(block)
-    unknown = 0 if tokenizer.unk is None else int(np.count_nonzero(ids == tokenizer.unk))
-    return _Part(ids.astype(dtype, copy=False), int(np.count_nonzero(ids == tokenizer.eos)), unknown)
+def _write(
+    corpus: Corpus, encode: Callable[[bytes], tuple[UnsignedIds, Note]], path: Path, progress: Progress
+) -> _Written:
+    """Write what `encode` makes of each block, and keep what it notes."""
+    digest = hashlib.sha256()
+    sizes: list[int] = []
+    notes: list[Note] = []
+    read = 0
+    if path.resolve() in {source.resolve() for source in corpus.paths}:
+        raise CorpusError(f"{path}: the ids would overwrite the text itself")
+    with (
+        path.open("wb") as file,
+        ThreadPoolExecutor(1) as beside,
+        progress.task("encoding", corpus.size(), "B") as task,
+    ):
+        hashed = beside.submit(digest.update, b"")
+        unended = False  # whether the last file ended without LF, so that its last line does not join the next one
+        for block, (ids, note) in in_order(encode, corpus.blocks()):
+            hashed.result()
+            hashed = beside.submit(digest.update, b"\n" + block if unended else block)
+            unended = not block.endswith(b"\n")
+            file.write(ids.data)
+            sizes.append(len(ids))
+            notes.append(note)
+            read += len(block)
+            task.advance(len(block))
+        hashed.result()
+    corpus.note_replaced(progress)
+    if not sizes:
+        raise CorpusError(f"{corpus.name}: empty: there is no text to count")
+    return _Written(sizes, notes, read, digest.hexdigest())
 
 
-def _encoded_blocks(
-    corpus: Corpus, tokenizer: Tokenizer, dtype: np.dtype[np.unsignedinteger]
-) -> Iterator[tuple[bytes, _Part]]:
-    """Blocks and their ids in order, encoded by as many threads as there are cores."""
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    blocks = corpus.blocks()
-    for block in blocks:  # the first one alone: tables that a tokenizer makes when it needs them are made once
-        yield block, _encode(tokenizer, block, dtype)
-        break
-    waiting: deque[tuple[bytes, Future[_Part]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        for block in blocks:
-            waiting.append((block, pool.submit(_encode, tokenizer, block, dtype)))
-            if len(waiting) > workers:  # bounded, so that memory does not grow with the corpus
-                done, part = waiting.popleft()
-                yield done, part.result()
-        for done, part in waiting:
-            yield done, part.result()
+def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtype: np.dtype[Any]) -> None:
+    """Put ids in the place of the tables' numbers, in the file itself.
+
+    Ids are no wider than numbers, so what is written never reaches what is still to be read.
+    """
+    ids_of = [ids.astype(dtype) for ids in vocabulary.ids]
+    starts = accumulate(written.sizes, initial=0)
+
+    def ids(block: tuple[int, int, int]) -> UnsignedIds:
+        start, size, table = block
+        numbers = np.fromfile(path, _NUMBERS, size, offset=start * _NUMBERS.itemsize)
+        return ids_of[table].take(numbers)
+
+    with path.open("r+b", buffering=0) as file:
+        for _, part in in_order(ids, zip(starts, written.sizes, written.notes, strict=False)):
+            file.write(part.data)
+        file.truncate()
+
+
+def _mapped(path: Path, dtype: np.dtype[Any]) -> UnsignedIds:
+    return np.memmap(path, dtype=dtype, mode="r")

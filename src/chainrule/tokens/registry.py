@@ -13,6 +13,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
 from chainrule.tokens.splitting import Splitting
 from chainrule.tokens.subword import Algorithm, SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
@@ -30,10 +31,7 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Learn the named tokenizer from a corpus."""
     limit = limit or Limit()
-    if name not in NAMES:
-        raise TokenizerError(
-            f"there is no tokenizer {name!r}; there are: {', '.join(NAMES)}, or a folder that holds one"
-        )
+    _check_name(name)
     if name == "byte":
         return ByteTokenizer()
     with progress.task("reading words" if name.startswith("word") else "reading", corpus.size(), "B") as task:
@@ -45,10 +43,33 @@ def train_tokenizer(
 
         if name == "char":
             return CharTokenizer.train(blocks(), limit)
-        if name.startswith("word") and name != "wordpiece":
-            splitting = cast(Splitting, name.partition(":")[2] or "whitespace")
+        if splitting := _splitting(name):
             return WordTokenizer.train(blocks(), limit, splitting)
         return SubwordTokenizer.train(blocks(), cast(Algorithm, name), limit, progress)
+
+
+def train_and_encode(
+    name: str, corpus: Corpus, path: Path, limit: Limit | None = None, progress: Progress = SILENT
+) -> tuple[Tokenizer, Encoded]:
+    """Learn the named tokenizer from a corpus and write its ids to `path`; for words in one pass over the text."""
+    _check_name(name)
+    if splitting := _splitting(name):
+        return learn_and_encode(corpus, limit or Limit(), splitting, path, progress)
+    tokenizer = train_tokenizer(name, corpus, limit, progress)
+    return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
+
+
+def _check_name(name: str) -> None:
+    if name not in NAMES:
+        raise TokenizerError(
+            f"there is no tokenizer {name!r}; there are: {', '.join(NAMES)}, or a folder that holds one"
+        )
+
+
+def _splitting(name: str) -> Splitting | None:
+    """How the named tokenizer splits words; None where its tokens are not words."""
+    splittings: dict[str, Splitting] = {"word": "whitespace", "word:unicode": "unicode"}
+    return splittings.get(name)
 
 
 def dump_tokenizer(tokenizer: Tokenizer) -> str:

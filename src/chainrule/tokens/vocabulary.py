@@ -43,11 +43,15 @@ class Limit:
             f"the vocabulary size should be a number such as 8000, or a share such as 90%, not {text!r}"
         )
 
+    def keeps(self, frequent: int, distinct: int) -> int:
+        """How many items are known, of so many distinct ones of which so many are frequent enough."""
+        if self.percent is not None:
+            frequent = min(frequent, round(distinct * self.percent / 100))
+        return frequent if self.top is None else min(frequent, self.top)
+
 
 def choose(counts: Mapping[Item, int], limit: Limit) -> list[Item]:
     """The items that are known, most frequent first, equals in alphabetical order."""
     ranked = sorted(item for item in counts if counts[item] >= limit.min_count)
     ranked.sort(key=counts.__getitem__, reverse=True)  # stable: equals stay in alphabetical order
-    if limit.percent is not None:
-        ranked = ranked[: round(len(counts) * limit.percent / 100)]
-    return ranked[: limit.top]
+    return ranked[: limit.keeps(len(ranked), len(counts))]

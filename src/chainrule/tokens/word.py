@@ -5,20 +5,17 @@ White space is not kept, so decoding joins words with single spaces: word tokens
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
-from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly, lines_of
-from chainrule.tokens.splitting import Splitting, character_classes, split_words
-from chainrule.tokens.vocabulary import Limit, choose
-
-if TYPE_CHECKING:
-    from chainrule.tokens.kernels import WordTable
-
-_WORTH_A_KERNEL = 1 << 20  # bytes; below, Python is done before Numba is imported
+from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly
+from chainrule.tokens.learning import WORTH_A_KERNEL, WordLearner
+from chainrule.tokens.parallel import in_order
+from chainrule.tokens.splitting import Splitting, split_words
+from chainrule.tokens.table import WordTable
+from chainrule.tokens.vocabulary import Limit
 
 
 class WordTokenizer(Tokenizer):
@@ -37,7 +34,10 @@ class WordTokenizer(Tokenizer):
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit, splitting: Splitting = "whitespace") -> WordTokenizer:
         """Every word of the text within the limit."""
-        return cls(choose(count_words(blocks, splitting), limit), splitting)
+        learner = WordLearner(splitting)
+        for _ in in_order(learner.learn, blocks):
+            pass
+        return cls(learner.vocabulary(limit).words, splitting)
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
@@ -45,14 +45,14 @@ class WordTokenizer(Tokenizer):
 
     @cached_property
     def _table(self) -> WordTable:
-        from chainrule.tokens.kernels import WordTable
-
-        return WordTable(character_classes(self.splitting), self.words)
+        return WordTable(self.splitting, self.words)
 
     def encode_lines(self, block: bytes) -> Ids:
-        if len(block) < _WORTH_A_KERNEL and "_table" not in self.__dict__:
+        if len(block) < WORTH_A_KERNEL and "_table" not in self.__dict__:
             return encode_lines_slowly(self, block)
-        return self._table.number(block if block.endswith(b"\n") else block + b"\n", 3, self.unk, self.eos)
+        numbers = self._table.look_up(block)  # 0 unknown, 1 the line end, 2 the first word
+        numbers += numbers > 0
+        return numbers
 
     def encode_line(self, line: bytes) -> list[int]:
         return [self._ids.get(word, self.unk) for word in split_words(line, self.splitting)]
@@ -75,33 +75,17 @@ class WordTokenizer(Tokenizer):
         return {
             "kind": self.kind,
             "splitting": self.splitting,
-            "words": [word.decode() for word in self.words],
+            "words": b"\n".join(self.words).decode().split("\n") if self.words else [],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WordTokenizer:
-        words = [word.encode() for word in data["words"]]
+        # joined and split again: no word has a line end in it, and a call per word takes four times as long
+        words = "\n".join(data["words"]).encode().split(b"\n") if data["words"] else []
+        if len(words) != len(data["words"]):
+            raise TokenizerError("the vocabulary has a word with a line end in it")
         if len(set(words)) != len(words):
             raise TokenizerError("the vocabulary lists a word twice")
         if data["splitting"] not in ("whitespace", "unicode"):
             raise TokenizerError(f"there is no splitting {data['splitting']!r}")
         return cls(words, data["splitting"])
-
-
-def count_words(blocks: Iterable[bytes], splitting: Splitting) -> dict[bytes, int]:
-    """How often each word occurs."""
-    counts: Counter[bytes] = Counter()
-    table = None
-    for block in blocks:
-        if table is None and len(block) < _WORTH_A_KERNEL:
-            for line in lines_of(block):
-                counts.update(split_words(line, splitting))
-        else:
-            if table is None:
-                from chainrule.tokens.kernels import WordTable
-
-                table = WordTable(character_classes(splitting))
-            table.count(block)
-    if table is not None:
-        counts.update(table.words())
-    return counts

@@ -18,7 +18,7 @@ from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.text.split import split
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
-from chainrule.tokens.registry import NAMES, load_tokenizer, train_tokenizer
+from chainrule.tokens.registry import NAMES, load_tokenizer, train_and_encode, train_tokenizer
 from chainrule.tokens.vocabulary import Limit
 
 
@@ -32,15 +32,27 @@ class TokenizerChoice:
 
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
         """Learned from the corpus, or read from its folder."""
+        limit = self._limit()
+        return (
+            train_tokenizer(self.name, corpus, limit, progress) if self.name in NAMES else load_tokenizer(self.name)
+        )
+
+    def make_and_encode(self, corpus: Corpus, path: Path, progress: Progress = SILENT) -> tuple[Tokenizer, Encoded]:
+        """The same, and the ids of the corpus in a file; reads the text once where the tokenizer can do both."""
+        limit = self._limit()
+        if self.name in NAMES:
+            return train_and_encode(self.name, corpus, path, limit, progress)
+        tokenizer = load_tokenizer(self.name)
+        return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
+
+    def _limit(self) -> Limit:
         limit = Limit.parse(self.vocab_size, self.min_count)
         if limit != Limit() and (self.name == "byte" or self.name not in NAMES):
             which = (
                 "byte tokens are the 256 bytes" if self.name == "byte" else f"the tokenizer in {self.name} is given"
             )
             raise SettingsError(f"{which}: leave out the vocabulary size and the minimum count")
-        if self.name in NAMES:
-            return train_tokenizer(self.name, corpus, limit, progress)
-        return load_tokenizer(self.name)
+        return limit
 
 
 def split_off(
@@ -62,12 +74,19 @@ def split_off(
 
 
 def encode_parts(
-    parts: Mapping[str, Corpus], tokenizer: Tokenizer, folder: Path, progress: Progress = SILENT
-) -> dict[str, Encoded]:
-    """Each part's ids, in files of `folder`."""
-    return {
-        name: encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress) for name, corpus in parts.items()
-    }
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    folder: Path,
+    progress: Progress = SILENT,
+) -> tuple[Tokenizer, dict[str, Encoded]]:
+    """Each part's ids, in files of `folder`; a tokenizer that is still to be made is learned from `train`."""
+    encoded: dict[str, Encoded] = {}
+    if isinstance(tokenizer, TokenizerChoice):
+        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], folder / "train.ids", progress)
+    for name, corpus in parts.items():
+        if name not in encoded:
+            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress)
+    return tokenizer, encoded
 
 
 def provenance(train: Encoded, valid: Encoded | None, seed: int) -> dict[str, Any]:

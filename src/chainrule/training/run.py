@@ -71,10 +71,8 @@ def train_kind(
             parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
         if isinstance(tokenizer, str):
             tokenizer = TokenizerChoice(tokenizer)
-        if isinstance(tokenizer, TokenizerChoice):
-            tokenizer = tokenizer.make(parts["train"], progress)
-        encoded = encode_parts(parts, tokenizer, folder, progress)
-        data = TrainingData(tokenizer, encoded["train"], encoded.get("valid"), context, seed, progress)
+        the_tokenizer, encoded = encode_parts(parts, tokenizer, folder, progress)
+        data = TrainingData(the_tokenizer, encoded["train"], encoded.get("valid"), context, seed, progress)
         began = time.perf_counter()
         lm = kind.train(settings, data)
         lm.provenance = provenance(data.train, data.valid, seed)

@@ -1,0 +1,117 @@
+"""A word vocabulary and the ids of its text, learned in one pass.
+
+Which id a word gets is known only at the end, when all are counted. So words are numbered as they are seen, by as
+many tables as there are threads; at the end the tables are merged, the words ranked, and each table gets a list of
+the ids of its numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.tokens.base import Ids
+from chainrule.tokens.splitting import Splitting
+from chainrule.tokens.table import Numbers, SlowTable, Table, WordTable
+from chainrule.tokens.vocabulary import Limit, choose
+
+WORTH_A_KERNEL = 1 << 20  # bytes; below, Python is done before Numba is imported
+
+_CELLS = 4  # eight bytes each; ties that so many do not break are rare enough to be broken in Python
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What was learned; ids are those of `WordTokenizer`: 0 unknown, 2 a line end, 3 the first word."""
+
+    words: list[bytes]
+    ids: list[Ids]
+    """For each table, the ids of its numbers."""
+    lines: int
+    unknown: int
+    """How many of the text's words are not in the vocabulary."""
+
+
+class WordLearner:
+    """Numbers the words of blocks, which threads may bring in any order."""
+
+    def __init__(self, splitting: Splitting) -> None:
+        self._splitting = splitting
+        self._tables: list[Table] = [SlowTable(splitting)]
+        self._idle: list[int] = []
+        self._bytes = 0
+        self._lock = Lock()
+
+    def learn(self, block: bytes) -> tuple[Numbers, int]:
+        """The numbers of the words and line ends of a block, and which table gave them."""
+        with self._lock:
+            self._bytes += len(block)
+            if self._bytes < WORTH_A_KERNEL:
+                return self._tables[0].learn(block), 0
+            if not self._idle:
+                self._idle.append(len(self._tables))
+                self._tables.append(WordTable(self._splitting))
+            which = self._idle.pop()
+        numbers = self._tables[which].learn(block)
+        with self._lock:
+            self._idle.append(which)
+        return numbers, which
+
+    def vocabulary(self, limit: Limit) -> Vocabulary:
+        """The words within the limit, most frequent first; this ends the learning."""
+        slow, *fast = self._tables
+        if not fast:
+            return _ranked_slowly(slow, limit)
+        table = fast[0]
+        assert isinstance(table, WordTable)
+        into = [table.merge(other) for other in (slow, *fast[1:])]
+        into.insert(1, np.arange(len(table) + 1, dtype=np.uint32))
+        counts = table.counts()
+        known = rank(table, limit)
+        ids = np.zeros(len(table) + 1, dtype=np.uint32)
+        ids[1] = 2
+        ids[known] = np.arange(3, 3 + len(known))
+        unknown = int(counts[1:].sum() - counts[known - 1].sum())
+        return Vocabulary(table.spelled(known), [ids[numbers] for numbers in into], int(counts[0]), unknown)
+
+
+def _ranked_slowly(table: Table, limit: Limit) -> Vocabulary:
+    (_, *words), (lines, *counts) = table.words(), table.counts().tolist()
+    known = choose(dict(zip(words, counts, strict=True)), limit)
+    place = {word: i for i, word in enumerate(known, start=3)}
+    ids = np.array([0, 2, *(place.get(word, 0) for word in words)], dtype=np.uint32)
+    unknown = sum(count for word, count in zip(words, counts, strict=True) if word not in place)
+    return Vocabulary(known, [ids], lines, unknown)
+
+
+def rank(table: WordTable, limit: Limit) -> NDArray[np.int64]:
+    """The numbers of the words within the limit, in the order that `choose` has: by count, then alphabetically."""
+    distinct = len(table) - 1
+    numbers = np.flatnonzero(table.counts()[1:] >= limit.min_count) + 2
+    numbers = numbers[np.argsort(table.cell(numbers, 0))]
+    numbers = numbers[np.argsort(-table.counts()[numbers - 1], kind="stable")]
+    tied = _same(table.counts()[numbers - 1]) & _same(table.cell(numbers, 0))
+    for which in range(1, _CELLS):
+        places = _members(tied)
+        group, cells = np.cumsum(~tied)[places], table.cell(numbers[places], which)
+        order = np.lexsort((cells, group))
+        numbers[places] = numbers[places[order]]
+        tied[places] = _same(group) & _same(cells[order])
+    places = _members(tied)
+    words = dict(zip(places.tolist(), table.spelled(numbers[places]), strict=True))
+    group = np.cumsum(~tied)
+    numbers[places] = numbers[sorted(words, key=lambda place: (group[place], words[place]))]
+    return numbers[: limit.keeps(len(numbers), distinct)]
+
+
+def _same(values: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Whether each value equals the one before it."""
+    return np.concatenate([np.zeros(1, dtype=bool), values[1:] == values[:-1]])[: len(values)]
+
+
+def _members(tied: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The places of those that are tied with the one before or the one after."""
+    return np.flatnonzero(tied | np.append(tied[1:], False)[: len(tied)])
