@@ -114,3 +114,19 @@ def test_ids_never_overwrite_the_text(fails: Fails, tmp_path: Path) -> None:
 def test_a_tokenizer_that_is_there_is_kept(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
     assert run("tokenize", toy, "--tokenizer", "char", "--out", tmp_path / "t").code == 0
     assert "has a tokenizer already" in fails("tokenize", toy, "--tokenizer", "byte", "--out", tmp_path / "t")
+
+
+def test_a_list_of_words_is_the_vocabulary(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
+    """Four words, of which the text has i and cats: three times two tokens and three line ends of 12 are known."""
+    listed = tmp_path / "words.txt"
+    listed.write_text("zebras\ncats\n<unk>\ni\nemus\n")
+    words = ["--tokenizer", "word", "--vocabulary", listed]
+    assert run("tokenize", toy, *words, "--json").json["vocab_size"] == 3 + 4
+    assert run("tokenize", toy, *words, "--show", "--json").json[0] == ["i", "<unk>", "cats"]
+    assert run("train", "ngram", toy, *words[2:], "--set", "smoothing=laplace", "--out", tmp_path / "m").code == 0
+    assert cr.load(tmp_path / "m").tokenizer.words == [b"zebras", b"cats", b"i", b"emus"]
+    for more in (["--vocab-size", "5"], ["--min-count", "2"]):
+        assert "leave out the vocabulary size" in fails("tokenize", toy, *words, *more)
+    assert "not for bpe" in fails("tokenize", toy, "--vocabulary", listed)
+    assert "No such file" in fails("tokenize", toy, *words[:3], tmp_path / "none.txt")
+    assert "--tokenizer bpe" in run("tokenize", toy, "--merges", "--vocabulary", listed).err

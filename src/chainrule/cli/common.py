@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chainrule.evaluation.measure import Measured
+    from chainrule.training.prepare import TokenizerChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,7 +73,7 @@ def context_option(command: Command) -> Command:
 
 
 def tokenizer_options(default: str) -> Callable[[Command], Command]:
-    """--tokenizer, --vocab-size and --min-count."""
+    """--tokenizer, --vocab-size, --min-count and --vocabulary; `tokenizer_choice` makes something of them."""
 
     def decorate(command: Command) -> Command:
         options = (
@@ -96,12 +97,26 @@ def tokenizer_options(default: str) -> Callable[[Command], Command]:
                 show_default=True,
                 help="What is seen less often is unknown.",
             ),
+            click.option(
+                "--vocabulary",
+                type=click.Path(),
+                metavar="FILE",
+                help="Know exactly the words of FILE, one on each line (word, word:unicode).",
+            ),
         )
         for option in reversed(options):
             command = option(command)
         return command
 
     return decorate
+
+
+def tokenizer_choice(options: Mapping[str, Any]) -> TokenizerChoice:
+    """What the options that `tokenizer_options` adds say."""
+    from chainrule.training.prepare import TokenizerChoice
+
+    names = ("vocab_size", "min_count", "vocabulary")
+    return TokenizerChoice(options["tokenizer"], **{name: options[name] for name in names})
 
 
 def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

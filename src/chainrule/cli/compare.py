@@ -19,6 +19,7 @@ from chainrule.cli.common import (
     results_table,
     say,
     seed_option,
+    tokenizer_choice,
     tokenizer_options,
 )
 
@@ -57,7 +58,6 @@ def compare(
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.compare import compare as compare_models
     from chainrule.text.corpus import Corpus
-    from chainrule.training.prepare import TokenizerChoice
 
     comparison = compare_models(
         Corpus.open(*corpus, encoding_errors=encoding_errors),
@@ -65,7 +65,7 @@ def compare(
         valid=options["valid"] and Corpus.open(options["valid"], encoding_errors=encoding_errors),
         test=options["test"] and Corpus.open(options["test"], encoding_errors=encoding_errors),
         kinds=kinds or None,
-        tokenizer=TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"]),
+        tokenizer=tokenizer_choice(options),
         context=options["context"],
         seed=options["seed"],
         overwrite=options["overwrite"],

@@ -16,6 +16,7 @@ from chainrule.cli.common import (
     number,
     print_json,
     results_table,
+    tokenizer_choice,
     tokenizer_options,
 )
 
@@ -82,14 +83,13 @@ def tokenize(
         raise FolderError(f"{options['out']} has a tokenizer already; choose another --out")
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
     if merges:
-        if options["tokenizer"] != "bpe":
+        if options["tokenizer"] != "bpe" or options["vocabulary"]:
             raise click.UsageError("only BPE merges: --merges goes with --tokenizer bpe")
         _merges(text, options["vocab_size"], options["min_count"], lines, as_json)
         return
     from chainrule.cli.progress import terminal_progress
-    from chainrule.training.prepare import TokenizerChoice
 
-    choice = TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"])
+    choice = tokenizer_choice(options)
     encoded = None
     if show:
         tokenizer = choice.make(text, terminal_progress())

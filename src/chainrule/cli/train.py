@@ -16,6 +16,7 @@ from chainrule.cli.common import (
     print_json,
     say,
     seed_option,
+    tokenizer_choice,
     tokenizer_options,
 )
 
@@ -68,7 +69,6 @@ def train(
     from chainrule.kinds import find_kind
     from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
-    from chainrule.training.prepare import TokenizerChoice
     from chainrule.training.run import train_kind
 
     check_destination(out, overwrite=overwrite)
@@ -78,7 +78,7 @@ def train(
         parse(the_kind.settings, split_words(settings)),
         Corpus.open(*corpus, encoding_errors=encoding_errors),
         valid=None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors),
-        tokenizer=TokenizerChoice(options["tokenizer"], options["vocab_size"], options["min_count"]),
+        tokenizer=tokenizer_choice(options),
         context=options["context"],
         seed=options["seed"],
         progress=terminal_progress(),

@@ -43,7 +43,7 @@ def train_tokenizer(
 
         if name == "char":
             return CharTokenizer.train(blocks(), limit)
-        if splitting := _splitting(name):
+        if splitting := word_splitting(name):
             return WordTokenizer.train(blocks(), limit, splitting)
         return SubwordTokenizer.train(blocks(), cast(Algorithm, name), limit, progress)
 
@@ -53,7 +53,7 @@ def train_and_encode(
 ) -> tuple[Tokenizer, Encoded]:
     """Learn the named tokenizer from a corpus and write its ids to `path`; for words in one pass over the text."""
     _check_name(name)
-    if splitting := _splitting(name):
+    if splitting := word_splitting(name):
         return learn_and_encode(corpus, limit or Limit(), splitting, path, progress)
     tokenizer = train_tokenizer(name, corpus, limit, progress)
     return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
@@ -66,7 +66,7 @@ def _check_name(name: str) -> None:
         )
 
 
-def _splitting(name: str) -> Splitting | None:
+def word_splitting(name: str) -> Splitting | None:
     """How the named tokenizer splits words; None where its tokens are not words."""
     splittings: dict[str, Splitting] = {"word": "whitespace", "word:unicode": "unicode"}
     return splittings.get(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
@@ -16,10 +17,11 @@ from chainrule.tokens.parallel import in_order
 from chainrule.tokens.splitting import Splitting, split_words
 from chainrule.tokens.table import WordTable
 from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.wordlist import read_words
 
 
 class WordTokenizer(Tokenizer):
-    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first."""
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first or as a list has them."""
 
     kind: ClassVar[str] = "word"
     lossless: ClassVar[bool] = False
@@ -38,6 +40,11 @@ class WordTokenizer(Tokenizer):
         for _ in in_order(learner.learn, blocks):
             pass
         return cls(learner.vocabulary(limit).words, splitting)
+
+    @classmethod
+    def from_file(cls, path: str | Path, splitting: Splitting = "whitespace") -> WordTokenizer:
+        """Exactly the words of a file, one per line, in its order; any other word is <unk>."""
+        return cls(read_words(path, splitting), splitting)
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:

@@ -18,39 +18,55 @@ from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.text.split import split
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
-from chainrule.tokens.registry import NAMES, load_tokenizer, train_and_encode, train_tokenizer
+from chainrule.tokens.registry import NAMES, load_tokenizer, train_and_encode, train_tokenizer, word_splitting
 from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.word import WordTokenizer
 
 
 @dataclass(frozen=True)
 class TokenizerChoice:
-    """Which tokenizer, and how large; a folder stands for the tokenizer in it."""
+    """Which tokenizer, and how large or with which words; a folder stands for the tokenizer in it."""
 
     name: str = "word"
     vocab_size: str | int | None = None
     min_count: int = 1
+    vocabulary: str | Path | None = None
+    """A file with a word on each line: exactly these are known, whether the corpus has them or not."""
 
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
-        """Learned from the corpus, or read from its folder."""
-        limit = self._limit()
-        return (
-            train_tokenizer(self.name, corpus, limit, progress) if self.name in NAMES else load_tokenizer(self.name)
-        )
+        """Learned from the corpus, or given."""
+        limit, tokenizer = self._limit(), self._given()
+        return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
 
     def make_and_encode(self, corpus: Corpus, path: Path, progress: Progress = SILENT) -> tuple[Tokenizer, Encoded]:
         """The same, and the ids of the corpus in a file; reads the text once where the tokenizer can do both."""
-        limit = self._limit()
-        if self.name in NAMES:
+        limit, tokenizer = self._limit(), self._given()
+        if tokenizer is None:
             return train_and_encode(self.name, corpus, path, limit, progress)
-        tokenizer = load_tokenizer(self.name)
         return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
+
+    def _given(self) -> Tokenizer | None:
+        """The tokenizer that needs no text to learn from, if it is one."""
+        if self.vocabulary is None:
+            return None if self.name in NAMES else load_tokenizer(self.name)
+        splitting = word_splitting(self.name)
+        if splitting is None:
+            raise SettingsError(
+                f"a list of words is for the tokenizers word and word:unicode, not for {self.name}: "
+                f"leave out the vocabulary {self.vocabulary}, or choose one of the two"
+            )
+        return WordTokenizer.from_file(self.vocabulary, splitting)
 
     def _limit(self) -> Limit:
         limit = Limit.parse(self.vocab_size, self.min_count)
-        if limit != Limit() and (self.name == "byte" or self.name not in NAMES):
-            which = (
-                "byte tokens are the 256 bytes" if self.name == "byte" else f"the tokenizer in {self.name} is given"
-            )
+        which = None
+        if self.vocabulary is not None:
+            which = f"the vocabulary is what {self.vocabulary} lists"
+        elif self.name == "byte":
+            which = "byte tokens are the 256 bytes"
+        elif self.name not in NAMES:
+            which = f"the tokenizer in {self.name} is given"
+        if which and limit != Limit():
             raise SettingsError(f"{which}: leave out the vocabulary size and the minimum count")
         return limit
 

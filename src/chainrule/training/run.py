@@ -37,7 +37,7 @@ def train(
 
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     """
-    for name in {"vocab_size", "min_count"} & settings.keys():
+    for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys():
         raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
     the_kind = find_kind(kind)
     return train_kind(
