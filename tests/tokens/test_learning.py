@@ -115,5 +115,5 @@ def test_many_short_blocks_are_together_worth_a_kernel(tmp_path: Path) -> None:
     block = b"i love cats\n" * 20_000  # 240 KB: the fifth makes it more than a megabyte
     assert [learner.learn(block)[1] for _ in range(6)] == [0, 0, 0, 0, 1, 1]
     vocabulary = learner.vocabulary(Limit())
-    assert vocabulary.words == [b"cats", b"i", b"love"]
+    assert vocabulary.spell() == [b"cats", b"i", b"love"]
     assert vocabulary.lines == 120_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainrule.tokens.scanning import CHUNK
+from chainrule.tokens.kernels import CHUNK
 from chainrule.tokens.splitting import Splitting
 from chainrule.tokens.table import SlowTable, Table, WordTable
 

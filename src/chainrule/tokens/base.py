@@ -66,7 +66,7 @@ class Tokenizer(ABC):
     @property
     def id_dtype(self) -> type[np.uint16] | type[np.uint32]:
         """The narrowest type that holds every id."""
-        return np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+        return narrowest(self.vocab_size)
 
     def continuation(self, before: Sequence[int], new: Sequence[int]) -> str:
         """The text that `new` ids add behind those before."""
@@ -80,6 +80,11 @@ class Tokenizer(ABC):
         if token_id == self.eos:
             return "</s>"
         return "<unk>" if token_id == self.unk else None
+
+
+def narrowest(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
+    """The type that holds the ids of so large a vocabulary."""
+    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def utf8(text: str) -> bytes:

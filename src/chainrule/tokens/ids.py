@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
-from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.base import Tokenizer, narrowest
 from chainrule.tokens.learning import Vocabulary, WordLearner
 from chainrule.tokens.parallel import in_order
 from chainrule.tokens.splitting import Splitting
@@ -73,9 +73,11 @@ def learn_and_encode(
     learner = WordLearner(splitting)
     written = _write(corpus, learner.learn, path, progress)
     vocabulary = learner.vocabulary(limit)
-    tokenizer = WordTokenizer(vocabulary.words, splitting)
-    dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
-    _replace_numbers(path, written, vocabulary, dtype)
+    dtype: Any = np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
+    with ThreadPoolExecutor(1) as beside:
+        words = beside.submit(vocabulary.spell)
+        _replace_numbers(path, written, vocabulary, dtype)
+    tokenizer = WordTokenizer(words.result(), splitting)
     encoded = Encoded(
         _mapped(path, dtype), vocabulary.lines, written.bytes, vocabulary.unknown, written.fingerprint
     )

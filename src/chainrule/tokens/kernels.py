@@ -1,9 +1,15 @@
-"""Words numbered, counted and looked up in bulk: a hash table, compiled by Numba.
+"""Words found, numbered, counted and looked up in bulk: the loops over bytes, compiled by Numba.
 
-Open addressing. A slot is two cells: the word's key, and a tag of its hash with its number. The key of a word of up
-to seven bytes is the word itself, its length in the byte that is left (as 0xF8 + length, which UTF-8 never has), so
-that one comparison settles it. The key of a longer word is its first eight bytes; the rest is compared with `pool`,
-where every word lies in whole cells of eight bytes. Two words are never confused. The kernels release the GIL.
+Words are found chunk by chunk without a branch per byte. A chunk is gone through three times: once for the class of
+each byte, once for flags where a token begins and where one ends (both become vector instructions), and once to
+gather the flagged places. One loop with branches takes twice as long: the lengths of words cannot be predicted.
+
+They live in a hash table with open addressing. A slot is two cells of eight bytes: the word's key, and a tag of its
+hash with its number. The key of a word of up to seven bytes is the word itself, its length in the byte that is left
+(as 0xF8 + length, which UTF-8 never has), so that one comparison settles it. The key of a longer word is its first
+eight bytes; the rest is compared with `pool`, where every word lies in whole cells. Two words are never confused.
+
+The kernels release the GIL. All are in this file because Numba's cache does not see changes in another one.
 """
 
 from __future__ import annotations
@@ -12,12 +18,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from chainrule.tokens.scanning import CHUNK, scan_chunk
+from chainrule.tokens.splitting import LINE_END, SINGLE, SPACE, WORD
 
-Bytes = NDArray[np.uint8]
-Found = NDArray[np.uint32]
+CHUNK = 4096  # bytes; what is known of a chunk stays in the first-level cache
+_INSIDE = 4  # the class of the second and later bytes of a character that is a word by itself
 
 _TAG = np.uint64(0xFFFFFFFF00000000)
 _NUMBER = np.uint64(0x00000000FFFFFFFF)
@@ -28,6 +33,84 @@ _FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
 """Masks that keep the first n bytes of a cell."""
 _LENGTH = np.array([0xF8 + n << 56 for n in range(8)], dtype=np.uint64)
 _BATCH = CHUNK + 1
+_ROW = _BATCH + 251  # of scratch; rows a power of two apart would push each other out of the cache
+
+
+# -- finding words ----------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _class_and_width(block: Any, i: int, classes: Any) -> Any:
+    """The class of the character at byte i, and its width in bytes; the block is valid UTF-8."""
+    lead = np.int64(block[i])
+    if lead < 0x80:
+        return classes[lead], 1
+    if lead < 0xE0:
+        return classes[(lead & 0x1F) << 6 | (np.int64(block[i + 1]) & 0x3F)], 2
+    if lead < 0xF0:
+        code = (lead & 0x0F) << 12 | (np.int64(block[i + 1]) & 0x3F) << 6 | (np.int64(block[i + 2]) & 0x3F)
+        return classes[code], 3
+    code = (lead & 0x07) << 18 | (np.int64(block[i + 1]) & 0x3F) << 12
+    return classes[code | (np.int64(block[i + 2]) & 0x3F) << 6 | (np.int64(block[i + 3]) & 0x3F)], 4
+
+
+@njit(cache=True, nogil=True)
+def _classify(chunk: Any, classes: Any, found: Any) -> None:
+    """The class of each byte; where only ASCII matters by comparisons, which become vector instructions."""
+    if len(classes) == 256:
+        for i in range(len(chunk)):
+            byte = chunk[i]
+            space = np.uint8(byte == 0x20) | np.uint8((byte >= 0x09) & (byte <= 0x0D))
+            found[i] = (np.uint8(WORD) - space) + np.uint8(byte == 0x0A) * np.uint8(LINE_END)
+        return
+    i = 0
+    while i < len(chunk):
+        kind, width = _class_and_width(chunk, i, classes)
+        found[i] = kind
+        for k in range(i + 1, i + width):
+            found[k] = _INSIDE if kind == SINGLE else kind
+        i += width
+
+
+@njit(cache=True, nogil=True)
+def _flag(found: Any, size: int, begins: Any, ends: Any) -> None:
+    """Flag the bytes where a token begins, and those right after one."""
+    for i in range(size):
+        before, here = found[i], found[i + 1]
+        goes_on = np.uint8(here == WORD) & np.uint8(before == WORD)
+        alone = np.uint8(here == SINGLE) | np.uint8(here == LINE_END)
+        begins[i] = alone | (np.uint8(here == WORD) & (goes_on ^ np.uint8(1)))
+        ends[i] = np.uint8(before != SPACE) & np.uint8(here != _INSIDE) & (goes_on ^ np.uint8(1))
+
+
+@njit(cache=True, nogil=True)
+def scan_chunk(block: Any, first: int, size: int, open_words: int, classes: Any, work: Any, places: Any) -> Any:
+    """Gather the begins and ends of the tokens of one chunk; a line end is a token too.
+
+    `open_words` is 1 where a token goes on from the chunk before; its begin is places[0, 0]. `work` are three rows
+    of bytes, `places` two rows: begins and ends. Returns (begins, ends, where the next chunk starts).
+    """
+    last = min(first + CHUNK, size)
+    while last < size and block[last] & 0xC0 == 0x80:  # do not cut a character
+        last -= 1
+    kinds, begin_flags, end_flags = work[0], work[1], work[2]
+    _classify(block[first:last], classes, kinds[1:])  # kinds[0] is that of the byte before
+    _flag(kinds, last - first, begin_flags, end_flags)
+    kinds[0] = kinds[last - first]
+    begins: Any = open_words
+    ends: Any = 0
+    for i in range(last - first):
+        places[0, begins] = first + i
+        places[1, ends] = first + i
+        begins += np.int64(begin_flags[i])
+        ends += np.int64(end_flags[i])
+    if last == size and ends < begins:
+        places[1, ends] = size
+        ends += 1
+    return begins, ends, last
+
+
+# -- numbering them ---------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -136,8 +219,8 @@ def number_text(
 
     Returns (position, how many numbers there are).
     """
-    work, places = np.zeros((3, CHUNK + 1), np.uint8), np.empty((2, _BATCH + 1), np.int64)
-    scratch = np.empty((5, _BATCH + 1), np.uint64)
+    work, places = np.zeros((3, CHUNK + 1), np.uint8), np.empty((2, _ROW), np.int64)
+    scratch = np.empty((5, _ROW), np.uint64)
     begun = 0
     while position < size:
         begun, m, position = scan_chunk(block, position, size, begun, classes, work, places)
@@ -159,7 +242,7 @@ def number_given(
     cells: Any, begins: Any, ends: Any, position: int, slots: Any, words: Any, pool: Any, used: Any, out: Any
 ) -> Any:
     """Number the given words from the one at `position` on; stops early where the slots must grow."""
-    places, scratch = np.empty((2, _BATCH), np.int64), np.empty((5, _BATCH + 1), np.uint64)
+    places, scratch = np.empty((2, _ROW), np.int64), np.empty((5, _ROW), np.uint64)
     while position < len(begins):
         m = min(_BATCH, len(begins) - position)
         if 2 * (used[0] + m) > len(slots):

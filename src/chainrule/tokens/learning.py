@@ -7,7 +7,10 @@ the ids of its numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -27,7 +30,9 @@ _CELLS = 4  # eight bytes each; ties that so many do not break are rare enough t
 class Vocabulary:
     """What was learned; ids are those of `WordTokenizer`: 0 unknown, 2 a line end, 3 the first word."""
 
-    words: list[bytes]
+    size: int
+    spell: Callable[[], list[bytes]]
+    """The words, most frequent first."""
     ids: list[Ids]
     """For each table, the ids of its numbers."""
     lines: int
@@ -75,7 +80,8 @@ class WordLearner:
         ids[1] = 2
         ids[known] = np.arange(3, 3 + len(known))
         unknown = int(counts[1:].sum() - counts[known - 1].sum())
-        return Vocabulary(table.spelled(known), [ids[numbers] for numbers in into], int(counts[0]), unknown)
+        spell = partial(table.spelled, known)
+        return Vocabulary(len(known), spell, [ids[numbers] for numbers in into], int(counts[0]), unknown)
 
 
 def _ranked_slowly(table: Table, limit: Limit) -> Vocabulary:
@@ -84,13 +90,22 @@ def _ranked_slowly(table: Table, limit: Limit) -> Vocabulary:
     place = {word: i for i, word in enumerate(known, start=3)}
     ids = np.array([0, 2, *(place.get(word, 0) for word in words)], dtype=np.uint32)
     unknown = sum(count for word, count in zip(words, counts, strict=True) if word not in place)
-    return Vocabulary(known, [ids], lines, unknown)
+    return Vocabulary(len(known), lambda: known, [ids], lines, unknown)
 
 
 def rank(table: WordTable, limit: Limit) -> NDArray[np.int64]:
     """The numbers of the words within the limit, in the order that `choose` has: by count, then alphabetically."""
-    distinct = len(table) - 1
-    numbers = np.flatnonzero(table.counts()[1:] >= limit.min_count) + 2
+    counts = table.counts()
+    numbers = np.flatnonzero(counts[1:] >= limit.min_count) + 2
+    middle = np.partition(counts, len(counts) // 2)[len(counts) // 2]  # half of the words of a text are seen once
+    halves = [numbers[counts[numbers - 1] > middle], numbers[counts[numbers - 1] <= middle]]
+    with ThreadPoolExecutor(len(halves)) as pool:
+        ranked = np.concatenate(list(pool.map(partial(_in_order, table), halves)))
+    return ranked[: limit.keeps(len(numbers), len(counts) - 1)]
+
+
+def _in_order(table: WordTable, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """By count, then by the first eight bytes; what is tied then by the next eight, and at last by whole words."""
     numbers = numbers[np.argsort(table.cell(numbers, 0))]
     numbers = numbers[np.argsort(-table.counts()[numbers - 1], kind="stable")]
     tied = _same(table.counts()[numbers - 1]) & _same(table.cell(numbers, 0))
@@ -104,7 +119,7 @@ def rank(table: WordTable, limit: Limit) -> NDArray[np.int64]:
     words = dict(zip(places.tolist(), table.spelled(numbers[places]), strict=True))
     group = np.cumsum(~tied)
     numbers[places] = numbers[sorted(words, key=lambda place: (group[place], words[place]))]
-    return numbers[: limit.keeps(len(numbers), distinct)]
+    return numbers
 
 
 def _same(values: NDArray[np.generic]) -> NDArray[np.bool_]:

@@ -17,6 +17,9 @@ LINE_END = b"\n"
 """Every table knows the line end as its word number 1; 0 is the number of what it does not know."""
 
 
+_PADDING = b"\n" + bytes(8)
+
+
 class Table(Protocol):
     """What numbers words."""
 
@@ -121,7 +124,7 @@ class WordTable:
         from chainrule.tokens.kernels import number_text
 
         size = len(block) if block.endswith(b"\n") else len(block) + 1
-        padded = block + b"\n" + bytes(8)  # so that eight bytes can be loaded from any place
+        padded = block + _PADDING  # so that eight bytes can be loaded from any place
         data, cells = np.frombuffer(padded, dtype=np.uint8), _cells(padded)
         out = np.empty(size, dtype=np.uint32)  # every token takes a byte at least
         if learn:
@@ -134,7 +137,7 @@ class WordTable:
             )  # fmt: skip
             if position < size:
                 self._grow_slots(2 * len(self._slots))
-        return out[:done].copy()
+        return out[:done]
 
     def _put(self, cells: NDArray[np.uint64], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Numbers:
         from chainrule.tokens.kernels import number_given

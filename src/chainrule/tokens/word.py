@@ -39,7 +39,7 @@ class WordTokenizer(Tokenizer):
         learner = WordLearner(splitting)
         for _ in in_order(learner.learn, blocks):
             pass
-        return cls(learner.vocabulary(limit).words, splitting)
+        return cls(learner.vocabulary(limit).spell(), splitting)
 
     @classmethod
     def from_file(cls, path: str | Path, splitting: Splitting = "whitespace") -> WordTokenizer:
