@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -117,3 +119,13 @@ def test_many_short_blocks_are_together_worth_a_kernel(tmp_path: Path) -> None:
     vocabulary = learner.vocabulary(Limit())
     assert vocabulary.spell() == [b"cats", b"i", b"love"]
     assert vocabulary.lines == 120_000
+
+
+def test_a_short_text_needs_no_numba() -> None:
+    """To import it takes longer than the text does."""
+    script = (
+        "import sys; sys.modules['numba'] = None; import chainrule as cr; "
+        "lm = cr.train('ngram', 'builtin:python', smoothing='laplace'); print(lm.tokenizer.vocab_size > 1000)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chainrule.errors import TokenizerError
 from chainrule.tokens.base import encode_lines_slowly, lines_of
 from chainrule.tokens.learning import WORTH_A_KERNEL
 from chainrule.tokens.splitting import Splitting, split_words
@@ -150,3 +151,16 @@ def test_a_text_without_words_has_an_empty_vocabulary() -> None:
     tokenizer = WordTokenizer.train(iter([b"\n \n"]), Limit())
     assert tokenizer.vocab_size == 3
     assert tokenizer.encode("a\n").tolist() == [tokenizer.unk, tokenizer.eos]
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"), [(["a", "b", "a"], "lists a word twice"), (["a\nb"], "a word with a line end in it")]
+)
+def test_a_vocabulary_that_cannot_be_is_refused(words: list[str], fault: str) -> None:
+    with pytest.raises(TokenizerError, match=fault):
+        WordTokenizer.from_json({"kind": "word", "splitting": "whitespace", "words": words})
+
+
+def test_any_words_come_back_from_json() -> None:
+    for words in ([], [b"a"], [b"a", "é\u2028\x00".encode(), b"\x1c"]):
+        assert WordTokenizer.from_json(WordTokenizer(words).to_json()).words == words
