@@ -133,7 +133,7 @@ def full(*args: object, **options: object) -> None:
 
 
 def fail_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    monkeypatch.setattr(folders, "write_tensors", full)
 
 
 def fail_to_sync(monkeypatch: pytest.MonkeyPatch) -> None:

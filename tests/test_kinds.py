@@ -13,7 +13,7 @@ import chainrule as cr
 from chainrule import kinds
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError
 from chainrule.evaluation.compare import rungs
-from chainrule.ngram.model import KIND as NGRAM
+from chainrule.ngram.train import KIND as NGRAM
 from chainrule.progress import Silent
 
 

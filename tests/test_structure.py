@@ -16,7 +16,7 @@ SOURCE = Path(cr.__file__).parent
 # A room may import from its own floor and the floors below. Rooms on one floor do not know each other.
 FLOORS = [
     {"errors", "_version"},
-    {"progress", "settings", "arrays"},
+    {"progress", "settings", "arrays", "devices", "parallel"},
     {"text"},
     {"tokens"},
     {"lm", "folder"},
@@ -86,8 +86,11 @@ def test_public_names_are_pinned() -> None:
         "evaluate",
         "generate",
         "generate_many",
+        "interpolate",
         "load",
+        "load_arpa",
         "load_tokenizer",
+        "save_arpa",
         "score_lines",
         "stream",
         "to_numpy",

@@ -49,7 +49,7 @@ def test_text_in_memory_and_in_a_file_are_the_same_corpus(path: Path, tmp_path: 
 
 def test_the_same_inputs_give_the_same_bytes(path: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        cr.train("ngram", path, tokenizer="bpe", seed=seed).save(tmp_path / name)
+        cr.train("ngram", path, tokenizer="bpe", seed=seed, smoothing="jelinek-mercer").save(tmp_path / name)
     first, second, other = (checksums(tmp_path / name) for name in "abc")
     assert first["model.safetensors"] == second["model.safetensors"]
     assert first["tokenizer.json"] == second["tokenizer.json"]
@@ -57,7 +57,7 @@ def test_the_same_inputs_give_the_same_bytes(path: Path, tmp_path: Path) -> None
 
 
 def test_a_kind_that_tunes_holds_out_a_twentieth(path: Path) -> None:
-    provenance = cr.train("ngram", path, smoothing="interpolated").provenance
+    provenance = cr.train("ngram", path, smoothing="jelinek-mercer").provenance
     assert provenance["corpus_bytes"] == pytest.approx(0.95 * len(TEXT), abs=2 * max(map(len, LINES)))
     assert provenance["corpus_sha256"] != sha256(TEXT)
     assert provenance["held_out_sha256"] not in (None, sha256(TEXT), provenance["corpus_sha256"])
@@ -65,7 +65,7 @@ def test_a_kind_that_tunes_holds_out_a_twentieth(path: Path) -> None:
 
 def test_what_is_held_out_is_not_trained_on() -> None:
     lines = [f"unique{i}\n" for i in range(100)]
-    lm = cr.train("ngram", cr.Corpus.from_text("".join(lines)))
+    lm = cr.train("ngram", cr.Corpus.from_text("".join(lines)), smoothing="jelinek-mercer")
     known = [line for line in lines if lm.tokenizer.encode(line.strip()).tolist() != [lm.tokenizer.unk]]
     held_out = [line for line in lines if line not in known]
     assert 4 <= len(held_out) <= 6
@@ -73,14 +73,14 @@ def test_what_is_held_out_is_not_trained_on() -> None:
     assert lm.provenance["held_out_sha256"] == sha256("".join(held_out))
 
 
-@pytest.mark.parametrize("smoothing", ["mle", "laplace"])
+@pytest.mark.parametrize("smoothing", ["mle", "laplace", "modified-kneser-ney"])
 def test_a_kind_that_does_not_tune_trains_on_all(path: Path, smoothing: str) -> None:
     provenance = cr.train("ngram", path, smoothing=smoothing).provenance
     assert provenance["corpus_sha256"] == sha256(TEXT)
     assert provenance["held_out_sha256"] is None
 
 
-@pytest.mark.parametrize("smoothing", ["mle", "interpolated"])
+@pytest.mark.parametrize("smoothing", ["mle", "jelinek-mercer"])
 def test_held_out_text_that_is_given_leaves_the_corpus_whole(path: Path, smoothing: str) -> None:
     valid = cr.Corpus.from_text("number 7 is odd\n")
     provenance = cr.train("ngram", path, valid=valid, smoothing=smoothing).provenance
@@ -89,8 +89,10 @@ def test_held_out_text_that_is_given_leaves_the_corpus_whole(path: Path, smoothi
 
 
 def test_held_out_text_is_what_the_model_is_tuned_on(path: Path) -> None:
-    like = cr.train("ngram", path, valid=cr.Corpus.from_text("number 7 is odd\nnumber 8 is even\n"))
-    unlike = cr.train("ngram", path, valid=cr.Corpus.from_text("odd even number is\neven is odd odd\n"))
+    texts = "number 7 is odd\nnumber 8 is even\n", "odd even number is\neven is odd odd\n"
+    like, unlike = (
+        cr.train("ngram", path, valid=cr.Corpus.from_text(text), smoothing="jelinek-mercer") for text in texts
+    )
     assert like.perplexity("number 9 is odd") < unlike.perplexity("number 9 is odd")
 
 
@@ -101,7 +103,9 @@ def test_a_single_document_is_not_split() -> None:
         def note(self, message: str) -> None:
             notes.append(message)
 
-    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\ni love cats\n"), progress=Notes())
+    lm = cr.train(
+        "ngram", cr.Corpus.from_text("i love cats\ni love cats\n"), progress=Notes(), smoothing="jelinek-mercer"
+    )
     assert lm.provenance["held_out_sha256"] is None
     assert len(notes) == 1
     assert "held-out" in notes[0]

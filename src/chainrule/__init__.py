@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from chainrule.evaluation.surprisal import score_lines
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
+    from chainrule.ngram.arpa.model import load_arpa, save_arpa
+    from chainrule.ngram.mix import interpolate
     from chainrule.text.corpus import Corpus
     from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.registry import load_tokenizer, train_tokenizer
@@ -109,6 +111,8 @@ _HOMES = {
     "chainrule.evaluation.surprisal": ("score_lines",),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
+    "chainrule.ngram.arpa.model": ("load_arpa", "save_arpa"),
+    "chainrule.ngram.mix": ("interpolate",),
     "chainrule.text.corpus": ("Corpus",),
     "chainrule.tokens.base": ("Tokenizer",),
     "chainrule.tokens.registry": ("load_tokenizer", "train_tokenizer"),
@@ -141,8 +145,11 @@ __all__ = [
     "evaluate",
     "generate",
     "generate_many",
+    "interpolate",
     "load",
+    "load_arpa",
     "load_tokenizer",
+    "save_arpa",
     "score_lines",
     "stream",
     "to_numpy",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from chainrule.errors import ModelError
 
@@ -22,25 +23,32 @@ PAD = -1
 TOKENS_AT_ONCE = 1 << 18
 """How many tokens are scored in one batch."""
 
+_MOST_PADDED = 1.2  # so many times the tokens
+
 
 def batches(lengths: np.ndarray, tokens_at_once: int | None = None) -> Iterator[np.ndarray]:
-    """Rows of like length together, so that little is padding, as many as fit in one batch."""
+    """Rows of like length together, as many as fit in one batch and leave, unless it is small, little to pad."""
     most = TOKENS_AT_ONCE if tokens_at_once is None else tokens_at_once
     order = np.argsort(lengths, kind="stable")
+    widths = lengths[order]
+    ends = np.cumsum(widths)
     first = 0
     while first < len(order):
         size = len(order) - first
-        width = lengths[order[-1]]  # the last of a batch is its longest, and sets its width
-        while size > 1 and size * width > most:
-            size = max(1, min(size - 1, size // 2))
-            width = lengths[order[first + size - 1]]
+        before = int(ends[first - 1]) if first else 0
+        while size > 1:
+            last = first + size - 1  # the last of a batch is its longest, and sets its width
+            area, tokens = size * int(widths[last]), int(ends[last]) - before
+            if area <= most // 16 or area <= min(most, _MOST_PADDED * tokens):
+                break
+            size -= max(1, size // 8)
         yield order[first : first + size]
         first += size
 
 
 def checked(log_probs: np.ndarray) -> np.ndarray:
     """ln p in double precision; what is no probability is an error rather than a figure."""
-    wide = log_probs.astype(np.float64)
+    wide = log_probs.astype(np.float64, copy=False)
     if not (wide <= 1e-3).all():  # NaN compares false; a little above 0 is rounding
         raise ModelError("the model gives NaN, or a probability above one: something in it has gone wrong")
     return wide
@@ -72,3 +80,31 @@ def to_numpy(array: Array) -> np.ndarray:
     array = array.detach().cpu()
     # NumPy has no bfloat16
     return np.asarray(array.float() if "bfloat16" in str(array.dtype) else array)
+
+
+def draw(log_probs_BV: Array, uniforms_B: Array) -> Array:
+    """A token per row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u; 0 where none is possible."""
+    xp = array_namespace(log_probs_BV)
+    wide_BV = xp.astype(log_probs_BV, xp.float64)
+    best_B1 = xp.max(wide_BV, axis=-1, keepdims=True)
+    # a row without a possible token is all -inf, which no subtraction mends: it becomes all impossible, and token 0
+    shifted_BV = wide_BV - xp.where(best_B1 == -math.inf, 0.0, best_B1)
+    cumulative_BV = xp.cumulative_sum(xp.exp(shifted_BV), axis=-1)
+    total_B1 = cumulative_BV[:, -1:]
+    threshold_B1 = xp.asarray(uniforms_B, device=wide_BV.device)[:, None] * total_B1
+    passed_BV = (cumulative_BV <= threshold_B1) & (total_B1 > 0)
+    return xp.sum(xp.astype(passed_BV, xp.int64), axis=-1)
+
+
+def without(log_probs: Array, tokens: Sequence[int]) -> Array:
+    """ln p, along the last axis, with these tokens made impossible."""
+    xp = array_namespace(log_probs)
+    every_V = xp.arange(log_probs.shape[-1], device=log_probs.device)
+    for token in tokens:
+        log_probs = xp.where(every_V == token, impossible(log_probs), log_probs)
+    return log_probs
+
+
+def impossible(like: Array) -> Array:
+    xp = array_namespace(like)
+    return xp.asarray(-math.inf, dtype=like.dtype, device=like.device)

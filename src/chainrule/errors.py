@@ -8,6 +8,7 @@ ChainruleError                 the command line prints its one line and exits wi
 ├── FolderError                a model folder that cannot be read or written
 │   ├── DamagedFileError       a file of ours that is no longer what was written
 │   └── ForeignFileError       a file that is something else: a web page, a pickle, ...
+├── ArpaError                  an ARPA file that cannot be read or written: file, line and reason
 ├── ModelError                 a model that gives what is no probability
 ├── DecodingError              generation that was asked for something impossible
 └── MissingExtraError          an optional library that is not installed
@@ -53,6 +54,10 @@ class DamagedFileError(FolderError):
 
 class ForeignFileError(FolderError):
     """A file that is something else than what its name says."""
+
+
+class ArpaError(ChainruleError):
+    """An ARPA file that cannot be read or written."""
 
 
 class ModelError(ChainruleError):

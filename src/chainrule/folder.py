@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ from chainrule.tokens.registry import FILE_NAME as TOKENIZER
 FORMAT = "chainrule-model"
 VERSION = 1
 MANIFEST, TENSORS, METRICS, CARD = "manifest.json", "model.safetensors", "metrics.json", "README.md"
+_BYTES_AT_ONCE = 64 << 20
 _VERIFY_UP_TO = 256 << 20  # larger files are verified by `chainrule inspect` only: they must open at once
 
 Tensors: TypeAlias = Mapping[str, np.ndarray]
@@ -142,10 +144,7 @@ def megabytes(folder: str | Path) -> float:
 
 
 def _write_files(folder: Path, model: ModelFolder) -> None:
-    from safetensors.numpy import save_file
-
-    tensors = {name: np.asarray(array, order="C") for name, array in model.tensors.items()}
-    save_file(tensors, folder / TENSORS)
+    write_tensors(folder / TENSORS, model.tensors)
     (folder / TOKENIZER).write_text(model.tokenizer, encoding="utf-8")
     (folder / METRICS).write_text(to_json(model.metrics, indent=2), encoding="utf-8")
     (folder / CARD).write_text(_card(model), encoding="utf-8")
@@ -207,15 +206,45 @@ def _sync(path: Path) -> None:
 
 
 def _make_as_readable_as_new_files(folder: Path) -> None:
-    """mkdtemp and safetensors make things private; the umask, as a file just written shows it, decides instead."""
+    """mkdtemp makes folders private; the umask, as a file just written shows it, decides instead."""
     mode = (folder / MANIFEST).stat().st_mode & 0o666
-    (folder / TENSORS).chmod(mode)
     folder.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_tensors(path: Path, tensors: Tensors) -> None:
+    """A safetensors file, an array after the other: the library's own writer first copies all of them."""
+    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    # wide types first, so that each array begins at a multiple of its width
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header, end = {}, 0
+    for name in names:
+        array = arrays[name]
+        begin, end = end, end + array.nbytes
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            data = arrays[name].reshape(-1).view(np.uint8)
+            for first in range(0, len(data), _BYTES_AT_ONCE):
+                file.write(data[first : first + _BYTES_AT_ONCE].data)
+                _give_back(data)
+
+
+def _give_back(array: np.ndarray) -> None:
+    """An array that is mapped from a file need not stay in memory once it was read."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and hasattr(base._mmap, "madvise"):  # type: ignore[attr-defined]
+            base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+            return
+        base = base.base
 
 
 # -- reading ----------------------------------------------------------------------------------------------
@@ -341,3 +370,4 @@ _DTYPES = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
+_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}

@@ -22,7 +22,7 @@ from chainrule.progress import SILENT, Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 
-_BUILT_IN = {"ngram": "chainrule.ngram.model"}
+_BUILT_IN = {"ngram": "chainrule.ngram.train"}
 """Each module has a `KIND`."""
 
 
@@ -37,6 +37,8 @@ class TrainingData:
     context: Context = "line"
     seed: int = 0
     progress: Progress = SILENT
+    device: str = "cpu"
+    """Where to compute: cpu, or what torch calls a device."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):

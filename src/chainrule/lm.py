@@ -17,15 +17,16 @@ Axes in names: B batch, T time, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, batches, checked, pad, to_numpy
-from chainrule.tokens.base import Tokenizer, line_bounds, utf8
+from chainrule.arrays import PAD, Array, batches, checked, draw, to_numpy, without
+from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
 
 Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
@@ -48,6 +49,8 @@ class LanguageModel(ABC):
     """Where it comes from: text, seed, versions, command. Saved with the model."""
     metrics: Mapping[str, Any] = MappingProxyType({})
     """What was measured of it. Saved with the model."""
+    normalised: bool = True
+    """Whether what it gives are probabilities; if not, they are scores, and perplexity means nothing."""
 
     @abstractmethod
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
@@ -69,6 +72,34 @@ class LanguageModel(ABC):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the model folder; `chainrule.load` reads it back, bit by bit the same."""
 
+    # What a model may do in a way of its own, if that is faster.
+
+    def score_all(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """ln p of every id of a text made of sequences, each from a start to its end, one after the other."""
+        scores = np.empty(len(ids))
+        for places, some in _in_batches(self, ids, starts, ends):
+            scores[places] = some
+        return scores
+
+    def score_block(self, block: bytes) -> np.ndarray:
+        """ln p of every token of a text in UTF-8 whose lines end in LF."""
+        ids = encode_in_parallel(self.tokenizer, block)
+        return self.score_all(ids, *self._bounds(ids))
+
+    def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int] = ()) -> tuple[Array, Array]:
+        """A next token x ~ p(x | prefix) for each row, none of the forbidden ones, and its ln p.
+
+        Chance comes in as a number of [0, 1) for each row. A token whose ln p is -inf: nothing can follow. A model
+        that can draw without looking at all of V overrides this.
+        """
+        log_probs_BV = self.next_log_probs(state)
+        ids_B = draw(without(log_probs_BV, forbid), uniforms_B)
+        xp = array_namespace(log_probs_BV)
+        scores_B = xp.take_along_axis(log_probs_BV, ids_B[:, None], axis=-1)[:, 0]
+        is_forbidden_B = xp.any(ids_B[:, None] == xp.asarray([*forbid, PAD], device=ids_B.device), axis=1)
+        is_nan_B = scores_B != scores_B
+        return ids_B, xp.where(is_forbidden_B & ~is_nan_B, -xp.inf, scores_B)
+
     # What follows is conveniences over the contract; no model overrides them.
 
     def __repr__(self) -> str:
@@ -85,7 +116,7 @@ class LanguageModel(ABC):
 
     def surprisals(self, text: str) -> np.ndarray:
         """-ln p of each token of the text, its line ends included: as many as `encode_lines` gives."""
-        return -np.concatenate(score_rows(self, self.sequences(text)))
+        return -checked(self.score_block(_block(text)))
 
     def perplexity(self, text: str) -> float:
         """exp of the mean surprisal: how many equally likely tokens would be as hard to predict."""
@@ -94,18 +125,40 @@ class LanguageModel(ABC):
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""
-        ids = self.tokenizer.encode_lines(utf8(text).replace(b"\r\n", b"\n"))
-        if self.context == "stream":
-            return [ids]
-        starts, ends = line_bounds(ids, self.tokenizer.eos)
-        return [ids[start:end] for start, end in zip(starts, ends, strict=True)]
+        ids = encode_in_parallel(self.tokenizer, _block(text))
+        return [ids[start:end] for start, end in zip(*self._bounds(ids), strict=True)]
+
+    def _bounds(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
+        """Where sequences begin and end."""
+        if self.context == "line":
+            return line_bounds(ids, self.tokenizer.eos)
+        return np.zeros(1, np.int64), np.asarray([len(ids)])
+
+
+def _block(text: str) -> bytes:
+    block = utf8(text)
+    return block.replace(b"\r\n", b"\n") if b"\r" in block else block
 
 
 def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """ln p of each token of each row, in their order; scored in batches of rows of like length."""
-    scored: list[np.ndarray] = [np.zeros(0)] * len(rows)
-    for batch in batches(np.asarray([len(row) for row in rows])):
-        scores_BT = checked(to_numpy(lm.score(pad([rows[i] for i in batch]))))
-        for i, scores_T in zip(batch, scores_BT, strict=True):
-            scored[i] = scores_T[: len(rows[i])]
-    return scored
+    """ln p of each token of each row, in their order."""
+    if not rows:
+        return []
+    ends = np.cumsum([len(row) for row in rows])
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    scores = checked(lm.score_all(np.concatenate(rows), starts, ends))
+    return [scores[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _in_batches(
+    lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Sequences of like length together: places in the text, and ln p of the ids there."""
+    for rows in batches(ends - starts):
+        lengths = ends[rows] - starts[rows]
+        # the places of one row after the other: where its start is, and on from there
+        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (np.cumsum(lengths) - lengths), lengths)
+        inside_BT = np.arange(lengths.max()) < lengths[:, None]
+        ids_BT = np.full(inside_BT.shape, PAD, dtype=np.int64)
+        ids_BT[inside_BT] = ids[places]
+        yield places, to_numpy(lm.score(ids_BT))[inside_BT]

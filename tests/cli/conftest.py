@@ -92,25 +92,25 @@ def big(shared: Path) -> Path:
 @pytest.fixture(scope="session")
 def model(shared: Path, corpus: Path) -> Path:
     """A trigram model of words and lines."""
-    return _trained(shared / "model", corpus, smoothing="laplace", k=0.1)
+    return _trained(shared / "model", corpus, order=3, smoothing="add-k", k=0.1)
 
 
 @pytest.fixture(scope="session")
 def stream_model(shared: Path, corpus: Path) -> Path:
     """One whose context flows across lines."""
-    return _trained(shared / "stream-model", corpus, context="stream", smoothing="laplace", k=0.1)
+    return _trained(shared / "stream-model", corpus, context="stream", order=3, smoothing="add-k", k=0.1)
 
 
 @pytest.fixture(scope="session")
 def bpe_model(shared: Path, corpus: Path) -> Path:
     """One of subwords."""
-    return _trained(shared / "bpe-model", corpus, tokenizer="bpe", smoothing="laplace")
+    return _trained(shared / "bpe-model", corpus, tokenizer="bpe", order=3, smoothing="laplace")
 
 
 @pytest.fixture(scope="session")
 def mle_model(shared: Path, toy: Path) -> Path:
     """One that rules out what it has not seen."""
-    return _trained(shared / "mle-model", toy, smoothing="mle")
+    return _trained(shared / "mle-model", toy, order=3, smoothing="mle")
 
 
 def _written(path: Path, text: str) -> Path:

@@ -25,7 +25,7 @@ def sha256(path: Path) -> str:
 
 
 def test_a_model_folder_is_written_and_reported(run: Run, corpus: Path, tmp_path: Path) -> None:
-    ran = run("train", "ngram", corpus, "--out", tmp_path / "m")
+    ran = run("train", "ngram", corpus, "--set", "smoothing=witten-bell", "--out", tmp_path / "m")
     assert (ran.code, ran.err) == (0, "")
     assert str(tmp_path / "m") in ran.out
     assert {path.name for path in (tmp_path / "m").iterdir()} == {
@@ -103,14 +103,17 @@ def test_context_can_flow_across_lines(run: Run, corpus: Path, tmp_path: Path) -
 
 
 def test_settings_reach_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
-    settings = ["--set", "order=2", "--set", "smoothing=laplace", "--set", "k=0.25"]
+    settings = ["--set", "order=2", "--set", "smoothing=add-k", "--set", "k=0.25"]
     assert run("train", "ngram", corpus, *settings, "--out", tmp_path / "m").code == 0
-    assert manifest(tmp_path / "m")["config"] == {"order": 2, "smoothing": "laplace", "k": 0.25}
+    config = manifest(tmp_path / "m")["config"]
+    assert (config["order"], config["smoothing"], config["k"]) == (2, "add-k", 0.25)
 
 
 def test_the_seed_decides_what_is_held_out(run: Run, corpus: Path, tmp_path: Path) -> None:
+    tuned = ("--set", "smoothing=jelinek-mercer")
+
     def held_out(seed: int, name: str) -> str:
-        assert run("train", "ngram", corpus, "--seed", seed, "--out", tmp_path / name).code == 0
+        assert run("train", "ngram", corpus, *tuned, "--seed", seed, "--out", tmp_path / name).code == 0
         provenance = manifest(tmp_path / name)["provenance"]
         assert provenance["seed"] == seed
         fingerprint: str = provenance["held_out_sha256"]
@@ -142,7 +145,7 @@ def test_several_files_and_patterns_are_one_corpus(run: Run, tmp_path: Path) -> 
     assert run("train", "ngram", tmp_path / "*.txt", tmp_path / "c.text", *options).json["tokens"] == 12
 
 
-@pytest.mark.parametrize("smoothing", ["interpolated", "mle"])
+@pytest.mark.parametrize("smoothing", ["jelinek-mercer", "mle"])
 def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: Path, smoothing: str) -> None:
     text = tmp_path / "text.txt"
     text.write_bytes(b"i love \xff cats\ni love dogs\ncats \xfe mice\n")
@@ -157,9 +160,15 @@ def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: P
 def test_a_text_with_nothing_to_hold_out_is_noted(run: Run, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one line\n", encoding="utf-8")
-    ran = run("train", "ngram", text, "--out", tmp_path / "m")
+    ran = run("train", "ngram", text, "--set", "smoothing=jelinek-mercer", "--out", tmp_path / "m")
     assert ran.code == 0
     assert "held-out" in ran.err
+
+
+def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, tmp_path: Path) -> None:
+    ran = run("train", "ngram", toy, "--set", "order=2", "--out", tmp_path / "m")
+    assert ran.code == 0
+    assert ran.err == "note: 1- and 2-grams: their counts give no valid discount; falling back to 0.5, 1, 1.5\n"
 
 
 def test_a_folder_name_is_printed_as_it_is(run: Run, corpus: Path, tmp_path: Path) -> None:
@@ -173,7 +182,8 @@ def test_a_folder_name_is_printed_as_it_is(run: Run, corpus: Path, tmp_path: Pat
 def test_standard_input_is_a_corpus_and_a_text(
     run_alone: Run, corpus: Path, held_out: Path, tmp_path: Path
 ) -> None:
-    trained = run_alone("train", "ngram", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes())
+    options = ["--set", "smoothing=witten-bell", "--out", tmp_path / "m"]
+    trained = run_alone("train", "ngram", "-", *options, stdin=corpus.read_bytes())
     assert (trained.code, trained.err) == (0, "")
     piped = run_alone("evaluate", tmp_path / "m", "-", "--json", stdin=held_out.read_bytes())
     named = run_alone("evaluate", tmp_path / "m", held_out, "--json")

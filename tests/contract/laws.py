@@ -23,6 +23,9 @@ from chainrule.lm import LanguageModel
 Law = Callable[[LanguageModel], None]
 LAWS: dict[str, Law] = {}
 
+OF_PROBABILITIES = ("sums_to_one", "samples_follow_the_distribution")
+"""Laws that a model which gives scores, and says so, breaks."""
+
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 

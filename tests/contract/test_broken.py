@@ -135,7 +135,7 @@ class TakesAnyId(Delegate):
 
 class SavesSomethingElse(Delegate):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        other = cr.train("ngram", cr.Corpus.from_text(TOY), order=3, smoothing="laplace", k=1.0001)
+        other = cr.train("ngram", cr.Corpus.from_text(TOY), order=3, smoothing="add-k", k=0.0101)
         other.save(folder)
 
 

@@ -80,3 +80,9 @@ def test_batches_hold_every_row_once_and_are_not_too_large(lengths: list[int], m
     batches = list(arrays.batches(every, most))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(every)))
     assert all(len(batch) == 1 or len(batch) * every[batch].max() <= most for batch in batches)
+
+
+def test_little_of_a_batch_is_padding() -> None:
+    lengths = np.arange(1, 2000)
+    padded = sum(len(batch) * int(lengths[batch].max()) for batch in arrays.batches(lengths, 1 << 14))
+    assert padded < 1.25 * lengths.sum()

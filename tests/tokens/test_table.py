@@ -112,3 +112,15 @@ def test_given_words_are_numbered_in_order_and_what_is_not_there_is_0() -> None:
     table = WordTable("whitespace", [b"cats", b"and-some-long-word", b"dogs"])
     assert table.look_up(b"dogs emus cats\nand-some-long-word and-some").tolist() == [4, 0, 2, 1, 3, 0, 1]
     assert table.put([b"emus", b"cats"]).tolist() == [5, 2]
+
+
+@given(words=st.lists(pieces.filter(lambda piece: piece and "\n" not in piece), unique=True, max_size=30))
+@examples
+def test_words_are_found_between_given_places(words: list[str]) -> None:
+    """Every other word is in the table; they lie in the block back to back, so only the places part them."""
+    spelled = [word.encode() for word in words]
+    table = WordTable("whitespace", spelled[::2])
+    ends = np.cumsum([len(word) for word in spelled], dtype=np.int64)
+    found = table.find(b"".join(spelled), np.concatenate([[0], ends[:-1]])[: len(ends)], ends)
+    assert found.tolist() == [0 if place % 2 else place // 2 + 2 for place in range(len(words))]
+    assert len(table) == 1 + len(spelled[::2]), "looking up learns nothing"

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainrule.text.corpus import Corpus
-from chainrule.tokens.base import Tokenizer, encode_lines_slowly
+from chainrule.tokens import base
+from chainrule.tokens.base import Tokenizer, encode_in_parallel, encode_lines_slowly
 from chainrule.tokens.registry import NAMES, dump_tokenizer, parse_tokenizer, train_tokenizer
 from chainrule.tokens.vocabulary import Limit
 
@@ -49,6 +50,17 @@ def test_encoding_a_block_is_encoding_its_lines(name: str, text: str) -> None:
     assert ids.dtype == np.uint32
     assert ids.max() < tokenizer.vocab_size
     assert ids[-1] == tokenizer.eos
+
+
+@every_tokenizer
+@pytest.mark.parametrize(
+    "text", ["", "\n", "a", "\n\n\n", "i love cats\n" * 9, "cats " * 40 + "\ni\n\nlove", TRAINING]
+)
+def test_many_threads_encode_as_one(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(base, "cores", lambda: 3)
+    ids = encode_in_parallel(tokenizer_of(name), text.encode())
+    np.testing.assert_array_equal(ids, encode_lines_slowly(tokenizer_of(name), text.encode()))
 
 
 @every_tokenizer

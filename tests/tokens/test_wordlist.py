@@ -65,5 +65,8 @@ def test_a_model_trained_with_a_list_knows_words_its_text_lacks(tmp_path: Path) 
     lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), tokenizer=choice, smoothing="laplace")
     assert [lm.tokenizer.token(i) for i in range(6)] == ["<unk>", "<s>", "</s>", "dogs", "cats", "love"]
     assert lm.perplexity("love dogs") < 100
-    with pytest.raises(SettingsError, match="vocabulary is the tokenizer's"):
-        cr.train("ngram", cr.Corpus.from_text("i love cats\n"), vocabulary="words.txt")
+
+
+def test_a_setting_of_the_tokenizer_is_named_as_such() -> None:
+    with pytest.raises(SettingsError, match="vocab_size is the tokenizer's"):
+        cr.train("ngram", cr.Corpus.from_text("i love cats\n"), vocab_size=10)

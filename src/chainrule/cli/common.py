@@ -61,6 +61,17 @@ def seed_option(command: Command) -> Command:
     return click.option("--seed", type=int, default=0, show_default=True, help="What chance depends on.")(command)
 
 
+def device_option(command: Command) -> Command:
+    """--device: where to compute."""
+    return click.option(
+        "--device",
+        default="cpu",
+        show_default=True,
+        metavar="NAME",
+        help="Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.",
+    )(command)
+
+
 def context_option(command: Command) -> Command:
     """--context: where a sequence ends."""
     return click.option(
@@ -163,9 +174,17 @@ def say(screen: Console, message: str) -> None:
 UNPAID = "* a lower bound: white space between words, and how unknown tokens are spelled, is not paid for"
 
 
+SCORES = "(…) made of scores that are no probabilities: it does not compare with the others"
+
+
 def bits_per_byte(measured: Measured) -> str:
     """The figure, marked where some of the text is not paid for (UNPAID says so below the table)."""
-    return number(measured.bits_per_byte, 4) + ("" if measured.lossless else "*")
+    return figure(measured, measured.bits_per_byte) + ("" if measured.lossless else "*")
+
+
+def figure(measured: Measured, value: float) -> str:
+    """A figure made of probabilities; in brackets where they are none (SCORES says so below the table)."""
+    return number(value, 4) if measured.normalised else f"({number(value, 4)})"
 
 
 def print_json(value: Any) -> None:

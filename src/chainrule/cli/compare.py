@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli.common import (
+    SCORES,
     UNPAID,
     bits_per_byte,
     console,
     context_option,
     corpus_argument,
     encoding_option,
+    figure,
     json_option,
     number,
     print_json,
@@ -86,16 +88,16 @@ def _print(comparison: Comparison, out: str) -> None:
         f"measured on {test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen",
     )
     table = results_table("model", "bits/byte", "perplexity", "tokens/s", "train s", "MB")
-    best = min(result.test.bits_per_byte for result in comparison.results)
+    best = min((r.test.bits_per_byte for r in comparison.results if r.test.normalised), default=None)
     for result in comparison.results:
         table.add_row(
             result.name,
             bits_per_byte(result.test),
-            number(result.test.perplexity, 4),
+            figure(result.test, result.test.perplexity),
             f"{result.test.tokens_per_second:,.0f}",
             number(result.training_seconds, 2),
             number(result.megabytes, 3),
-            style="bold green" if result.test.bits_per_byte == best else None,
+            style="bold green" if result.test.normalised and result.test.bits_per_byte == best else None,
         )
     screen.print(table)
     impossible = [r.test.impossible / r.test.tokens for r in comparison.results if r.test.impossible]
@@ -103,6 +105,8 @@ def _print(comparison: Comparison, out: str) -> None:
         say(
             screen, f"∞: some tokens had probability 0, from {min(impossible):.1%} to {max(impossible):.1%} of them"
         )
+    if not all(result.test.normalised for result in comparison.results):
+        say(screen, SCORES)
     if not all(result.test.lossless for result in comparison.results):
         say(screen, UNPAID)
     screen.print("\nSamples (top-p 0.9)", style="bold")

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from chainrule.cli.common import (
+    SCORES,
     UNPAID,
     bits_per_byte,
     console,
     encoding_option,
+    figure,
     json_option,
-    number,
     print_json,
     results_table,
     say,
@@ -55,7 +56,7 @@ def evaluate(folders_and_text: tuple[str, ...], encoding_errors: Any, as_json: b
     for folder, m in results:
         table.add_row(
             folder,
-            *(number(figure, 4) for figure in (m.perplexity, m.nats, m.bits)),
+            *(figure(m, value) for value in (m.perplexity, m.nats, m.bits)),
             bits_per_byte(m),
             f"{m.tokens:,}",
             f"{m.oov:.2%}",
@@ -66,5 +67,7 @@ def evaluate(folders_and_text: tuple[str, ...], encoding_errors: Any, as_json: b
         if m.impossible:
             share = m.impossible / m.tokens
             say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
+    if not all(m.normalised for _, m in results):
+        say(screen, SCORES)
     if not all(m.lossless for _, m in results):
         say(screen, UNPAID)

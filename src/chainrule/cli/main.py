@@ -14,16 +14,18 @@ import click
 from chainrule._version import __version__
 from chainrule.cli.compare import compare
 from chainrule.cli.completion import completion
+from chainrule.cli.convert import convert
 from chainrule.cli.evaluate import evaluate
 from chainrule.cli.generate import generate
 from chainrule.cli.inspect import inspect
 from chainrule.cli.kinds import kinds
+from chainrule.cli.mix import mix
 from chainrule.cli.score import score
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError
 
-VERBS = (compare, train, evaluate, score, generate, tokenize, inspect, kinds, completion)
+VERBS = (compare, train, evaluate, score, generate, tokenize, mix, convert, inspect, kinds, completion)
 
 
 class _InOrder(click.Group):

@@ -10,6 +10,7 @@ from chainrule.cli.common import (
     console,
     context_option,
     corpus_argument,
+    device_option,
     encoding_option,
     json_option,
     number,
@@ -41,6 +42,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @tokenizer_options("word")
 @context_option
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
+@device_option
 @seed_option
 @encoding_option
 @json_option
@@ -82,6 +84,7 @@ def train(
         context=options["context"],
         seed=options["seed"],
         progress=terminal_progress(),
+        device=options["device"],
     )
     lm.save(out, overwrite=overwrite)
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]

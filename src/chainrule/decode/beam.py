@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, pad, to_numpy
+from chainrule.arrays import Array, pad, to_numpy, without
 from chainrule.decode.sample import Continuation
-from chainrule.decode.strategies import Beam, without
+from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
 from chainrule.lm import LanguageModel
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, pad, to_numpy
+from chainrule.arrays import PAD, Array, draw, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.strategies import Strategy
+from chainrule.decode.strategies import Strategy, only_forbids
 from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State
 
@@ -114,16 +114,25 @@ def _steps(
     """
     new: list[Array] = []
     scores: list[Array] = []
+    going_B: Array = True
+    forbidden = only_forbids(strategy)
     for t in range(uniforms_BT.shape[1]):
-        log_probs_BV = lm.next_log_probs(state)
-        xp = array_namespace(log_probs_BV)
-        if t == 0:
-            read_BT, uniforms_BT = (xp.asarray(a, device=log_probs_BV.device) for a in (read_BT, uniforms_BT))
-            going_B = xp.ones(read_BT.shape[0], dtype=xp.bool, device=log_probs_BV.device)
-        chosen_BV = strategy.apply(log_probs_BV, lambda: xp.concat([read_BT, *(n[:, None] for n in new)], axis=1))  # noqa: B023
-        going_B = going_B & (xp.max(chosen_BV, axis=-1) != -math.inf)
-        tokens_B = draw(chosen_BV, uniforms_BT[:, t])
-        scores.append(xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0])
+        if forbidden is not None:
+            tokens_B, scores_B = lm.draw(state, uniforms_BT[:, t], forbidden)
+            xp = array_namespace(tokens_B)
+            is_possible_B = scores_B != -math.inf
+        else:
+            log_probs_BV = lm.next_log_probs(state)
+            xp = array_namespace(log_probs_BV)
+            if t == 0:
+                read_BT = xp.asarray(read_BT, device=log_probs_BV.device)
+            read = lambda: xp.concat([read_BT, *(n[:, None] for n in new)], axis=1)  # noqa: B023, E731
+            chosen_BV = strategy.apply(log_probs_BV, read)
+            is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
+            tokens_B = draw(chosen_BV, uniforms_BT[:, t])
+            scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
+        going_B = is_possible_B & going_B
+        scores.append(scores_B)
         new.append(xp.where(going_B, tokens_B, PAD))
         state = lm.extend(state, new[-1][:, None])
         if end is not None:
@@ -131,17 +140,3 @@ def _steps(
     tokens_BT = xp.stack(new, axis=1)
     # what a row that has ended would have scored is no part of it
     return state, tokens_BT, xp.where(tokens_BT == PAD, 0.0, xp.stack(scores, axis=1))
-
-
-def draw(log_probs_BV: Array, uniforms_B: Array) -> Array:
-    """A token per row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u; 0 where none is possible."""
-    xp = array_namespace(log_probs_BV)
-    wide_BV = xp.astype(log_probs_BV, xp.float64)
-    best_B1 = xp.max(wide_BV, axis=-1, keepdims=True)
-    # a row without a possible token is all -inf, which no subtraction mends: it becomes all impossible, and token 0
-    shifted_BV = wide_BV - xp.where(best_B1 == -math.inf, 0.0, best_B1)
-    cumulative_BV = xp.cumulative_sum(xp.exp(shifted_BV), axis=-1)
-    total_B1 = cumulative_BV[:, -1:]
-    threshold_B1 = xp.asarray(uniforms_B, device=wide_BV.device)[:, None] * total_B1
-    passed_BV = (cumulative_BV <= threshold_B1) & (total_B1 > 0)
-    return xp.sum(xp.astype(passed_BV, xp.int64), axis=-1)

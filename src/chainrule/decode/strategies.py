@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array
+from chainrule.arrays import PAD, Array, impossible, without
 from chainrule.decode.top import top_k
 from chainrule.errors import DecodingError
 
@@ -69,7 +69,7 @@ class Greedy(Strategy):
         xp = array_namespace(log_probs_BV)
         best_B1 = xp.argmax(log_probs_BV, axis=-1, keepdims=True)
         every_V = xp.arange(log_probs_BV.shape[-1], device=log_probs_BV.device)
-        return xp.where(every_V == best_B1, log_probs_BV, _impossible(log_probs_BV))
+        return xp.where(every_V == best_B1, log_probs_BV, impossible(log_probs_BV))
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,18 @@ class Forbid(Strategy):
         return without(log_probs_BV, self.tokens)
 
 
+def only_forbids(strategy: Strategy) -> tuple[int, ...] | None:
+    """What a strategy forbids if it otherwise leaves everything to the model; None if it does more."""
+    if isinstance(strategy, Sample):
+        return ()
+    if isinstance(strategy, Forbid):
+        return strategy.tokens
+    if isinstance(strategy, Chain):
+        parts = [only_forbids(part) for part in strategy.strategies]
+        return None if None in parts else tuple(token for part in parts for token in part or ())
+    return None
+
+
 @dataclass(frozen=True)
 class Beam:
     """Not sampling: the most likely text among those that `width` hypotheses reach (see beam.py)."""
@@ -188,15 +200,6 @@ class Beam:
         _require(0 <= self.length_power <= 10, "the length power", "between 0 and 10", self.length_power)
 
 
-def without(log_probs: Array, tokens: Sequence[int]) -> Array:
-    """ln p, along the last axis, with these tokens made impossible."""
-    xp = array_namespace(log_probs)
-    every_V = xp.arange(log_probs.shape[-1], device=log_probs.device)
-    for token in tokens:
-        log_probs = xp.where(every_V == token, _impossible(log_probs), log_probs)
-    return log_probs
-
-
 def normalize(log_probs_BV: Array) -> Array:
     """ln p that sums to one: x - ln Σ e^x."""
     xp = array_namespace(log_probs_BV)
@@ -207,12 +210,7 @@ def normalize(log_probs_BV: Array) -> Array:
 
 def _keep(log_probs_BV: Array, kept_BV: Array) -> Array:
     xp = array_namespace(log_probs_BV)
-    return xp.where(kept_BV, log_probs_BV, _impossible(log_probs_BV))
-
-
-def _impossible(like: Array) -> Array:
-    xp = array_namespace(like)
-    return xp.asarray(-math.inf, dtype=like.dtype, device=like.device)
+    return xp.where(kept_BV, log_probs_BV, impossible(log_probs_BV))
 
 
 def _require(holds: bool, what: str, expected: str, found: float) -> None:

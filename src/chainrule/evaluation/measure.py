@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.arrays import PAD, TOKENS_AT_ONCE, batches, checked, to_numpy
+from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.lm import LanguageModel, State
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
+
+_TOKENS_AT_ONCE = 1 << 20  # lines are put into batches of like length among so many tokens
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Measured:
     """Whether the tokens spell out all of the text; if not, bits per byte leave some of it unpaid."""
     impossible: int
     """Tokens that the model gave probability 0: with one of them the perplexity is infinite."""
+    normalised: bool
+    """Whether the model gives probabilities; if not, the figures above are made of scores."""
     seconds: float
     tokens_per_second: float
 
@@ -80,23 +84,25 @@ def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT)
         oov=encoded.unknown / encoded.tokens,
         lossless=lm.tokenizer.lossless and encoded.unknown == 0,
         impossible=impossible,
+        normalised=lm.normalised,
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),
     )
 
 
 def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
-    """ln p of every token, in pieces; with line context in another order than the text's."""
+    """ln p of every token, in pieces."""
     if lm.context == "stream":
         yield from _score_stream(lm, ids)
         return
     starts, ends = line_bounds(ids, lm.tokenizer.eos)
-    for rows in batches(ends - starts):
-        width = int((ends[rows] - starts[rows]).max())
-        places = starts[rows, None] + np.arange(width)
-        inside = places < ends[rows, None]
-        ids_BT = np.where(inside, ids[np.minimum(places, len(ids) - 1)].astype(np.int64), PAD)
-        yield checked(to_numpy(lm.score(ids_BT))[inside])
+    first = 0
+    while first < len(starts):
+        last = max(int(np.searchsorted(ends, starts[first] + _TOKENS_AT_ONCE, side="right")), first + 1)
+        piece = ids[starts[first] : ends[last - 1]]
+        begins = starts[first:last] - starts[first]
+        yield checked(lm.score_all(piece, begins, ends[first:last] - starts[first]))
+        first = last
 
 
 def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:

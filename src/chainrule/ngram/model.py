@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from array_api_compat import array_namespace
 
 from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.errors import DamagedFileError, SettingsError
+from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder, write_folder
-from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import Context, LanguageModel, State
 from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.count import Counts, Ints, Trie, count_ngrams, pad_text
-from chainrule.ngram.smooth import interpolated, laplace, mle, tune_lambdas
-from chainrule.settings import setting
-from chainrule.tokens.base import Tokenizer
+from chainrule.ngram.index import slots_for, with_index
+from chainrule.ngram.packed import words_for
+from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.trie import Trie, groups_for
+from chainrule.ngram.values import Values
+from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
-
-@dataclass(frozen=True)
-class NgramSettings:
-    """What can be set with --set."""
-
-    order: int = setting(3, "tokens in the longest n-gram; the context is one less")
-    smoothing: Literal["interpolated", "laplace", "mle"] = setting(
-        "interpolated", "how the unseen becomes possible; mle leaves it impossible"
-    )
-    k: float = setting(1.0, "what laplace adds to every count")
-
-    def __post_init__(self) -> None:
-        if self.order < 1:
-            raise SettingsError(f"order should be at least 1, not {self.order}")
-        if not 0 < self.k <= 1e6:
-            raise SettingsError(f"k should be above 0 and at most a million, not {self.k}")
-        if self.k != 1.0 and self.smoothing != "laplace":
-            raise SettingsError(f"k goes with smoothing=laplace, not with smoothing={self.smoothing}")
+KIND_NAME = "ngram"
+MANY_WORDS = 1 << 15
+"""From so many on, a word is drawn without looking at all of them."""
+_CHECKED_UP_TO = 1 << 22  # nodes; larger models open at once, and their kernels stay within the arrays anyway
 
 
 @dataclass(frozen=True)
 class NgramState(State):
-    """One automaton state per row."""
+    """One automaton state per row. The words it stands for follow from it; they are kept beside it to save time."""
 
-    nodes: Ints
+    nodes: Array
+    words: Array
+    """The last N-1 words, as [B, N-1]; the word V stands for nothing."""
 
     def select(self, rows: Array) -> NgramState:
-        return NgramState(self.nodes[to_numpy(rows)])
+        if isinstance(self.nodes, np.ndarray):
+            rows = to_numpy(rows)
+        else:
+            rows = array_namespace(self.nodes).asarray(rows, device=self.nodes.device)
+        return NgramState(self.nodes[rows], self.words[rows])
 
 
 class NgramModel(LanguageModel):
@@ -66,63 +61,105 @@ class NgramModel(LanguageModel):
         self.tokenizer = tokenizer
         self.settings = settings
         self.context = context
+        self.normalised = settings.is_normalised
+
+    def to(self, device: Any) -> NgramModel:
+        """The same model with its arrays in torch, on a device: it scores and decodes there."""
+        lm = NgramModel(self.automaton.to(device), self.tokenizer, self.settings, self.context)
+        lm.provenance, lm.metrics = self.provenance, self.metrics
+        return lm
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         ids_BT = self._ids(ids_BT)
-        history = self.automaton.words_of(self._nodes(self.start(len(ids_BT)) if state is None else state))
+        xp = array_namespace(ids_BT)
+        history = self._history(ids_BT.shape[0], state)
         # each row behind the words its state stands for, all rows in one text
-        text_BT = np.concatenate([history, ids_BT], axis=1)
+        text_BT = xp.concat([history, ids_BT], axis=1)
         is_token = text_BT != PAD
-        scores_BT = np.zeros(text_BT.shape, dtype=np.float64)
+        scores_BT = xp.zeros(text_BT.shape, dtype=xp.float64, device=ids_BT.device)
         scores_BT[is_token] = self.automaton.score(text_BT[is_token])
         return scores_BT[:, history.shape[1] :]
 
+    def _history(self, rows: int, state: State | None) -> Array:
+        if state is not None:
+            return self._state(state).words
+        # <s> alone: no n-gram has it in its middle, so none reaches from one row into the next
+        return self.automaton.array(np.full((rows, 1), self.tokenizer.bos))
+
     def start(self, batch_size: int) -> NgramState:
-        return NgramState(np.full(batch_size, self.automaton.start(), dtype=np.int64))
+        node = self.automaton.array([self.automaton.start()])
+        words = self.automaton.words_of(node)
+        return NgramState(node, words).select(np.zeros(batch_size, dtype=np.int64))
 
     def extend(self, state: State, ids_BT: Array) -> NgramState:
         ids_BT = self._ids(ids_BT)
-        nodes = self._nodes(state)
-        lengths = (ids_BT != PAD).sum(axis=1)
-        # N-1 tokens are all that a state knows: what lies before them need not be read
+        xp = array_namespace(ids_BT)
         reach = self.automaton.trie.order - 1
-        first = np.maximum(lengths - reach, 0)
-        nodes = np.where(first > 0, 0, nodes)
-        for t in range(min(reach, ids_BT.shape[1])):
-            rows = np.flatnonzero(first + t < lengths)
-            nodes[rows] = self.automaton.step(nodes[rows], ids_BT[rows, first[rows] + t])
-        return NgramState(nodes)
+        words_BT = xp.concat([self._state(state).words, ids_BT], axis=1)
+        # the last N-1 words are all that a state knows
+        lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
+        places = lengths[:, None] + xp.arange(reach, dtype=xp.int64, device=ids_BT.device)[None, :]
+        words = xp.take_along_axis(words_BT, places, axis=1)
+        return NgramState(self.automaton.state_of(words), words)
 
     def next_log_probs(self, state: State) -> Array:
-        return self.automaton.next_log_probs(self._nodes(state))
+        return self.automaton.next_after(self._state(state).words)
 
-    def _ids(self, ids_BT: Array) -> Ints:
-        ids: Ints = np.asarray(to_numpy(ids_BT), dtype=np.int64)
+    def score_block(self, block: bytes) -> np.ndarray:
+        parts = cut_lines(block) if self.context == "line" and self.automaton.where is None else [block]
+        if len(parts) == 1:
+            return super().score_block(block)
+        with ThreadPoolExecutor(len(parts)) as pool:  # each core takes some lines all the way
+            return np.concatenate(list(pool.map(self._score_lines, parts)))
+
+    def _score_lines(self, block: bytes) -> np.ndarray:
+        ids = self.tokenizer.encode_lines(block)
+        return self._score_text(ids, *self._bounds(ids), threads=1)
+
+    def score_all(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        if self.automaton.where is not None or len(ids) == 0:
+            return super().score_all(ids, starts, ends)
+        check_ids(ids[None], self.tokenizer.vocab_size)
+        return self._score_text(ids, starts, ends)
+
+    def _score_text(
+        self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, threads: int | None = None
+    ) -> np.ndarray:
+        """One text, <s> before each sequence: no n-gram has it in its middle, so none reaches over it."""
+        places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
+        text = np.full(len(ids) + len(starts), self.tokenizer.bos, dtype=np.uint32)
+        text[places] = ids
+        return np.asarray(self.automaton.score(text, threads)[places])
+
+    def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int] = ()) -> tuple[Array, Array]:
+        if not self.normalised or self.tokenizer.vocab_size < MANY_WORDS or self.automaton.where is not None:
+            return super().draw(state, uniforms_B, forbid)
+        return self.automaton.draw(self._state(state).words, np.asarray(uniforms_B, dtype=np.float64), forbid)
+
+    def _ids(self, ids_BT: Array) -> Array:
+        ids = self.automaton.array(to_numpy(ids_BT) if self.automaton.where is None else ids_BT)
         check_ids(ids, self.tokenizer.vocab_size)
         return ids
 
     @staticmethod
-    def _nodes(state: State) -> Ints:
+    def _state(state: State) -> NgramState:
         assert isinstance(state, NgramState)
-        return state.nodes
+        return state
+
+    def _on_host(self) -> Automaton:
+        """The automaton as it lies on disk; a device has it without its index."""
+        automaton = self.automaton if self.automaton.where is None else self.automaton.to(None)
+        return with_index(automaton) if self.settings.index and automaton.index is None else automaton
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        trie = self.automaton.trie
-        tensors = {
-            "keys": trie.keys,
-            "suffix": trie.suffix.astype(np.uint32 if len(trie.suffix) < 1 << 32 else np.int64),
-            "first_of_length": trie.first_of_length,
-            "log_prob": self.automaton.log_prob,
-            "log_backoff": self.automaton.log_backoff,
-        }
         write_folder(
             folder,
             ModelFolder(
-                kind=KIND.name,
+                kind=KIND_NAME,
                 config=asdict(self.settings),
                 context=self.context,
                 tokenizer=dump_tokenizer(self.tokenizer),
-                tensors=tensors,
+                tensors=_tensors(self._on_host()),
                 provenance=self.provenance,
                 metrics=self.metrics,
             ),
@@ -130,87 +167,113 @@ class NgramModel(LanguageModel):
         )
 
 
-def train(settings: NgramSettings, data: TrainingData) -> NgramModel:
-    """Count, smooth, and make the automaton."""
-    tokenizer = data.tokenizer
-    with data.progress.task(f"counting {settings.order}-grams"):
-        counts = count_ngrams(
-            data.train.ids, settings.order, tokenizer.vocab_size, tokenizer.bos, tokenizer.eos, data.context
-        )
-    lambdas = None
-    if settings.smoothing == "interpolated":
-        lambdas = _lambdas(counts, settings, data)
-        tables = interpolated(counts, lambdas)
-    else:
-        tables = mle(counts) if settings.smoothing == "mle" else laplace(counts, settings.k)
-    lm = NgramModel(tables.automaton(counts, tokenizer.bos), tokenizer, settings, data.context)
-    lm.metrics = {"ngrams": np.diff(counts.trie.first_of_length)[1:].tolist()}
-    if lambdas is not None:
-        lm.metrics["lambdas"] = lambdas.round(6).tolist()
-    return lm
+def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:
+    trie = automaton.trie
+    tensors: dict[str, np.ndarray] = {
+        "first_of_length": trie.first_of_length,
+        "words": to_numpy(trie.words).view(np.uint32),
+        "base": to_numpy(trie.base),
+        "offset": to_numpy(trie.offset),
+        "rest": to_numpy(trie.rest).view(np.uint32),
+    }
+    if automaton.index is not None:
+        tensors["index"] = to_numpy(automaton.index)
+    for name, values in (("log_prob", automaton.log_prob), ("log_backoff", automaton.log_backoff)):
+        tensors[name] = to_numpy(values.plain)
+        if values.bits:
+            tensors[f"{name}_codes"] = to_numpy(values.codes).view(np.uint32)
+            tensors[f"{name}_books"] = to_numpy(values.books)
+    return tensors
 
 
-def _lambdas(counts: Counts, settings: NgramSettings, data: TrainingData) -> NDArray[np.float64]:
-    if data.valid is None:
-        data.progress.note("no held-out text to tune the interpolation on: every order gets weight 1/2")
-        return np.full(settings.order, 0.5)
-    text = pad_text(data.valid.ids, settings.order, data.tokenizer.bos, data.tokenizer.eos, data.context)
-    with data.progress.task("tuning the interpolation"):
-        return tune_lambdas(counts, text, text != data.tokenizer.bos)
-
-
-def load(folder: ModelFolder) -> NgramModel:
+def load_ngram(folder: ModelFolder) -> NgramModel:
     """The model of a folder; what its arrays say is checked, because a file can say anything."""
     settings = settings_of.parse(NgramSettings, folder.config)
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    trie = Trie(
-        settings.order,
-        tokenizer.vocab_size,
-        folder.tensor("keys"),
-        folder.tensor("suffix").astype(np.int64),
-        folder.tensor("first_of_length"),
-    )
-    automaton = Automaton(trie, folder.tensor("log_prob"), folder.tensor("log_backoff"), tokenizer.bos)
-    if not _is_sound(automaton):
+    arrays = (folder.tensor(name) for name in ("first_of_length", "words", "base", "offset", "rest"))
+    trie = Trie(tokenizer.vocab_size, *arrays)
+    log_prob, log_backoff = (_values(folder, name, settings) for name in ("log_prob", "log_backoff"))
+    index = folder.tensor("index") if settings.index else None
+    automaton = Automaton(trie, log_prob, log_backoff, tokenizer.bos, index)
+    if not _is_sound(automaton, settings.order):
         raise DamagedFileError(
             f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"
         )
     return NgramModel(automaton, tokenizer, settings, folder.context)
 
 
-def _is_sound(automaton: Automaton) -> bool:
-    """Whether walking the automaton stays within its arrays, comes to an end, and gives probabilities."""
-    trie, nodes = automaton.trie, len(automaton.trie.keys) + 1
+def _values(folder: ModelFolder, name: str, settings: NgramSettings) -> Values:
+    plain = folder.tensor(name)
+    if settings.bits == 0:
+        return Values.of(plain)
+    return Values(plain, folder.tensor(f"{name}_codes"), folder.tensor(f"{name}_books"), settings.bits)
+
+
+def _is_sound(automaton: Automaton, order: int) -> bool:
+    """Whether walking the automaton stays within its arrays, and, for models that are soon read, makes sense."""
+    trie = automaton.trie
     firsts = trie.first_of_length
-    return bool(
-        trie.keys.dtype == firsts.dtype == np.int64
-        and automaton.log_prob.dtype == automaton.log_backoff.dtype == np.float32
-        and len(trie.suffix) == len(automaton.log_prob) == len(automaton.log_backoff) == nodes > 1
-        and len(firsts) == trie.order + 2
-        and (firsts[0], firsts[1], firsts[-1]) == (0, 1, nodes)
-        and (np.diff(firsts) > 0).all()
-        and (np.diff(trie.keys) > 0).all()
-        and trie.keys[0] >= 0
-        and (trie.parent(slice(1, nodes)) < np.arange(1, nodes)).all()
-        and (trie.suffix[1:] < np.arange(1, nodes)).all()
-        and (trie.suffix >= 0).all()
-        and (automaton.log_prob[1:] <= 0).all()
-        and (automaton.log_backoff <= 0).all()
+    streams = (firsts, trie.words, trie.base, trie.offset, trie.rest)
+    shapes_fit = bool(
+        all(array.ndim == 1 for array in streams)
+        and firsts.dtype == np.int64
+        and len(firsts) == order + 2
+        and (firsts[0], firsts[1], firsts[2]) == (0, 1, trie.vocab_size + 1)
+        and (np.diff(firsts) >= 0).all()
+        and trie.words.dtype == trie.rest.dtype == np.uint32
+        and trie.base.dtype == trie.offset.dtype
+        and trie.base.dtype in (np.uint32, np.uint64)
+        and len(trie.words) == words_for(int(firsts[-1] - firsts[2]), trie.word_bits)
+        and len(trie.base) == int(groups_for(np.diff(firsts)[1:order]).sum())
+        and len(trie.offset) == len(trie.base) + 1
+        and len(trie.rest) == int(trie.offset[-1]) + 1
+        and _ascends(trie.offset)
+        and _fits_index(automaton)
+        and _fits(automaton.log_prob, int(firsts[-1]) - 1, order, trie.vocab_size)
+        and _fits(automaton.log_backoff, int(firsts[order]) - 1, order - 1, trie.vocab_size if order > 1 else 0)
+    )
+    return shapes_fit and (trie.nodes > _CHECKED_UP_TO or _makes_sense(automaton))
+
+
+def _ascends(offset: np.ndarray) -> bool:
+    """Whether each group has 1 to 32 words; there are few groups, so this is soon seen."""
+    steps = np.diff(offset.astype(np.int64))
+    return bool(offset[0] == 0 and (steps >= 1).all() and (steps <= 32).all())
+
+
+def _fits_index(automaton: Automaton) -> bool:
+    """Whether the index, if there is one, has a slot for every node."""
+    index, trie = automaton.index, automaton.trie
+    longer = trie.nodes - int(trie.first_of_length[2])
+    return index is None or bool(index.dtype == np.uint64 and index.shape == (slots_for(longer),))
+
+
+def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
+    """Whether there is a number for each of so many nodes; `words` of them, or none, are words."""
+    if values.plain.dtype != np.float32 or values.plain.shape != (size if values.bits == 0 else words,):
+        return False
+    return values.bits == 0 or bool(
+        values.codes.dtype == np.uint32
+        and values.codes.shape == (words_for(size - words, values.bits),)
+        and values.books.dtype == np.float32
+        and values.books.shape == (max(lengths - 1, 0), 1 << values.bits)
     )
 
 
-_ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3, "5-gram": 5}
-
-KIND = Kind(
-    name="ngram",
-    summary="counts of word sequences, smoothed",
-    settings=NgramSettings,
-    train=train,
-    load=load,
-    ladder=tuple(
-        Rung(f"{name}, {smoothing}", {"order": order, "smoothing": smoothing})
-        for smoothing in ("mle", "laplace", "interpolated")
-        for name, order in _ORDERS.items()
-    ),
-    tunes_on_held_out=lambda settings: settings.smoothing == "interpolated",
-)
+def _makes_sense(automaton: Automaton) -> bool:
+    """Whether the children of each context follow those of the one before, sorted, and values are logarithms."""
+    trie = automaton.trie
+    for n in range(1, trie.order):
+        contexts = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1] + 1)
+        begin = trie.begin(contexts, n)
+        size = int(trie.first_of_length[n + 2] - trie.first_of_length[n + 1])
+        if begin[0] != 0 or begin[-1] != size or (np.diff(begin) < 0).any():
+            return False
+        words = trie.word(np.arange(trie.first_of_length[n + 1], trie.first_of_length[n + 2]))
+        first_of_context = np.zeros(size + 1, dtype=bool)
+        first_of_context[begin] = True
+        if size and (words.max() >= trie.vocab_size or (np.diff(words)[~first_of_context[1:-1]] <= 0).any()):
+            return False
+    prob, back = automaton.log_prob, automaton.log_backoff
+    numbers = [np.concatenate([v.plain, v.books.reshape(-1) if v.bits else v.plain[:0]]) for v in (prob, back)]
+    return bool((numbers[0] <= 0).all() and not np.isnan(numbers[1]).any() and (numbers[1] < np.inf).all())

@@ -1,145 +1,256 @@
-"""Smoothing: counts become a log-probability for every n-gram and a log-backoff for every context.
+"""Smoothing: counts become probabilities, and every context keeps something for what it has not seen.
 
-Below, c(h w) is how often w followed the context h, c(h) = Σ_w c(h w), h' is h without its first word, N the
-order, and V the number of words that can be predicted (</s> and <unk> among them, <s> not).
+Below, c(h w) is how often w followed the context h, c(h) = Σ_w c(h w), T(h) is how many different words followed
+it, h' is h without its first word, N the order, and V the number of words that can be predicted (</s> and <unk>
+among them, <s> not). Before the shortest context lies the uniform distribution 1/V; so the mass of an unknown word
+is explicit: it is what the unigrams leave, divided by V.
+
+Each method is a function of what was seen after some contexts of one length. It says how much each context itself
+gives its words, and one of two rules spreads what is left over what the shorter context says:
+
+    interpolate:   p(w | h) = own(w | h) + γ(h) p(w | h')       for every word;  γ(h) = 1 - Σ_w own(w | h)
+    back off:      p(w | h) = own(w | h)                        for words seen after h
+                            = α(h) p(w | h')                    for others;      α(h) by Σ_w p(w | h) = 1
+
+Either way the result is p(w | h) for the n-grams h w there are, and for each context the factor (γ or α) with which
+the others go on to h'. N-grams that are to be pruned give their own mass to that factor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from array_api_compat import array_namespace, device
 
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.count import Counts
+from chainrule.arrays import Array
 
-Floats = NDArray[np.float64]
+GOOD_TURING_UP_TO = 5
+"""Counts above this are trusted as they are (Katz's k)."""
 
-_MOST_ROUNDS = 100
-_ENOUGH = 1e-7  # nats per token below which a further round of EM changes nothing
+_ROUNDING = 1e-9
+_HARDLY_ANY = 1e-6  # what single precision, in which p(w | h') is kept, may leave of nothing
 
 
 @dataclass(frozen=True)
-class Tables:
-    """ln p(w | h) of each node h w, and ln backoff of each node as a context."""
+class Seen:
+    """What followed some contexts of one length."""
 
-    log_prob: NDArray[np.float32]
-    log_backoff: NDArray[np.float32]
+    count: Array
+    """c(h w) of each n-gram."""
+    begin: Array
+    """Where the n-grams of each context begin, and where the last ones end."""
+    lower: Array
+    """p(w | h') of each n-gram."""
+    is_full: Array
+    """Whether a context is as long as contexts get: N-1 words, or from a line's start."""
+    kept: Array | None = None
+    """Which n-grams are not pruned; all, if None."""
 
-    def automaton(self, counts: Counts, bos: int) -> Automaton:
-        """The model that walks these tables."""
-        return Automaton(counts.trie, self.log_prob, self.log_backoff, bos)
+    @cached_property
+    def total(self) -> Array:
+        """c(h) of each context."""
+        return self.sum(self.count)
+
+    @cached_property
+    def types(self) -> Array:
+        """T(h) of each context."""
+        return self.sum(self.count > 0)
+
+    def of(self, per_context: Array) -> Array:
+        """The context's value for each of its n-grams."""
+        xp = array_namespace(self.begin)
+        return xp.repeat(per_context, self.begin[1:] - self.begin[:-1])
+
+    def sum(self, per_ngram: Array) -> Array:
+        """The sum over each context's n-grams, in double precision."""
+        xp = array_namespace(self.begin)
+        values = xp.astype(per_ngram, xp.float64)
+        if "torch" in xp.__name__:
+            import torch
+
+            return torch.segment_reduce(values, "sum", offsets=self.begin, initial=0.0)
+        sizes = self.begin[1:] - self.begin[:-1]
+        sums = np.zeros(len(sizes))
+        some = sizes > 0  # reduceat takes an empty stretch for one of one element
+        if some.any():
+            sums[some] = np.add.reduceat(values, self.begin[:-1][some])
+        return sums
 
 
-def mle(counts: Counts) -> Tables:
+Smoothed = tuple[Array, Array]
+"""p(w | h) of each n-gram, and γ(h) or α(h) of each context."""
+
+
+def interpolate(seen: Seen, own: Array) -> Smoothed:
+    """p(w | h) = own(w | h) + γ(h) p(w | h'), with γ(h) = 1 - Σ_w own(w | h)."""
+    xp = array_namespace(own)
+    if seen.kept is not None:
+        own = xp.where(seen.kept, own, 0.0)
+    left = 1.0 - seen.sum(own)
+    left = xp.where(left > _ROUNDING, left, 0.0)  # all given away is 0, not what rounding makes of it
+    return own + seen.of(left) * seen.lower, left
+
+
+def back_off(seen: Seen, own: Array) -> Smoothed:
+    """p(w | h) = own(w | h) if seen, else α(h) p(w | h'); α(h) = (1 - Σ own) / (1 - Σ p(w | h')) over the seen.
+
+    Where nothing is left for the unseen though there are some, the context counts as seen once more than it was;
+    where every word was seen, or all but a millionth of what h' expects, what is left goes back to them.
+    """
+    xp = array_namespace(own)
+    is_seen = seen.count > 0 if seen.kept is None else (seen.count > 0) & seen.kept
+    own = xp.where(is_seen, own, 0.0)
+    given = seen.sum(own)
+    unseen = 1.0 - seen.sum(xp.where(is_seen, seen.lower, 0.0))
+    nothing_left = (given > 1 - _ROUNDING) & (unseen > _HARDLY_ANY)
+    all_seen = (unseen <= _HARDLY_ANY) & (given > 0)
+    scale = xp.where(nothing_left, seen.total / (seen.total + 1.0), 1.0)
+    scale = xp.where(all_seen, xp.clip(1.0 - unseen, None, 1.0) / xp.where(given > 0, given, 1.0), scale)
+    left = xp.clip(1.0 - given * scale, 0.0, 1.0)
+    factor = xp.where(all_seen, 1.0, left / xp.clip(unseen, _HARDLY_ANY, None))
+    return xp.where(is_seen, own * seen.of(scale), seen.of(factor) * seen.lower), factor
+
+
+def mle(seen: Seen) -> Smoothed:
     """Maximum likelihood. A word never seen after a known context is impossible.
 
     p(w | h) = c(h w) / c(h)
 
     A context that was never seen says nothing, and is shortened until it was.
     """
-    seen = counts.total > 0
-    return _tables(_ratios(counts), np.where(seen, 0.0, 1.0))
+    return interpolate(seen, seen.count / seen.of(_some(seen.total)))
 
 
-def laplace(counts: Counts, k: float) -> Tables:
+def add_k(seen: Seen, k: float, vocabulary: int) -> Smoothed:
     """Add-k; Laplace's rule is k = 1. Every word was seen k times more than it was.
 
     p(w | h) = (c(h w) + k) / (c(h) + k V)        for contexts h of N-1 words
 
-    As backoff: a word not seen after h gets k V / (c(h) + k V) of the uniform 1 / V, which shorter contexts give.
+    As interpolation: own = c(h w) / (c(h) + k V), and the rest of the uniform 1/V, which shorter contexts give.
     """
-    trie, size = counts.trie, counts.trie.vocab_size - 1
-    prob = np.full(len(counts.count), 1.0 / size)
-    longest = trie.nodes(trie.order)
-    totals = counts.total[trie.parent(longest)]
-    prob[longest] = (counts.count[longest] + k) / (totals + k * size)
-    prob[counts.count == 0] = 0.0  # n-grams that end in <s>
-    backoff = np.ones(len(counts.count))
-    contexts = trie.nodes(trie.order - 1)
-    backoff[contexts] = k * size / (counts.total[contexts] + k * size)
-    return _tables(prob, backoff)
+    xp = array_namespace(seen.count)
+    own = seen.count / seen.of(seen.total + k * vocabulary)
+    return interpolate(seen, xp.where(seen.of(seen.is_full), own, 0.0))
 
 
-def interpolated(counts: Counts, lambdas: Floats) -> Tables:
-    """Jelinek-Mercer: what the context says, mixed with what the shorter one says, down to 1 / V.
+def jelinek_mercer(seen: Seen, lambdas: Array, edges: Sequence[float]) -> Smoothed:
+    """Jelinek and Mercer 1980: what the context says, mixed with what the shorter one says.
 
-    p(w | h) = λ_n c(h w) / c(h) + (1 - λ_n) p(w | h')        for contexts h of n-1 words that were seen
-             = p(w | h')                                      for others
+    p(w | h) = λ c(h w) / c(h) + (1 - λ) p(w | h')
+
+    λ depends on the length of h and, in buckets, on c(h): on what was seen often more can be built. The buckets
+    end at `edges`. Contexts that were never seen have λ = 0.
     """
-    trie = counts.trie
-    ratios = _ratios(counts)
-    prob = np.zeros(len(counts.count))
-    backoff = np.ones(len(counts.count))
-    lower: float | Floats = 1.0 / (trie.vocab_size - 1)
-    for n in range(1, trie.order + 1):
-        nodes, contexts = trie.nodes(n), trie.nodes(n - 1)
-        if n > 1:
-            lower = prob[trie.suffix[nodes]]
-        prob[nodes] = lambdas[n - 1] * ratios[nodes] + (1 - lambdas[n - 1]) * lower
-        backoff[contexts] = np.where(counts.total[contexts] > 0, 1 - lambdas[n - 1], 1.0)
-    prob[counts.count == 0] = 0.0  # n-grams that end in <s>
-    return _tables(prob, backoff)
+    xp = array_namespace(seen.count)
+    ends = xp.asarray(edges, dtype=xp.float64, device=device(seen.count))
+    bucket = xp.searchsorted(ends, seen.total)
+    weight = xp.where(seen.total > 0, lambdas[bucket], 0.0)
+    return interpolate(seen, seen.of(weight) * seen.count / seen.of(_some(seen.total)))
 
 
-def tune_lambdas(counts: Counts, held_out: NDArray[np.int64], is_event: NDArray[np.bool_]) -> Floats:
-    """The λ_n that make held-out text most likely, by expectation-maximisation.
+def witten_bell(seen: Seen) -> Smoothed:
+    """Witten and Bell 1991: a new word is as likely as new words were so far.
 
-    The mixture tells a story: beginning at the longest context that was seen, stop at length n with probability
-    λ_n and draw the word from c(h w) / c(h), else go on to the shorter one. E-step: how likely is it that the
-    story of this word stopped at n, or got as far as n? M-step: λ_n = stops at n / arrivals at n.
+    p(w | h) = (c(h w) + T(h) p(w | h')) / (c(h) + T(h))
     """
-    ratios, seen = _held_out_ratios(counts, held_out, is_event)
-    lambdas = np.full(counts.trie.order, 0.5)
-    uniform = 1.0 / (counts.trie.vocab_size - 1)
-    before = -np.inf
-    for _ in range(_MOST_ROUNDS):
-        arrive = np.ones(ratios.shape[1])
-        stops = np.zeros_like(ratios)
-        for n in range(counts.trie.order - 1, -1, -1):
-            stop = np.where(seen[n], lambdas[n], 0.0)
-            stops[n] = arrive * stop * ratios[n]
-            arrive = arrive * (1 - stop)
-        evidence = stops.sum(axis=0) + arrive * uniform
-        stops /= evidence
-        stopped_later = np.cumsum(stops, axis=0) - stops + arrive * uniform / evidence
-        for n in range(counts.trie.order):
-            arrivals = (stops[n] + stopped_later[n])[seen[n]].sum()
-            if arrivals > 0:
-                # never 1: held-out text must stay possible even if the tuning text never needed the rest
-                lambdas[n] = min(stops[n].sum() / arrivals, 1 - 1e-4)
-        now = float(np.log(evidence).mean())
-        if now - before < _ENOUGH:
-            break
-        before = now
-    return lambdas
+    return interpolate(seen, seen.count / seen.of(_some(seen.total + seen.types)))
 
 
-def _held_out_ratios(
-    counts: Counts, text: NDArray[np.int64], is_event: NDArray[np.bool_]
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """c(h w) / c(h) of each event under contexts of 0 to N-1 words, and whether that context was seen."""
-    walker = Automaton(counts.trie, np.zeros(0, np.float32), np.zeros(0, np.float32), bos=-1)
-    matches = walker.matches(text)
-    order = counts.trie.order
-    ratios, seen = np.zeros((order, len(text))), np.zeros((order, len(text)), dtype=bool)
-    for n in range(1, order + 1):
-        context, node = (matches[m][: len(text) - n + 1] for m in (n - 1, n))
-        total = np.where((context > 0) | (n == 1), counts.total[context], 0)
-        seen[n - 1, n - 1 :] = total > 0
-        ratios[n - 1, n - 1 :] = np.where(node > 0, counts.count[node], 0) / np.maximum(total, 1)
-    return ratios[:, is_event], seen[:, is_event]
+def absolute_discounting(seen: Seen, discounts: Array) -> Smoothed:
+    """Ney, Essen and Kneser 1994: every count loses the same D, and what is lost goes to the shorter context.
+
+    p(w | h) = (c(h w) - D) / c(h) + γ(h) p(w | h')
+
+    Kneser-Ney is this on other counts: below the longest n-grams, c(h w) is not how often h w occurred but after
+    how many different words, because the shorter context is only asked where the longer one has not seen the
+    word. Modified Kneser-Ney (Chen and Goodman 1998) takes D_1, D_2 and D_3+ from counts of 1, 2, and 3 or more.
+
+    `discounts` holds D for the counts 0, 1, 2, ..., the last one for all above.
+    """
+    xp = array_namespace(seen.count)
+    discount = discounts[xp.clip(xp.astype(seen.count, xp.int64), 0, discounts.shape[0] - 1)]
+    return interpolate(seen, xp.clip(seen.count - discount, 0.0, None) / seen.of(_some(seen.total)))
 
 
-def _ratios(counts: Counts) -> Floats:
-    """c(h w) / c(h) of each node h w."""
-    ratios = np.zeros(len(counts.count))
-    totals = counts.total[counts.trie.parent(slice(1, len(ratios)))]
-    ratios[1:] = counts.count[1:] / np.maximum(totals, 1)
-    return ratios
+def katz(seen: Seen, ratios: Array) -> Smoothed:
+    """Katz 1987: small counts r are discounted to d_r r as Good and Turing estimate it; the rest is backed off to.
+
+    p(w | h) = d_r r / c(h)        if r = c(h w) > 0,    else α(h) p(w | h')
+
+    `ratios` holds d_r for r = 0, 1, 2, ..., the last one for all above.
+    """
+    xp = array_namespace(seen.count)
+    ratio = ratios[xp.clip(xp.astype(seen.count, xp.int64), 0, ratios.shape[0] - 1)]
+    return back_off(seen, ratio * seen.count / seen.of(_some(seen.total)))
 
 
-def _tables(prob: Floats, backoff: Floats) -> Tables:
-    with np.errstate(divide="ignore"):  # ln 0 = -inf is meant
-        return Tables(np.log(prob).astype(np.float32), np.log(backoff).astype(np.float32))
+def stupid_backoff(seen: Seen, alpha: float, is_unigram: bool) -> Smoothed:
+    """Brants et al. 2007: relative frequencies, and a fixed price for a shorter context. Scores, not probabilities.
+
+    S(w | h) = c(h w) / c(h)       if h w was seen
+             = α S(w | h')         else
+
+    The uniform distribution, asked for unknown words only, costs α once more.
+    """
+    xp = array_namespace(seen.count)
+    own = seen.count / seen.of(_some(seen.total))
+    factor = xp.where(seen.total > 0, alpha, alpha if is_unigram else 1.0)
+    if seen.kept is not None:
+        own = xp.where(seen.kept, own, 0.0)
+    return xp.where(own > 0, own, seen.of(factor) * seen.lower), factor
+
+
+def counts_of_counts(count: Array) -> list[int]:
+    """How many n-grams have the count 0, 1, ... up to one above Katz's k."""
+    xp = array_namespace(count)
+    return [int(xp.count_nonzero(count == r)) for r in range(GOOD_TURING_UP_TO + 2)]
+
+
+def one_discount(n: Sequence[int]) -> list[float] | None:
+    """Absolute discounting's D = n_1 / (n_1 + 2 n_2), for counts 0, 1, ...; None where that is no discount."""
+    if n[1] == 0 or n[2] == 0:
+        return None
+    return [0.0, n[1] / (n[1] + 2 * n[2])]
+
+
+def three_discounts(n: Sequence[int]) -> list[float] | None:
+    """Modified Kneser-Ney's closed forms, for counts 0, 1, 2, 3+; None where they give no discount.
+
+    Y = n_1 / (n_1 + 2 n_2),   D_r = r - (r + 1) Y n_{r+1} / n_r
+    """
+    if 0 in n[1:4]:
+        return None
+    y = n[1] / (n[1] + 2 * n[2])
+    discounts = [0.0, *(r - (r + 1) * y * n[r + 1] / n[r] for r in (1, 2, 3))]
+    return discounts if all(0 <= d <= r for r, d in enumerate(discounts)) else None
+
+
+FALLBACK_ONE = [0.0, 0.75]
+FALLBACK_THREE = [0.0, 0.5, 1.0, 1.5]
+"""Discounts for texts too small, or too regular, to estimate them from: those that KenLM falls back to."""
+
+
+def good_turing_ratios(n: Sequence[int]) -> list[float] | None:
+    """Katz's d_r for r = 0, 1, ..., k and above; None where the counts of counts give no valid ones.
+
+    r* = (r + 1) n_{r+1} / n_r,    m = (k + 1) n_{k+1} / n_1,    d_r = (r* / r - m) / (1 - m)
+    """
+    k = GOOD_TURING_UP_TO
+    if 0 in n[1 : k + 1] or (k + 1) * n[k + 1] >= n[1]:
+        return None
+    m = (k + 1) * n[k + 1] / n[1]
+    ratios = [0.0, *(((r + 1) * n[r + 1] / (r * n[r]) - m) / (1 - m) for r in range(1, k + 1)), 1.0]
+    return ratios if all(0 < d <= 1 for d in ratios[1:]) else None
+
+
+FALLBACK_RATIOS = [0.0, 0.5, 0.75, 0.9, 1.0]
+"""Katz's d_r where Good and Turing's cannot be had: what an absolute discount of about a half gives."""
+
+
+def _some(total: Array) -> Array:
+    """The total, or 1 where there is none: 0 / 1 instead of 0 / 0."""
+    xp = array_namespace(total)
+    return xp.where(total > 0, total, 1.0)

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError
+from chainrule.parallel import in_order
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest
 from chainrule.tokens.learning import Vocabulary, WordLearner
-from chainrule.tokens.parallel import in_order
 from chainrule.tokens.splitting import Splitting
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.word import WordTokenizer

@@ -239,18 +239,19 @@ def number_text(
 
 @njit(cache=True, nogil=True)
 def number_given(
-    cells: Any, begins: Any, ends: Any, position: int, slots: Any, words: Any, pool: Any, used: Any, out: Any
-) -> Any:
-    """Number the given words from the one at `position` on; stops early where the slots must grow."""
+    cells: Any, begins: Any, ends: Any, position: int,
+    slots: Any, words: Any, pool: Any, used: Any, learn: bool, out: Any,
+) -> Any:  # fmt: skip
+    """Number the given words from the one at `position` on; to learn them, stop when the slots must grow."""
     places, scratch = np.empty((2, _ROW), np.int64), np.empty((5, _ROW), np.uint64)
     while position < len(begins):
         m = min(_BATCH, len(begins) - position)
-        if 2 * (used[0] + m) > len(slots):
+        if learn and 2 * (used[0] + m) > len(slots):
             break
         for j in range(m):
             places[0, j], places[1, j] = begins[position + j], ends[position + j]
         part = out[position : position + m]
-        _number_batch(cells, places, m, slots, words, pool, used, True, scratch, part)
+        _number_batch(cells, places, m, slots, words, pool, used, learn, scratch, part)
         position += m
     return position
 

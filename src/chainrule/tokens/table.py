@@ -86,6 +86,14 @@ class WordTable:
         begins = ends - np.diff(ends, prepend=0)
         return self._put(_cells(b"".join(words) + bytes(8)), begins, ends)
 
+    def find(self, block: bytes, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Numbers:
+        """The numbers of the words between given places of a block, whatever they hold; 0 for those not there."""
+        from chainrule.tokens.kernels import number_given
+
+        out = np.empty(len(begins), dtype=np.uint32)
+        number_given(_cells(block + bytes(8)), begins, ends, 0, *self._arrays(), False, out)
+        return out
+
     def merge(self, other: Table) -> Numbers:
         """Take over the words and counts of another table; the numbers here of the numbers there, from 0 on."""
         if isinstance(other, WordTable):
@@ -144,10 +152,10 @@ class WordTable:
 
         out = np.empty(len(begins), dtype=np.uint32)
         self._make_room(int((ends - begins).sum()) // 8 + len(begins))
-        position = number_given(cells, begins, ends, 0, *self._arrays(), out)
+        position = number_given(cells, begins, ends, 0, *self._arrays(), True, out)
         while position < len(begins):
             self._grow_slots(2 * len(self._slots))
-            position = number_given(cells, begins, ends, position, *self._arrays(), out)
+            position = number_given(cells, begins, ends, position, *self._arrays(), True, out)
         return out
 
     def _arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:

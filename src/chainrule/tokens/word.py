@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
+from chainrule.parallel import Patience, in_order
 from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly
 from chainrule.tokens.learning import WORTH_A_KERNEL, WordLearner
-from chainrule.tokens.parallel import in_order
 from chainrule.tokens.splitting import Splitting, split_words
 from chainrule.tokens.table import WordTable
 from chainrule.tokens.vocabulary import Limit
@@ -32,6 +32,7 @@ class WordTokenizer(Tokenizer):
         self.splitting = splitting
         self.name = "word" if splitting == "whitespace" else f"word:{splitting}"
         self.vocab_size = 3 + len(words)
+        self._patience = Patience(WORTH_A_KERNEL)
 
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit, splitting: Splitting = "whitespace") -> WordTokenizer:
@@ -55,7 +56,7 @@ class WordTokenizer(Tokenizer):
         return WordTable(self.splitting, self.words)
 
     def encode_lines(self, block: bytes) -> Ids:
-        if len(block) < WORTH_A_KERNEL and "_table" not in self.__dict__:
+        if not self._patience.ends_with(len(block)):
             return encode_lines_slowly(self, block)
         numbers = self._table.look_up(block)  # 0 unknown, 1 the line end, 2 the first word
         numbers += numbers > 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
+from chainrule.devices import choose_device
 from chainrule.errors import SettingsError
 from chainrule.kinds import Kind, TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
@@ -31,15 +33,17 @@ def train(
     context: Context = "line",
     seed: int = 0,
     progress: Progress = SILENT,
+    device: str = "cpu",
     **settings: Any,
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; what the kind can be told goes in as keywords.
 
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     """
-    for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys():
-        raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
     the_kind = find_kind(kind)
+    own = {field.name for field in fields(the_kind.settings)}
+    for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
+        raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
     return train_kind(
         the_kind,
         settings_of.parse(the_kind.settings, settings),
@@ -49,6 +53,7 @@ def train(
         context=context,
         seed=seed,
         progress=progress,
+        device=device,
     )
 
 
@@ -62,8 +67,10 @@ def train_kind(
     context: Context = "line",
     seed: int = 0,
     progress: Progress = SILENT,
+    device: str = "cpu",
 ) -> LanguageModel:
     """The same with a kind and its settings as values."""
+    device = choose_device(device)
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         folder = Path(name)
         parts = {"train": corpus}
@@ -72,7 +79,8 @@ def train_kind(
         if isinstance(tokenizer, str):
             tokenizer = TokenizerChoice(tokenizer)
         the_tokenizer, encoded = encode_parts(parts, tokenizer, folder, progress)
-        data = TrainingData(the_tokenizer, encoded["train"], encoded.get("valid"), context, seed, progress)
+        texts = encoded["train"], encoded.get("valid")
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device)
         began = time.perf_counter()
         lm = kind.train(settings, data)
         lm.provenance = provenance(data.train, data.valid, seed)

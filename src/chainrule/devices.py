@@ -1,0 +1,26 @@
+"""Where to compute."""
+
+from __future__ import annotations
+
+from chainrule.errors import MissingExtraError, SettingsError
+
+
+def choose_device(name: str) -> str:
+    """The device of that name, known to work; `auto` is an accelerator if there is one, else the CPU."""
+    if name == "cpu":
+        return name
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if name == "auto":
+            return "cpu"
+        raise MissingExtraError("torch", "neural", f"the device {name!r}") from None
+    if name == "auto":
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return "cpu" if found is None else found.type
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"the device {name!r} cannot be used here: {reason}") from None
+    return name

@@ -1,0 +1,395 @@
+r"""ARPA files: back-off n-gram models as text, read as they stand.
+
+    what is before \data\ is prose and not read
+    \data\
+    ngram 1=4                     how many n-grams of each length there are
+    ngram 2=3
+
+    \1-grams:                     log10 p(w), the word, and perhaps log10 of its backoff
+    -0.7	<unk>
+    -99	<s>	-0.3
+    ...
+    \2-grams:                     log10 p(w | h), the words h w, and perhaps log10 of the backoff of h w
+    -0.5	<s> a	-0.2
+    ...
+    \end\
+
+Fields are separated by spaces or tabs; lines may end in CRLF, and blank ones mean nothing. Nothing is made up
+here: n-grams that a complete model would have are not filled in, and what the file says of <s> is passed on (0 from
+KenLM, -99 from SRILM), although <s> is never predicted. numbers.py says what -99 is.
+
+A file is read in blocks of whole lines. `_Reader` reads any line in plain Python and says what is wrong with it; in
+large files a kernel eats the n-grams that are plainly right, which are all but a few lines, and leaves the rest to
+it. The sizes in the header are compared with what comes and never believed: arrays grow as lines arrive.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NoReturn, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.errors import ArpaError
+from chainrule.ngram.arpa.numbers import read_number
+from chainrule.ngram.arpa.writing import write_arpa
+from chainrule.progress import SILENT, Progress, Task
+
+if TYPE_CHECKING:
+    from chainrule.tokens.table import WordTable
+
+__all__ = ["ArpaLevel", "ArpaModel", "read_arpa", "write_arpa"]
+
+_BLOCK = 2 << 20
+_LONGEST_LINE = 1 << 24  # whatever has longer ones is no ARPA file, and need not fill the memory
+_WORTH_A_KERNEL = 1 << 20  # bytes; below, Python is done before Numba is imported
+
+_PROSE, _HEADER = -1, 0  # sections before \1-grams:, which is 1
+_BLANKS = re.compile(rb"[ \t]+")
+_COUNT = re.compile(rb"ngram[ \t]+(\d{1,9})[ \t]*=[ \t]*(\d{1,18})")
+_SECTION = re.compile(rb"\\\d+-grams:|\\end\\")
+
+
+@dataclass(frozen=True)
+class ArpaLevel:
+    """The n-grams of one length as the file gives them, in its order."""
+
+    ids: NDArray[np.int32]
+    """[K, n], indices into ArpaModel.words."""
+    log_prob: NDArray[np.float32]
+    """[K], natural logs."""
+    log_backoff: NDArray[np.float32]
+    """[K], natural logs; 0 where the file gives none."""
+
+
+@dataclass(frozen=True)
+class ArpaModel:
+    """What an ARPA file says."""
+
+    words: list[bytes]
+    """In the order of the unigrams; the unknown word, if there is one, is <unk> whatever its case in the file."""
+    levels: list[ArpaLevel]
+    """levels[0] are the unigrams."""
+
+
+def read_arpa(path: str | Path, progress: Progress = SILENT) -> ArpaModel:
+    """The model of an ARPA file, plain or gzip; an error names the line that is wrong."""
+    path, reader = Path(path), None
+    try:
+        with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
+            for block in _whole_lines(_pieces(raw, task), path):
+                reader = reader or _Reader(path, fast=len(block) >= _WORTH_A_KERNEL)
+                reader.feed(block)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        line = f" behind line {reader.line - 1}" if reader else ""
+        raise ArpaError(f"{path}: damaged gzip{line}: {error}; copy the file again") from error
+    except OSError as error:
+        raise ArpaError(f"{path}: {error.strerror or error}") from error
+    reader = reader or _Reader(path, fast=False)
+    if reader.more:
+        progress.note(f"{path}: what follows \\end\\ is not read")
+    return reader.model()
+
+
+def _size(raw: IO[bytes]) -> int | None:
+    return Path(raw.name).stat().st_size if raw.seekable() else None
+
+
+def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
+    """The bytes of a file; gzip is known by its first bytes, whatever the file is called."""
+    is_gzip = cast(io.BufferedReader, raw).peek(2)[:2] == b"\x1f\x8b"
+    file = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_gzip else raw
+    done = 0
+    while piece := file.read(_BLOCK):
+        yield piece
+        now = raw.tell() if raw.seekable() else 0
+        task.advance(now - done)
+        done = now
+
+
+def _whole_lines(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """Blocks of lines that all have their line end."""
+    rest = b""
+    for number, piece in enumerate(pieces):
+        if number == 0:
+            piece = piece.removeprefix(codecs.BOM_UTF8)
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield rest + piece[:end]
+            rest = b""
+        rest += piece[end:]
+        if len(rest) > _LONGEST_LINE:
+            raise ArpaError(f"{path}: not an ARPA file: a line of more than {_LONGEST_LINE >> 20} MB")
+    if rest:
+        yield rest + b"\n"
+
+
+class _Rows:
+    """The n-grams of one length as they arrive."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.count = n, 0
+        self._chunks: list[ArpaLevel] = []
+        self._single: list[tuple[list[int], float, float]] = []
+        self._anchors: list[tuple[int, int]] = []  # (row, line) where lines without a gap begin
+
+    def add(self, ids: list[int], log_prob: float, log_backoff: float, line: int) -> None:
+        """One n-gram."""
+        self._anchor(line)
+        self._single.append((ids, log_prob, log_backoff))
+        self.count += 1
+
+    def extend(self, chunk: ArpaLevel, line: int) -> None:
+        """N-grams of consecutive lines, `line` the first."""
+        self._anchor(line)
+        self._flush()
+        self._chunks.append(chunk)
+        self.count += len(chunk.ids)
+
+    def _anchor(self, line: int) -> None:
+        row, before = self._anchors[-1] if self._anchors else (0, 0)
+        if line - before != self.count - row:
+            self._anchors.append((self.count, line))
+
+    def _flush(self) -> None:
+        if self._single:
+            ids, log_prob, log_backoff = zip(*self._single, strict=True)
+            floats = np.array(log_prob, np.float32), np.array(log_backoff, np.float32)
+            self._chunks.append(ArpaLevel(np.array(ids, np.int32), *floats))
+            self._single = []
+
+    def line_of(self, row: int) -> int:
+        """The line on which an n-gram stands."""
+        anchor = bisect_right(self._anchors, row, key=lambda anchor: anchor[0]) - 1
+        return self._anchors[anchor][1] + row - self._anchors[anchor][0]
+
+    def level(self) -> ArpaLevel:
+        """All of them."""
+        self._flush()
+        nothing = np.zeros(0, np.float32)
+        chunks = [ArpaLevel(np.zeros((0, self.n), np.int32), nothing, nothing), *self._chunks]
+        self._chunks = []
+        return ArpaLevel(
+            np.concatenate([chunk.ids for chunk in chunks]),
+            np.concatenate([chunk.log_prob for chunk in chunks]),
+            np.concatenate([chunk.log_backoff for chunk in chunks]),
+        )
+
+
+class _Reader:
+    """What was read so far, and what may come next."""
+
+    def __init__(self, path: Path, fast: bool) -> None:
+        self.path, self.fast = path, fast
+        self.line = 1  # the number of the line that comes next
+        self.section, self.ended, self.more = _PROSE, False, False
+        self.counts: list[int] = []  # what the header says
+        self.words: list[bytes] = []
+        self.index: dict[bytes, int] = {}
+        self.table: WordTable | None = None
+        self.levels: list[ArpaLevel] = []
+        self.rows = _Rows(1)
+
+    def fail(self, reason: str, line: int | None = None) -> NoReturn:
+        raise ArpaError(f"{self.path}: line {line or self.line}: {reason}")
+
+    def feed(self, block: bytes) -> None:
+        """Read a block of whole lines."""
+        position = 0
+        if self.section == _PROSE and b"\\data\\" not in block:
+            self.line += block.count(b"\n")
+            return
+        while position < len(block) and not self.ended:
+            if self.fast and self.section > 0:
+                position = self._read_many(block, position)
+            if position < len(block):
+                end = block.index(b"\n", position)
+                self._read_line(block[position:end].removesuffix(b"\r").strip(b" \t"))
+                self.line += 1
+                position = end + 1
+        self.more = self.more or bool(block[position:].strip())
+
+    def model(self) -> ArpaModel:
+        """All of it, now that the file has ended."""
+        last = max(self.line - 1, 1)
+        if self.section == _PROSE:
+            self.fail("the file ends without a line \\data\\: it is not an ARPA file", last)
+        if not self.ended:
+            self.fail("the file ends without a line \\end\\: it was cut off; copy it again", last)
+        return ArpaModel(_with_unk(self.words), self.levels)
+
+    # -- one line, in plain Python ------------------------------------------------------------------------
+
+    def _read_line(self, line: bytes) -> None:
+        if self.section == _PROSE:
+            self.section = _HEADER if line == b"\\data\\" else _PROSE
+        elif line.startswith(b"\\"):
+            self._open_section(line)
+        elif line and self.section == _HEADER:
+            self._read_count(line)
+        elif line:
+            self._read_ngram(line)
+
+    def _read_count(self, line: bytes) -> None:
+        found, n = _COUNT.fullmatch(line), len(self.counts) + 1
+        if not found or int(found[1]) != n:
+            self.fail(f"expected 'ngram {n}=' and how many there are, found {_shown(line)}")
+        self.counts.append(int(found[2]))
+
+    def _open_section(self, line: bytes) -> None:
+        if not _SECTION.fullmatch(line):
+            self.fail(f"expected {self._next_section()} or what goes before it, found {_shown(line)}")
+        if not self.counts:
+            self.fail(f"expected 'ngram 1=' and how many there are, found {_shown(line)}")
+        if self.section > 0:
+            self._close_level()
+        if line != self._next_section().encode():
+            self.fail(f"expected the section {self._next_section()}, found {_shown(line)}")
+        self.ended = line == b"\\end\\"
+        self.section += 1
+        self.rows = _Rows(self.section)
+
+    def _next_section(self) -> str:
+        last = self.section == len(self.counts) and self.counts
+        return "\\end\\" if last else f"\\{self.section + 1}-grams:"
+
+    def _read_ngram(self, line: bytes) -> None:
+        n = self.section
+        if self.rows.count == self.counts[n - 1]:
+            self.fail(f"expected {self._counted()}, found more")
+        fields = _BLANKS.split(line)
+        if len(fields) not in (n + 1, n + 2):
+            few = "1 word" if n == 1 else f"{n} words"
+            self.fail(f"expected a log-probability, {few} and perhaps a backoff, found {len(fields)} fields")
+        log_prob = self._number(fields[0], "log-probability")
+        if log_prob > 0:
+            self.fail(f"expected a log-probability, found {_shown(fields[0])}, which is above 0")
+        log_backoff = self._number(fields[n + 1], "backoff") if len(fields) == n + 2 else 0.0
+        ids = [self._id(word) for word in fields[1 : n + 1]]
+        self.rows.add(ids, log_prob, log_backoff, self.line)
+
+    def _number(self, field: bytes, what: str) -> float:
+        value = read_number(field)
+        if value is None:
+            self.fail(f"expected a {what}, found {_shown(field)}, which is not a finite number")
+        return value
+
+    def _id(self, word: bytes) -> int:
+        try:
+            word.decode()
+        except UnicodeDecodeError as error:
+            self.fail(f"expected UTF-8, found {word[error.start : error.end].hex(' ')} in {_shown(word)}")
+        if self.section == 1:
+            self.words.append(word)
+            return len(self.words) - 1
+        if word not in self.index:
+            self.fail(f"expected words that are among the 1-grams, found {_shown(word)}, which is not")
+        return self.index[word]
+
+    # -- a length that is complete ------------------------------------------------------------------------
+
+    def _counted(self) -> str:
+        return f"{self.counts[self.section - 1]:,} {self.section}-grams, as the header says"
+
+    def _close_level(self) -> None:
+        if self.rows.count < self.counts[self.section - 1]:
+            self.fail(f"expected {self._counted()}, found {self.rows.count:,}")
+        level = self.rows.level()
+        twice = self._number_words() if self.section == 1 else _first_duplicate(level.ids)
+        if twice is not None:
+            ngram = b" ".join(self.words[i] for i in level.ids[twice])
+            self.fail(f"the {self.section}-gram {_shown(ngram)} is there twice", self.rows.line_of(twice))
+        self.levels.append(level)
+
+    def _number_words(self) -> int | None:
+        """Make the words known to the longer n-grams; the first that is there twice, if one is."""
+        self.index = {word: number for number, word in enumerate(self.words)}
+        if len(self.index) < len(self.words):
+            first = {word: number for number, word in reversed(list(enumerate(self.words)))}
+            return next(number for number, word in enumerate(self.words) if first[word] != number)
+        if self.fast:
+            from chainrule.tokens.table import WordTable
+
+            self.table = WordTable("whitespace", self.words)
+        return None
+
+    # -- many lines, by a kernel --------------------------------------------------------------------------
+
+    def _read_many(self, block: bytes, position: int) -> int:
+        """Read n-grams up to a line that is not plainly one; the position of that line."""
+        from chainrule.ngram.arpa.kernels import read_lines
+
+        n, data = self.section, np.frombuffer(block, np.uint8)
+        room = (len(block) - position) // (2 * n + 2)  # the shortest lines are like "0 a b"
+        room = min(room, self.counts[n - 1] - self.rows.count)
+        begins, ends = np.empty(room * n, np.int64), np.empty(room * n, np.int64)
+        log_prob, log_backoff = np.empty(room, np.float32), np.empty(room, np.float32)
+        count, after = read_lines(data, position, n, begins, ends, log_prob, log_backoff)
+        begins, ends = begins[: count * n], ends[: count * n]
+        if self.table is None:
+            good = _count_utf8(block, position, after, ends)
+            ids = np.arange(len(self.words), len(self.words) + good)
+            self.words += [block[b:e] for b, e in zip(begins[:good].tolist(), ends[:good].tolist(), strict=True)]
+        else:
+            # the table's own numbers: 0 for what is not there, 1 for the line end, 2 for the first word
+            found = self.table.find(block[position:after], begins - position, ends - position)
+            ids = found.astype(np.int64) - 2
+            good = int(np.argmax(ids < 0)) // n if ids.size and ids.min() < 0 else count
+        if good < count:
+            after = block.rindex(b"\n", 0, begins[good * n]) + 1 if good else position
+        if good:
+            rows = ids[: good * n].reshape(good, n).astype(np.int32)
+            self.rows.extend(ArpaLevel(rows, log_prob[:good].copy(), log_backoff[:good].copy()), self.line)
+            self.line += good
+        return int(after)
+
+
+def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> int:
+    """How many unigrams, whose words end at `ends`, lie before what is not UTF-8."""
+    try:
+        block[begin:end].decode()
+    except UnicodeDecodeError as error:
+        return int(np.searchsorted(ends, begin + error.start, side="right"))
+    return len(ends)
+
+
+def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
+    """The first row that was there before."""
+    hashes = np.zeros(len(ids), dtype=np.uint64)
+    for column in ids.T:
+        hashes = (hashes ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(32)
+    in_order = np.sort(hashes)
+    repeated = in_order[1:][in_order[1:] == in_order[:-1]]
+    if not len(repeated):
+        return None
+    seen: set[tuple[int, ...]] = set()
+    for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():  # the hash may be the same by chance
+        ngram = tuple(ids[row].tolist())
+        if ngram in seen:
+            return int(row)
+        seen.add(ngram)
+    return None
+
+
+def _with_unk(words: list[bytes]) -> list[bytes]:
+    """<UNK>, as CMU's tools have it, becomes <unk>; unless that is there too, when <UNK> is a word like others."""
+    if b"<unk>" not in words:
+        for number, word in enumerate(words):
+            if word.lower() == b"<unk>":
+                return [*words[:number], b"<unk>", *words[number + 1 :]]
+    return words
+
+
+def _shown(text: bytes) -> str:
+    shown = text.decode(errors="replace")
+    return repr(shown if len(shown) <= 60 else shown[:60] + "…")

@@ -1,0 +1,382 @@
+"""The loops over n-grams, compiled by Numba. The kernels release the GIL; threads run them side by side.
+
+Memory is far away, so each step is taken for many n-grams together, in loops whose loads need not wait for another.
+(Small functions are left to LLVM to inline: Numba's own inlining counts references to every array on every call.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_TOGETHER = 256
+_SCAN = 6  # n-grams that are looked at one by one
+_MOST_LOOKS = 1 << 16
+_MOST_TRIES = 1 << 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX_AGAIN = np.uint64(0xD6E8FEB86659FD93)
+_NODE = np.uint64(0x00000000FFFFFFFF)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bits_at(stream: Any, place: int, bits: int) -> Any:
+    """The number of `bits` bits that begins at a bit of a stream."""
+    word = np.uint64(place) >> np.uint64(5)  # unsigned, here and below: no look whether it counts from the end
+    both = np.uint64(stream[word]) | np.uint64(stream[word + np.uint64(1)]) << np.uint64(32)
+    return np.int64((both >> np.uint64(place & 31)) & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _begin(context: int, first_group: int, base: Any, offset: Any, rest: Any) -> Any:
+    """Where the children of a context begin, within their length (Trie.begin)."""
+    group = np.uint64(first_group + (context >> 5))
+    word = np.int64(offset[group])
+    bits = np.int64(offset[group + np.uint64(1)]) - word
+    return np.int64(base[group]) + _bits_at(rest, (word << 5) + (context & 31) * bits, bits)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_packed(words: Any, bits: int, low: Any, high: Any, most: Any, code: Any) -> Any:
+    """`_find_in` for a stream of bits."""
+    least: Any = np.int64(-1)
+    looks = 0
+    while high - low > _SCAN:
+        looks += 1
+        guess = (low + high) >> 1
+        if looks <= 4:
+            guess = low + np.int64(np.float64(code - least) * np.float64(high - low) / np.float64(most - least))
+        guess = min(guess, high - 1)
+        here = _bits_at(words, guess * bits, bits)
+        if here == code:
+            return guess
+        if here < code:
+            low, least = guess + 1, here
+        else:
+            high, most = guess, here
+    while low < high:
+        here = _bits_at(words, low * bits, bits)
+        if here >= code:
+            return low if here == code else -1
+        low += 1
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table: Any, size: int, words: Any,
+                     base: Any, offset: Any, rest: Any, word_bits: int, low: Any, high: Any) -> Any:  # fmt: skip
+    """The child of each of many nodes of n words by the code of its word, or 0: by search among its children."""
+    first, group, skipped = table[n, 0], table[n, 1], table[2, 0]
+    above, end = table[n + 1, 0] - skipped, table[n + 1, 2] - skipped
+    # a damaged file must not lead out of the arrays
+    for k in range(many):
+        low[k] = min(max(_begin(nodes[k] - first, group, base, offset, rest) + above, above), end)
+    for k in range(many):
+        high[k] = min(max(_begin(nodes[k] - first + 1, group, base, offset, rest) + above, low[k]), end)
+    touched: Any = 0  # returned, so that the compiler keeps the loads that only warm the cache
+    scale = 1.0 / np.float64(size)
+    for k in range(many):
+        guess = low[k] + np.int64(np.float64(codes[k]) * np.float64(high[k] - low[k]) * scale)
+        touched += np.int64(words[(min(guess, end) * word_bits) >> 5])
+    for k in range(many):
+        place = _find_packed(words, word_bits, low[k], high[k], size, codes[k])
+        found[k] = place + skipped if place >= 0 else 0
+    return touched
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _hash(node: int, code: int) -> Any:
+    mixed = (np.uint64(node) << np.uint64(32) | np.uint64(code)) * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * _MIX_AGAIN
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _extend_by_index(many: int, n: int, begins: Any, codes: Any, here: Any, longer: Any, longest: Any,
+                     node_of_longest: Any, found: Any, at: Any, tag: Any, size: int, end: int, index: Any
+                     ) -> Any:  # fmt: skip
+    """The n-grams that begin at some places, one word longer, by the hash index; returns how many there still are.
+
+    A damaged index must neither lead out of the arrays nor round in circles.
+    """
+    slots = np.uint64(len(index))
+    live = 0
+    for k in range(many):
+        begin = np.uint64(begins[k])
+        code = codes[begin + np.uint64(n)]
+        value = _hash(here[begin], code)
+        at[live] = np.int64(((value >> np.uint64(32)) * slots) >> np.uint64(32))
+        tag[live] = np.int64(value & _NODE)
+        begins[live] = begins[k]
+        live += code < size
+    for k in range(live):
+        found[k] = np.int64(index[np.uint64(at[k])])
+    for k in range(live):
+        entry, place, looks = np.uint64(found[k]), at[k], 0
+        while entry != 0 and np.int64(entry >> np.uint64(32)) != tag[k]:
+            place = place + 1 if place + 1 < len(index) else 0
+            looks += 1
+            entry = index[place] if looks < _MOST_LOOKS else np.uint64(0)
+        child = np.int64(entry & _NODE)
+        found[k] = child if child < end else 0
+    return _note(live, n, begins, found, longer, longest, node_of_longest)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _note(many: int, n: int, begins: Any, found: Any, longer: Any, longest: Any, node_of_longest: Any) -> Any:
+    """Note what was found of n-grams one word longer; returns how many, their beginnings first in `begins`."""
+    still = 0
+    for k in range(many):
+        begin, child = np.uint64(begins[k]), found[k]
+        longer[begin] = child
+        last = begin + np.uint64(n)  # without a branch: which n-grams there are cannot be foreseen
+        longest[last] = n + 1 if child > 0 else longest[last]
+        node_of_longest[last] = child if child > 0 else node_of_longest[last]
+        begins[still] = begins[k]
+        still += child > 0
+    return still
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_index(first: int, last: int, n: int, table: Any, words: Any, base: Any, offset: Any, rest: Any,
+               word_bits: int, from_slot: int, to_slot: int, index: Any, left_over: Any) -> Any:  # fmt: skip
+    """Enter the children of the nodes first to last - 1, of n words, whose slots lie from one slot to another.
+
+    Those that find no room there are left over: returns how many.
+    """
+    size, skipped, above = np.uint64(len(index)), table[2, 0], table[n + 1, 0]
+    slots, entries = np.empty(_TOGETHER, np.int64), np.empty(_TOGETHER, np.uint64)
+    many, over = 0, 0
+    begin = _begin(first - table[n, 0], table[n, 1], base, offset, rest)
+    for node in range(first, last):
+        end = _begin(node + 1 - table[n, 0], table[n, 1], base, offset, rest)
+        for child in range(begin + above, end + above):
+            value = _hash(node, _bits_at(words, (child - skipped) * word_bits, word_bits))
+            slots[many] = np.int64(((value >> np.uint64(32)) * size) >> np.uint64(32))
+            entries[many] = (value << np.uint64(32)) | np.uint64(child)
+            many += (slots[many] >= from_slot) & (slots[many] < to_slot)
+            if many == _TOGETHER:
+                over = _enter(many, slots, entries, to_slot, index, left_over, over)
+                many = 0
+        begin = end
+    return _enter(many, slots, entries, to_slot, index, left_over, over)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _enter(many: int, slots: Any, entries: Any, to_slot: int, index: Any, left_over: Any, over: int) -> Any:
+    """Put entries into their slots, or the next free ones before `to_slot`; the others into `left_over`."""
+    for k in range(many):
+        # a slot that is taken is left for the loop below; this one only has loads that do not wait for each other
+        taken = index[slots[k]] != 0
+        index[slots[k]] = index[slots[k]] if taken else entries[k]
+        slots[k] = slots[k] if taken else -1
+    for k in range(many):
+        slot = slots[k]
+        if slot < 0:
+            continue
+        while slot < to_slot and index[slot] != 0:
+            slot += 1
+        if slot < to_slot:
+            index[slot] = entries[k]
+        else:
+            left_over[over] = entries[k]
+            over += 1
+    return over
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _value(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
+    if bits == 0 or row == 0:
+        return plain[np.uint64(place)]
+    return books[row - 1, _bits_at(codes, (place - len(plain)) * bits, bits)]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def score_text(text: Any, first: int, last: int, scores: Any, code: Any, size: int, table: Any, words: Any,
+               base: Any, offset: Any, rest: Any, word_bits: int, index: Any, prob: Any, prob_codes: Any,
+               prob_books: Any, prob_bits: int, back: Any, back_codes: Any, back_books: Any, back_bits: int
+               ) -> Any:  # fmt: skip
+    """ln p of the words first to last - 1 of a text, as Automaton.score gives it."""
+    order = table.shape[0] - 1
+    most = _TOGETHER + order
+    nodes = np.zeros((order + 1, most), np.int64)  # [n, s]: of the n-gram that begins at place s
+    codes, longest = np.empty(most + order, np.int64), np.empty(most + order, np.int64)
+    node_of_longest = np.empty(most + order, np.int64)
+    begins, contexts, wanted = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    found, low, high = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    paid = np.empty((3, most * order), np.int64)  # the backoffs to pay: whose, for which place, of which length
+    touched: Any = 0
+    for block in range(first, last, _TOGETHER):
+        start = max(block - order + 1, 0)
+        width = min(block + _TOGETHER, last) - start
+        for s in range(width):
+            codes[s] = code[np.uint64(text[start + s])]
+        codes[width : width + order] = size  # nothing follows
+        m = 0
+        for s in range(width):
+            known = codes[s] < size
+            nodes[1, s] = codes[s] + 1 if known else 0
+            longest[s], node_of_longest[s] = 1, nodes[1, s]
+            begins[m] = s
+            m += known
+        for n in range(1, order):
+            nodes[n + 1, :width] = 0
+            here, longer = nodes[n], nodes[n + 1]
+            if len(index) > 0:
+                m = _extend_by_index(m, n, begins, codes, here, longer, longest, node_of_longest, found, low, high,
+                                     size, table[n + 1, 2], index)  # fmt: skip
+                continue
+            live = 0
+            for k in range(m):
+                begins[live] = begins[k]
+                contexts[live] = here[np.uint64(begins[k])]
+                wanted[live] = codes[np.uint64(begins[k] + n)]
+                live += wanted[live] < size
+            touched += _search_children(live, contexts, wanted, found, n, table, size, words, base, offset, rest,
+                                        word_bits, low, high)  # fmt: skip
+            m = _note(live, n, begins, found, longer, longest, node_of_longest)
+        due = 0
+        for t in range(block - start, width):
+            for n in range(longest[t], min(longest[t - 1] + 1, order) if t > 0 else 0):
+                node = nodes[n, np.uint64(t - n)]
+                paid[0, due], paid[1, due], paid[2, due] = node, t, n
+                due += node > 0
+        for t in range(block - start, width):
+            node = max(node_of_longest[t], 1)
+            value = _value(node - 1, longest[t] - 1, prob, prob_codes, prob_books, prob_bits)
+            scores[start + t] = value if node_of_longest[t] > 0 else -np.inf
+        for k in range(due):
+            n = paid[2, k]
+            scores[np.uint64(start + paid[1, k])] += _value(
+                paid[0, k] - 1, n - 1, back, back_codes, back_books, back_bits
+            )
+    return touched
+
+
+@njit(cache=True, nogil=True)
+def pack_bits(values: Any, first: int, last: int, bits: int, stream: Any) -> None:
+    """Write the numbers first to last - 1 into a stream of bits that is 0 there; 32 numbers fill whole words."""
+    for k in range(first, last):
+        place = k * bits
+        moved = np.uint64(values[k]) << np.uint64(place & 31)
+        stream[place >> 5] |= np.uint32(moved & np.uint64(0xFFFFFFFF))
+        if (place & 31) + bits > 32:
+            stream[(place >> 5) + 1] |= np.uint32(moved >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def group_widths(begin: Any, base: Any, width: Any) -> None:
+    """Of every 32 contexts: where the children of the first begin, and how many bits the largest rest takes."""
+    for group in range(len(base)):
+        first, last = group * 32, min(group * 32 + 31, len(begin) - 1)
+        base[group] = begin[first]
+        rest, bits = np.int64(begin[last]) - np.int64(begin[first]), 1
+        while rest >> bits:
+            bits += 1
+        width[group] = bits
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pack_groups(begin: Any, offset: Any, stream: Any) -> None:
+    """The rests of every 32 contexts in as few bits as they need, into a stream of bits that is 0."""
+    for group in range(len(offset) - 1):
+        bits = np.int64(offset[group + 1]) - np.int64(offset[group])
+        for k in range(32):
+            context = min(group * 32 + k, len(begin) - 1)
+            rest = np.uint64(np.int64(begin[context]) - np.int64(begin[group * 32]))
+            place = k * bits
+            word = np.int64(offset[group]) + (place >> 5)
+            moved = rest << np.uint64(place & 31)
+            stream[word] |= np.uint32(moved & np.uint64(0xFFFFFFFF))
+            if (place & 31) + bits > 32:
+                stream[word + 1] |= np.uint32(moved >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _next_uniform(seed: Any) -> Any:
+    """A number of the range [0, 1) and the next seed."""
+    seed = seed + _MIX
+    mixed = (seed ^ (seed >> np.uint64(30))) * _MIX_AGAIN
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX
+    return np.float64((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53, seed
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_words(ends: Any, uniforms: Any, forbid: Any, cumulative: Any, codes: Any, log_probs: Any, size: int,
+               table: Any, words: Any, base: Any, offset: Any, rest: Any, word_bits: int, prob: Any,
+               prob_codes: Any, prob_books: Any, prob_bits: int, back: Any, back_codes: Any, back_books: Any,
+               back_bits: int) -> None:  # fmt: skip
+    """The code of a word drawn after each row's contexts, and its ln p; `ends` holds the node of each length.
+
+    Among the words seen after the longest context with their probabilities; with what is left, among those the
+    shorter one gives, drawn again as long as the longer one has seen them.
+    """
+    lengths, rows = ends.shape
+    skipped = table[2, 0]
+    for row in range(rows):
+        longest = 0
+        for n in range(1, lengths + 1):
+            longest = n if ends[n - 1, row] > 0 else longest
+        uniform = uniforms[row]
+        seed = np.uint64(np.int64(uniform * 2.0**62))
+        n, tries = longest, 0
+        while True:
+            node, paid = np.int64(0), 0.0
+            child: Any = np.int64(0)
+            if n == 0:
+                place = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+                child = min(place, size - 1) + 1
+            elif ends[n - 1, row] > 0:
+                node = ends[n - 1, row]
+                first, last = _children(node, n, table, base, offset, rest)
+                for k in range(first, last):
+                    paid += np.exp(_value(k - 1, n, prob, prob_codes, prob_books, prob_bits))
+                    if paid > uniform:
+                        child = k
+                        break
+                # rounding may leave a little; not where nothing is left to shorter contexts
+                nothing_left = _value(node - 1, n - 1, back, back_codes, back_books, back_bits) == -np.inf
+                child = last - 1 if child == 0 and nothing_left and last > first else child
+            if child == 0:
+                n -= 1
+                uniform, seed = _next_uniform(seed)
+                continue
+            code = child - 1 if n == 0 else _bits_at(words, (child - skipped) * word_bits, word_bits)
+            tries += 1
+            again = (
+                0
+                if tries > _MOST_TRIES
+                else _seen_by(longest, n, row, ends, code, table, size, words, base, offset, rest, word_bits)
+            )
+            for k in range(len(forbid)):
+                again = longest + 1 if code == forbid[k] and tries <= _MOST_TRIES else again
+            if again == 0:
+                break
+            n = again - 1  # the context of so many words has seen it: what the shorter one gives is drawn again
+            uniform, seed = _next_uniform(seed)
+        log_prob = np.float64(_value(child - 1, n, prob, prob_codes, prob_books, prob_bits))
+        for m in range(n + 1, longest + 1):
+            if ends[m - 1, row] > 0:
+                log_prob += _value(ends[m - 1, row] - 1, m - 1, back, back_codes, back_books, back_bits)
+        codes[row], log_probs[row] = code, log_prob
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _children(node: int, n: int, table: Any, base: Any, offset: Any, rest: Any) -> Any:
+    """The first child of a node of n words, and one past the last; never beyond those there are."""
+    context, end = node - table[n, 0], table[n + 1, 2]
+    first = min(_begin(context, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
+    return first, min(_begin(context + 1, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _seen_by(longest: int, n: int, row: int, ends: Any, code: Any, table: Any, size: int, words: Any, base: Any,
+             offset: Any, rest: Any, word_bits: int) -> Any:  # fmt: skip
+    """The length of the shortest context of more than n words that has seen a word, or 0."""
+    for m in range(n + 1, longest + 1):
+        if ends[m - 1, row] > 0:
+            first, last = _children(ends[m - 1, row], m, table, base, offset, rest)
+            if _find_packed(words, word_bits, first - table[2, 0], last - table[2, 0], size, code) >= 0:
+                return m
+    return 0

@@ -1,0 +1,195 @@
+"""Two estimated models interpolated into one: a single model, as fast as either, that stands for both.
+
+    p(w | h) = λ p_1(w | h) + (1 - λ) p_2(w | h)        for every n-gram h w that one of them has
+
+and backoffs that make each context sum to one. λ is tuned on held-out text by expectation-maximisation.
+
+The models may know different words; the mixture knows those of both. A word that one of them does not know is
+impossible for that one, since its <unk> stands for any such word and not for this one; in a context it is <unk>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule._version import __version__
+from chainrule.errors import CorpusError, ModelError
+from chainrule.lm import Context, LanguageModel, score_rows
+from chainrule.ngram.automaton import Automaton
+from chainrule.ngram.build import Parts, normalise
+from chainrule.ngram.codes import codes_of_words, words_of_codes
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.settings import NgramSettings
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.tokens.base import Tokenizer, line_bounds
+from chainrule.tokens.word import WordTokenizer
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_MOST_ROUNDS = 1000
+_ENOUGH = 1e-7
+_LEAST = 1e-4  # the smallest weight that tuning gives: with 0, what only the other model has would be impossible
+
+
+def interpolate(
+    first: LanguageModel,
+    second: LanguageModel,
+    held_out: Corpus | Source | Sequence[Source] | None = None,
+    *,
+    weight: float | None = None,
+    progress: Progress = SILENT,
+) -> NgramModel:
+    """One n-gram model from two; `weight` is the first one's share, tuned on `held_out` if it is not given."""
+    if (held_out is None) == (weight is None):
+        raise ModelError("give either held-out text to tune the weight on, or the weight")
+    if weight is not None and not 0 < weight < 1:
+        raise ModelError(f"the weight should lie between 0 and 1, not at {weight:g}")
+    one, other = _mixable(first, second)
+    tokenizer = _common_tokenizer(one.tokenizer, other.tokenizer)
+    sides = _Side.of(one, tokenizer), _Side.of(other, tokenizer)
+    if weight is None:
+        assert held_out is not None
+        with progress.task("tuning the weight"):
+            ids = _encoded(as_corpus(held_out), tokenizer)
+            weight = tune_weight(*(side.text_scores(ids, tokenizer.eos, one.context) for side in sides))
+    with progress.task("mixing"):
+        automaton = _mixture(sides, weight, tokenizer)
+    settings = NgramSettings(order=automaton.trie.order, smoothing="mixed")
+    lm = NgramModel(automaton, tokenizer, settings, one.context)
+    lm.metrics = {"ngrams": np.diff(automaton.trie.first_of_length)[1:].tolist(), "weights": [weight, 1 - weight]}
+    lm.provenance = {"mixed": [dict(one.provenance), dict(other.provenance)], "chainrule": __version__}
+    return lm
+
+
+def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, NgramModel]:
+    if not isinstance(first, NgramModel) or not isinstance(second, NgramModel):
+        raise ModelError("only n-gram models of bounded order can be mixed into one n-gram model")
+    if not (first.normalised and second.normalised):
+        raise ModelError("stupid-backoff gives scores, not probabilities: it cannot be mixed")
+    if first.context != second.context:
+        raise ModelError(f"models to mix need the same context: one has {first.context}, one {second.context}")
+    return first, second
+
+
+def tune_weight(first: Floats, second: Floats) -> float:
+    """The λ that makes the tokens with these log-probabilities under the two models most likely together."""
+    possible = (first > -np.inf) | (second > -np.inf)  # what neither can say has nothing to say about λ
+    if not possible.any():
+        return 0.5
+    with np.errstate(over="ignore"):
+        odds = np.exp(
+            second[possible] - first[possible]
+        )  # of the second model, before the weights; perhaps infinite
+    weight = 0.5
+    for _ in range(_MOST_ROUNDS):
+        # E: how likely is it that the first model said each token? M: the share of what it said
+        better = float(np.mean(weight / (weight + (1 - weight) * odds)))
+        if abs(better - weight) < _ENOUGH:
+            break
+        weight = better
+    return min(max(weight, _LEAST), 1 - _LEAST)
+
+
+def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
+    """The tokenizer both have, or for words one that knows the words of both."""
+    if first.to_json() == second.to_json():
+        return first
+    if (
+        isinstance(first, WordTokenizer)
+        and isinstance(second, WordTokenizer)
+        and first.splitting == second.splitting
+    ):
+        known = set(first.words)
+        return WordTokenizer([*first.words, *(word for word in second.words if word not in known)], first.splitting)
+    raise ModelError("the two models have different tokenizers; train them with the same one (--tokenizer DIR)")
+
+
+def _encoded(corpus: Corpus, tokenizer: Tokenizer) -> Ints:
+    ids = [tokenizer.encode_lines(block) for block in corpus.blocks()]
+    if not sum(map(len, ids)):
+        raise CorpusError(f"{corpus.name}: empty: there is no text to tune on")
+    return np.concatenate(ids).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two, with its ids in those of the common tokenizer."""
+
+    lm: NgramModel
+    automaton: Automaton
+    to_common: Ints
+    """The common id of each of its ids."""
+    to_own: Ints
+    """Its id of each common id; of words it does not know, its <unk>."""
+    known: NDArray[np.bool_]
+    """Whether it knows the word of each common id."""
+
+    @classmethod
+    def of(cls, lm: NgramModel, common: Tokenizer) -> _Side:
+        own = lm.tokenizer
+        to_common = np.arange(own.vocab_size)
+        if isinstance(own, WordTokenizer) and isinstance(common, WordTokenizer):
+            number = {word: i for i, word in enumerate(common.words, start=3)}
+            to_common[3:] = [number[word] for word in own.words]
+        to_own = np.full(common.vocab_size, -1 if own.unk is None else own.unk)
+        known = np.zeros(common.vocab_size, dtype=bool)
+        to_own[to_common], known[to_common] = np.arange(own.vocab_size), True
+        automaton = lm.automaton if lm.automaton.where is None else lm.automaton.to(None)
+        return cls(lm, automaton, to_common, to_own, known)
+
+    def scores(self, words: Ints) -> Floats:
+        """ln p of the last word of each row after the others, in common ids."""
+        scores: Floats = self.automaton.last_word_scores(self.to_own[words])
+        return np.where(self.known[words[:, -1]], scores, -np.inf)
+
+    def text_scores(self, ids: Ints, eos: int, context: Context) -> Floats:
+        """ln p of each token of a text, in common ids."""
+        _, ends = line_bounds(ids, eos)
+        rows = [self.to_own[ids]] if context == "stream" else np.split(self.to_own[ids], ends[:-1])
+        return np.where(self.known[ids], np.concatenate(score_rows(self.lm, rows)), -np.inf)
+
+    def keys(self, n: int, place_of: Ints, size: int) -> Ints:
+        """Its n-grams of n words, each as (place of the context in the union, code of the last word) in one."""
+        trie = self.automaton.trie
+        if n > trie.order:
+            return np.zeros(0, dtype=np.int64)
+        nodes = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1])
+        begin, end = trie.children(np.arange(trie.first_of_length[n - 1], trie.first_of_length[n]), n - 1)
+        words = self.to_common[words_of_codes(trie.vocab_size)[trie.word(nodes)]]
+        return np.repeat(place_of, end - begin) * size + codes_of_words(size)[words]
+
+
+def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Automaton:
+    """Every n-gram of either side, with the mixture's probability."""
+    parts = _union(sides, tokenizer)
+    trie = parts.assemble().trie
+    word = words_of_codes(trie.vocab_size).astype(np.int64)
+    for n in range(1, trie.order + 1):
+        for first, last in trie.blocks(n):
+            one, other = (side.scores(word[trie.ngrams(first, last, n)]) for side in sides)
+            mixed = np.logaddexp(one + np.log(weight), other + np.log1p(-weight))
+            parts.log_prob[first - 1 : last - 1] = np.minimum(mixed, 0.0)
+    return normalise(parts)
+
+
+def _union(sides: Sequence[_Side], tokenizer: Tokenizer) -> Parts:
+    """The n-grams of both sides, with nothing known of them yet."""
+    size = tokenizer.vocab_size
+    code = codes_of_words(size).astype(np.int64)
+    place_of = [code[side.to_common[words_of_codes(side.automaton.trie.vocab_size)]] for side in sides]
+    words, begins, sizes = [], [], [size]
+    for n in range(2, max(side.automaton.trie.order for side in sides) + 1):
+        keys = [side.keys(n, places, size) for side, places in zip(sides, place_of, strict=True)]
+        union = np.unique(np.concatenate(keys))
+        place_of = [np.searchsorted(union, key) for key in keys]
+        begins.append(np.searchsorted(union, np.arange(sizes[-1] + 1) * size))
+        words.append((union % size).astype(np.uint32))
+        sizes.append(len(union))
+    log_prob, log_backoff = (np.zeros(total, dtype=np.float32) for total in (sum(sizes), sum(sizes[:-1])))
+    return Parts(size, tokenizer.bos, words, begins, log_prob, log_backoff)

@@ -1,0 +1,108 @@
+"""What can be set of an n-gram model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from chainrule.errors import SettingsError
+from chainrule.ngram.prune import parse_thresholds
+from chainrule.ngram.workspace import parse_size
+from chainrule.settings import setting
+
+Smoothing = Literal[
+    "modified-kneser-ney",
+    "kneser-ney",
+    "absolute-discounting",
+    "witten-bell",
+    "katz",
+    "jelinek-mercer",
+    "add-k",
+    "laplace",
+    "mle",
+    "stupid-backoff",
+    "infinite",
+    "imported",
+    "mixed",
+]
+
+_GOES_WITH = {"k": "add-k", "buckets": "jelinek-mercer", "alpha": "stupid-backoff"}
+_MADE_OTHERWISE = {
+    "imported": "a model that was read from an ARPA file (chainrule convert)",
+    "mixed": "one that was mixed from two (chainrule mix)",
+}
+_NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
+
+
+@dataclass(frozen=True)
+class NgramSettings:
+    """What can be set with --set."""
+
+    order: int = setting(5, "tokens in the longest n-gram; the context is one less")
+    smoothing: Smoothing = setting(  # noqa: RUF009 (a field, as the others are; the type's name hides it)
+        "modified-kneser-ney", "how the unseen becomes possible; mle leaves it impossible"
+    )
+    k: float = setting(0.01, "what add-k adds to every count (laplace is k=1)")
+    buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in so many buckets")
+    alpha: float = setting(0.4, "stupid-backoff: the price of each shorter context")
+    prune: str = setting("", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once")
+    entropy: float = setting(
+        0.0, "leave out n-grams whose loss raises perplexity by less than this share, e.g. 1e-8"
+    )
+    bits: int = setting(0, "bits for each probability and backoff, e.g. 8; 0 keeps full precision")
+    index: Literal["", "hash"] = setting(
+        "", "hash: a hash table beside the n-grams; scores faster, takes twice the space"
+    )
+    memory: str = setting(
+        "", "most memory to take, e.g. 4GB; the rest goes to disk (half of the machine's if empty)"
+    )
+    vocabulary: str = setting("", "a file of words, one per line, to add to the vocabulary")
+
+    def __post_init__(self) -> None:
+        if self.order < 1:
+            raise SettingsError(f"order should be at least 1, not {self.order}")
+        if self.order > 1000:
+            raise SettingsError(f"order should be at most 1000, not {self.order} (smoothing=infinite has no bound)")
+        if not 0 < self.k <= 1e6:
+            raise SettingsError(f"k should be above 0 and at most a million, not {self.k}")
+        if not 1 <= self.buckets <= 64:
+            raise SettingsError(f"buckets should be from 1 to 64, not {self.buckets}")
+        if not 0 < self.alpha <= 1:
+            raise SettingsError(f"alpha should be above 0 and at most 1, not {self.alpha}")
+        if not 0 <= self.entropy < 1:
+            raise SettingsError(f"entropy should be at least 0 and below 1, not {self.entropy}")
+        if self.bits != 0 and not 2 <= self.bits <= 16:
+            raise SettingsError(f"bits should be from 2 to 16, or 0 for full precision, not {self.bits}")
+        parse_thresholds(self.prune, self.order)
+        if self.memory:
+            parse_size(self.memory)
+        for name, smoothing in _GOES_WITH.items():
+            if getattr(self, name) != getattr(type(self), name) and self.smoothing != smoothing:
+                raise SettingsError(f"{name} goes with smoothing={smoothing}, not with smoothing={self.smoothing}")
+        if self.entropy and not self.is_normalised:
+            raise SettingsError("entropy goes with probabilities; stupid-backoff gives scores")
+        if self.smoothing == "infinite":
+            for name in _NOT_INFINITE:
+                if getattr(self, name) != getattr(type(self), name):
+                    raise SettingsError(f"{name} does not go with smoothing=infinite")
+
+    def check_trainable(self) -> None:
+        """Refuse what only says that a model was not trained here."""
+        if self.smoothing in _MADE_OTHERWISE:
+            raise SettingsError(
+                f"smoothing={self.smoothing} marks {_MADE_OTHERWISE[self.smoothing]}: no way to train"
+            )
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether what the model gives are probabilities."""
+        return self.smoothing != "stupid-backoff"
+
+    @property
+    def tunes_on_held_out(self) -> bool:
+        """Whether training needs validation text."""
+        return self.smoothing in ("jelinek-mercer", "infinite")
+
+
+SMOOTHINGS: tuple[str, ...] = tuple(name for name in get_args(Smoothing) if name not in _MADE_OTHERWISE)
+"""Those that can be trained."""

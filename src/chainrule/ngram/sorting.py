@@ -1,0 +1,244 @@
+"""The loops of counting, compiled by Numba: windows of N words, sorted part by part, become the n-grams of a trie.
+
+A window is N words in a row. Sort every window of the text, and the n-grams of every length lie in runs: windows
+that begin with the same n words are neighbours. So one sort gives all orders at once.
+
+The sort goes by parts. A window's part follows from its first word (and, behind a frequent word, from its second),
+so that parts in their order are the sorted text, each small enough for the cache and sorted on its own.
+
+A column holds a word's code plus 1, or 0 behind the end of the text or line. The kernels release the GIL; threads
+run them side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_TOGETHER = 256  # steps are taken together, so that their loads need not wait for each other
+_SCAN = 6  # n-grams that are looked at one by one
+
+
+@njit(cache=True, nogil=True)
+def window_parts(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
+                 split_of: Any, from_part: int, sizes: Any) -> None:  # fmt: skip
+    """How many windows that begin at places first to last - 1 of `ids` fall into each part, from one part on.
+
+    `at_start` says whether a line begins at the first of them; `ends_at` is the token that ends a line, or -1.
+    """
+    starts_line = at_start
+    for i in range(first, last):
+        here = np.int64(ids[i])
+        if starts_line:
+            part = _part(part_of[bos], split_of[bos], code[here] + 1) - from_part
+            if 0 <= part < len(sizes):
+                sizes[part] += 1
+        starts_line = here == ends_at
+        if not starts_line and i + 1 < len(ids):
+            part = part_of[here] - from_part
+            if split_of[here] < 31:
+                part = _part(part_of[here], split_of[here], code[np.int64(ids[i + 1])] + 1) - from_part
+            if 0 <= part < len(sizes):
+                sizes[part] += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_windows(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
+                 split_of: Any, from_part: int, next_row: Any, windows: Any) -> None:  # fmt: skip
+    """The windows that `window_parts` counted, each in its part; `next_row` says where each part begins."""
+    order = windows.shape[1]
+    columns = np.zeros(last - first + order, np.uint32)
+    line_end = np.uint32(code[ends_at] + 1 if ends_at >= 0 else 0)
+    for i in range(first, min(last + order, len(ids))):
+        columns[i - first] = code[np.int64(ids[i])] + 1
+    starts_line = at_start
+    for i in range(first, last):
+        here = np.int64(ids[i])
+        if starts_line:
+            part = _part(part_of[bos], split_of[bos], columns[i - first]) - from_part
+            if 0 <= part < len(next_row):
+                row = next_row[part]
+                next_row[part] = row + 1
+                windows[row, 0] = code[bos] + 1
+                _fill(columns, i - first, line_end, windows, row, 1)
+        starts_line = here == ends_at
+        if not starts_line and i + 1 < len(ids):
+            part = part_of[here] - from_part
+            if split_of[here] < 31:
+                part = _part(part_of[here], split_of[here], columns[i - first + 1]) - from_part
+            if 0 <= part < len(next_row):
+                row = next_row[part]
+                next_row[part] = row + 1
+                _fill(columns, i - first, line_end, windows, row, 0)
+
+
+@njit(cache=True, nogil=True)
+def _part(first: Any, split: Any, column: Any) -> Any:
+    """The part of a window, from the parts of its first word and its second column."""
+    return first + (np.int64(column) >> split)
+
+
+@njit(cache=True, nogil=True)
+def _fill(columns: Any, place: int, line_end: Any, windows: Any, row: int, first: int) -> None:
+    """The rest of a window, from a place of the text on: nothing behind the end of a line."""
+    goes_on = True
+    for n in range(first, windows.shape[1]):
+        windows[row, n] = columns[place] if goes_on else 0
+        goes_on &= columns[place] != line_end
+        place += 1
+
+
+@njit(cache=True, nogil=True)
+def sort_windows(windows: Any, bits: int) -> Any:
+    """The order of the windows, from the first column to the last: a radix sort, its columns from last to first."""
+    rows, order = windows.shape
+    passes = (bits + 10) // 11
+    digit = (bits + passes - 1) // passes
+    mask = (1 << digit) - 1
+    place, place_after = np.arange(rows).astype(np.uint32), np.empty(rows, np.uint32)
+    key, key_after = np.empty(rows, np.uint32), np.empty(rows, np.uint32)
+    bucket = np.empty(1 << digit, np.int64)
+    for column in range(order - 1, -1, -1):
+        for k in range(rows):
+            key[k] = windows[place[k], column]
+        for turn in range(passes):
+            shift = turn * digit
+            bucket[:] = 0
+            for k in range(rows):
+                bucket[(key[k] >> shift) & mask] += 1
+            if rows and bucket[(key[0] >> shift) & mask] == rows:
+                continue
+            total = 0
+            for value in range(mask + 1):
+                total, bucket[value] = total + bucket[value], total
+            for k in range(rows):
+                value = (key[k] >> shift) & mask
+                to = bucket[value]
+                bucket[value] = to + 1
+                place_after[to] = place[k]
+                key_after[to] = key[k]
+            place, place_after = place_after, place
+            key, key_after = key_after, key
+    return place
+
+
+@njit(cache=True, nogil=True)
+def shared_columns(windows: Any, place: Any, shared: Any, sizes: Any) -> None:
+    """How many columns each window shares with the one before it, and how many n-grams of each length are new.
+
+    A window that shares all its words is no new n-gram: `shared` is N then.
+    """
+    rows, order = windows.shape
+    for k in range(rows):
+        here = place[k]
+        same = 0
+        if k > 0:
+            before = place[k - 1]
+            while same < order and windows[here, same] == windows[before, same]:
+                same += 1
+        shared[k] = same
+        n = same
+        while n < order and windows[here, n] != 0:
+            sizes[n] += 1
+            n += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_levels(windows: Any, place: Any, shared: Any, first: Any, word: Any, count: Any, children: Any) -> None:
+    """The n-grams of a sorted part: last word, count, and how many n-grams one longer begin with each.
+
+    All lengths lie in one array after the other; `first` says where each length begins.
+    """
+    rows, order = windows.shape
+    at = first.copy() - 1
+    for k in range(rows):
+        here = place[k]
+        for n in range(order):
+            column = windows[here, n]
+            if column == 0:
+                break
+            if n >= shared[k]:
+                at[n] += 1
+                word[at[n]] = column - 1
+                count[at[n]] = 0
+                children[at[n]] = 0
+                if n > 0:
+                    children[at[n - 1]] += 1
+            count[at[n]] += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _find_in(word: Any, low: Any, high: Any, least: Any, most: Any, code: Any) -> Any:
+    """Where a code is in the stretch [low, high) of the sorted `word`, or -1: interpolation search.
+
+    `least` and `most` bound the stretch's codes from outside. Codes spread evenly (codes.py), so a code lies about
+    where its share of the range says; should they not, the search goes on by halving.
+    """
+    looks = 0
+    while high - low > _SCAN:
+        looks += 1
+        guess = (low + high) >> 1
+        if looks <= 4:
+            guess = low + np.int64(np.float64(code - least) * np.float64(high - low) / np.float64(most - least))
+        guess = min(guess, high - 1)
+        here = np.int64(word[guess])
+        if here == code:
+            return guess
+        if here < code:
+            low, least = guess + 1, here
+        else:
+            high, most = guess, here
+    while low < high:
+        here = np.int64(word[low])
+        if here >= code:
+            return low if here == code else -1
+        low += 1
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def link_suffixes(first: int, last: int, begin: Any, word: Any, context_suffix: Any, begin_below: Any,
+                  word_below: Any, size: int, suffix: Any) -> Any:  # fmt: skip
+    """The place of h' w for each n-gram h w behind the contexts h from first to last - 1."""
+    lows, highs = np.empty(_TOGETHER, np.int64), np.empty(_TOGETHER, np.int64)
+    differ = np.empty(_TOGETHER, np.int64)
+    touched: Any = 0  # returned, so that the compiler keeps the loads that only warm the cache
+    scale = 1.0 / np.float64(size)
+    for block in range(first, last, _TOGETHER):
+        many = min(_TOGETHER, last - block)
+        for k in range(many):
+            shorter = np.int64(context_suffix[block + k])
+            lows[k], highs[k] = begin_below[shorter], begin_below[shorter + 1]
+        m = 0
+        for k in range(many):
+            at = np.int64(begin[block + k])
+            children: Any = np.int64(begin[block + k + 1]) - at
+            differ[m] = k
+            if highs[k] - lows[k] == children:  # what followed h is part of what followed h': as many are the same
+                for j in range(children):
+                    suffix[at + j] = lows[k] + j
+            else:
+                m += children > 0
+        for j in range(m):
+            k = differ[j]
+            code = np.float64(word[np.int64(begin[block + k])])
+            touched += np.int64(word_below[lows[k] + np.int64(code * np.float64(highs[k] - lows[k]) * scale)])
+        for j in range(m):
+            k = differ[j]
+            low, least = lows[k], np.int64(-1)
+            for child in range(np.int64(begin[block + k]), np.int64(begin[block + k + 1])):
+                code_of_word = np.int64(word[child])
+                low = _find_in(word_below, low, highs[k], least, size, code_of_word)
+                suffix[child] = low
+                low, least = low + 1, code_of_word
+    return touched
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_places(places: Any, counts: Any) -> Any:
+    """How often each place occurs, added to `counts`."""
+    for k in range(len(places)):
+        counts[places[k]] += 1
+    return counts

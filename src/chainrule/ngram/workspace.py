@@ -1,0 +1,122 @@
+"""Where the large arrays of an estimate live: in memory, or, under a cap, in files that are gone when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from chainrule.errors import ChainruleError, SettingsError
+
+_ZEROS = 1 << 24
+
+Step = TypeVar("Step")
+
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+class Workspace:
+    """Arrays in memory, or in files unlinked as soon as they are open: a crash leaves nothing behind."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        """Where arrays are spilled to; None keeps them in memory."""
+        self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+    @property
+    def spills(self) -> bool:
+        """Whether arrays are in files."""
+        return self.folder is not None
+
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """A new array."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if self.folder is None or size == 0:
+            return np.empty(shape, dtype=dtype)
+        try:
+            with tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-") as file:
+                # the space is taken now: a mapped page that finds the disk full later would kill the process
+                _take_space(file, size)
+                array: np.memmap[Any, Any] = np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise ChainruleError(
+                    f"{self.folder}: no space left to spill {size / 1e6:,.0f} MB to; free some, set TMPDIR to a "
+                    f"larger disk, or give more memory (memory=...)"
+                ) from None
+            raise
+        self._spilled.add(array._mmap)  # type: ignore[attr-defined]
+        return array
+
+    def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
+        """The same steps; after every so many the memory that spilled arrays took is given back."""
+        for number, step in enumerate(steps, start=1):
+            yield step
+            if self.spills and number % every == 0:
+                self.release()
+        if self.spills:
+            self.release()
+
+    def put(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array, moved to where arrays live."""
+        if self.folder is None:
+            return array
+        moved = self.empty(array.shape, array.dtype)
+        moved[...] = array
+        self.release(moved)
+        return moved
+
+    def release(self, *arrays: NDArray[Any]) -> None:
+        """Give back the memory that reading or writing spilled arrays took; without arguments, of all of them."""
+        mapped = [array._mmap for array in arrays if isinstance(array, np.memmap)]  # type: ignore[attr-defined]
+        for spilled in mapped if arrays else list(self._spilled):
+            spilled.madvise(mmap.MADV_DONTNEED)
+
+
+def _take_space(file: IO[bytes], size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for first in range(0, size, _ZEROS):  # where there is no such call, zeros take the space
+        file.write(bytes(min(_ZEROS, size - first)))
+    file.flush()
+
+
+IN_MEMORY = Workspace()
+
+
+def give_back_memory() -> None:
+    """Hand memory that was freed back to the system: the C library keeps what threads have freed, for later."""
+    with contextlib.suppress(AttributeError, OSError):  # where there is no glibc it is as it is
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from text such as 4GB, 512MB or 1e9."""
+    upper = text.strip().upper()
+    unit = next((unit for unit in UNITS if upper.endswith(unit)), "")
+    try:
+        size = float(upper.removesuffix(unit)) * UNITS.get(unit, 1)
+        if 0 < size < float("inf"):
+            return int(size)
+    except ValueError:
+        pass
+    raise SettingsError(f"memory should be a size such as 4GB or 512MB, not {text!r}")
+
+
+def default_memory() -> int:
+    """Half of the machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return 4 * 10**9

@@ -1,0 +1,178 @@
+"""The automaton: text scored at once, by kernel, word by word, in NumPy and torch, is one and the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import BOS, EOS, ids_of, sequences, train_on
+from test_levels import contexts, texts
+
+from chainrule import chain
+from chainrule.arrays import pad, to_numpy
+from chainrule.lm import Context
+from chainrule.ngram import automaton as walking
+from chainrule.ngram.index import slots_for, with_index
+from chainrule.ngram.model import NgramModel
+
+SIZE = 30
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def random_ids(seed: int, lines: int = 60) -> np.ndarray:
+    chance = np.random.default_rng(seed)
+    words = np.minimum(chance.geometric(0.2, (lines, 12)) + 2, SIZE - 2)
+    return ids_of([row[: chance.integers(0, 12)].tolist() for row in words])
+
+
+def model(**settings: Any) -> NgramModel:
+    return train_on(random_ids(0), SIZE, **{"order": 4, "smoothing": "modified-kneser-ney", **settings})
+
+
+MODELS = {
+    "plain": {},
+    "unigram": {"order": 1},
+    "bigram": {"order": 2},
+    "beyond any line": {"order": 13},
+    "quantised": {"bits": 6},
+    "index": {"index": "hash"},
+    "quantised, index": {"bits": 6, "index": "hash"},
+    "pruned": {"prune": "0,0,1"},
+    "impossible": {"smoothing": "mle"},
+    "stream": {"context": "stream"},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = model(**MODELS[name])
+    text = np.concatenate([np.asarray(row) for row in sequences(random_ids(1), "line")])
+    text = np.insert(text, 50, SIZE)  # nothing, and a word of no n-gram
+    text[70] = SIZE - 1
+    at_once = lm.automaton.score(text)
+    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    np.testing.assert_allclose(lm.automaton.score(text), at_once, **CLOSE)
+    monkeypatch.undo()
+
+    rows = [np.asarray(row[1:]) for row in sequences(random_ids(1), "line")]
+    ids_BT = pad(rows[:12])
+    scores = lm.score(ids_BT)
+    np.testing.assert_allclose(scores, chain.score(lm, ids_BT), **CLOSE)
+    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    np.testing.assert_allclose(lm.score(ids_BT), scores, **CLOSE)
+
+
+def test_kernels_join_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More words than are scored together, and more threads than cores."""
+    lm = model()
+    text = np.concatenate([np.asarray(row) for row in sequences(random_ids(3, lines=400), "line")])
+    assert len(text) > 4 * 256
+    at_once = lm.automaton.score(text)
+    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    for threads in (1, 2, 7):
+        monkeypatch.setattr(walking, "cores", lambda threads=threads: threads)
+        np.testing.assert_allclose(lm.automaton.score(text), at_once, **CLOSE)
+    np.testing.assert_allclose(lm.automaton.score(text[:1]), at_once[:1], **CLOSE)
+    assert lm.automaton.score(text[:0]).shape == (0,)
+
+
+@settings(max_examples=25)
+@given(texts(), st.integers(2, 5), contexts)
+def test_states_and_their_words_belong_together(text: tuple[np.ndarray, int], order: int, context: Context) -> None:
+    ids, size = text
+    automaton = train_on(ids, size, context, order=order).automaton
+    states = np.arange(int(automaton.trie.first_of_length[-2]))
+    words = automaton.words_of(states)
+    assert words.shape == (len(states), order - 1)
+    np.testing.assert_array_equal((words < size).sum(axis=1), automaton.trie.length(states))
+    np.testing.assert_array_equal(automaton.state_of(words), states)
+    # what a state does not know stands before what it knows
+    assert ((np.diff((words < size).astype(int), axis=1)) >= 0).all()
+
+
+def test_a_step_is_an_extension() -> None:
+    lm = model()
+    rows = pad([[5, 4, 3], [2], [], [SIZE - 1, 3], [7, 7, 7, 7, 7, 7]])
+    state = lm.extend(lm.start(5), rows)
+    words = np.asarray([3, 4, 2, 5, SIZE - 1])
+    stepped = lm.automaton.step(state.nodes, words)
+    np.testing.assert_array_equal(stepped, lm.extend(state, words[:, None]).nodes)
+    alone = [lm.extend(lm.start(1), np.asarray([row[row >= 0]]).reshape(1, -1)).nodes[0] for row in rows]
+    np.testing.assert_array_equal(state.nodes, alone)
+
+
+@pytest.mark.parametrize("name", ["plain", "unigram", "beyond any line", "quantised", "pruned", "impossible"])
+def test_torch_gives_the_same(name: str) -> None:
+    lm = model(**MODELS[name])
+    other = lm.to("cpu")
+    assert isinstance(other.automaton.trie.words, torch.Tensor)
+    ids_BT = pad([row[1:] for row in sequences(random_ids(1), "line")[:20]])
+    np.testing.assert_allclose(to_numpy(other.score(ids_BT)), lm.score(ids_BT), **CLOSE)
+    state, theirs = lm.extend(lm.start(20), ids_BT), other.extend(other.start(20), torch.as_tensor(ids_BT))
+    np.testing.assert_array_equal(state.nodes, to_numpy(theirs.nodes))
+    np.testing.assert_allclose(to_numpy(other.next_log_probs(theirs)), lm.next_log_probs(state), **CLOSE)
+    chosen = [3, 3, 0, 19]
+    np.testing.assert_array_equal(theirs.select(np.asarray(chosen)).nodes, state.select(np.asarray(chosen)).nodes)
+    np.testing.assert_array_equal(
+        theirs.select(torch.as_tensor(chosen)).nodes, state.select(torch.as_tensor(chosen)).nodes
+    )
+    words = np.full(20, 4)
+    np.testing.assert_array_equal(
+        lm.automaton.step(state.nodes, words), to_numpy(other.automaton.step(theirs.nodes, torch.as_tensor(words)))
+    )
+    back = other.to(None)
+    np.testing.assert_array_equal(back.score(ids_BT), lm.score(ids_BT))
+    assert back.automaton.trie.words.dtype == np.uint32
+
+
+def test_a_model_in_torch_is_saved_as_it_was(tmp_path: Any) -> None:
+    import chainrule as cr
+
+    for name in ("plain", "quantised", "index"):
+        lm = model(**MODELS[name])
+        lm.to("cpu").save(tmp_path / name)
+        ids_BT = pad([[5, 4, 3], [2]])
+        np.testing.assert_array_equal(cr.load(tmp_path / name).score(ids_BT), lm.score(ids_BT))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_ngram_is_in_the_index(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.ngram import index as indexing
+
+    monkeypatch.setattr(indexing, "cores", lambda: threads)
+    plain = model().automaton
+    indexed = with_index(plain)
+    assert indexed.index is not None
+    trie = plain.trie
+    longer = trie.nodes - int(trie.first_of_length[2])
+    assert indexed.index.shape == (slots_for(longer),)
+    entries = indexed.index[indexed.index != 0]
+    assert sorted((entries & 0xFFFFFFFF).tolist()) == list(range(int(trie.first_of_length[2]), trie.nodes))
+
+
+def test_an_index_that_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many n-grams find their slot taken, and some no room before the end of their thread's part."""
+    from chainrule.ngram import index as indexing
+
+    monkeypatch.setattr(indexing, "cores", lambda: 7)
+    monkeypatch.setattr(indexing, "slots_for", lambda nodes: nodes + 1)
+    plain = model().automaton
+    indexed = with_index(plain)
+    assert indexed.index is not None
+    assert (indexed.index == 0).sum() == 1
+    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    text = np.concatenate([np.asarray(row) for row in sequences(random_ids(1), "line")])
+    np.testing.assert_allclose(indexed.score(text), plain.score(text), **CLOSE)
+
+
+def test_start_is_the_state_behind_the_start() -> None:
+    assert model(order=1).automaton.start() == 0
+    automaton = model().automaton
+    assert automaton.words_of(automaton.array([automaton.start()])).tolist() == [[SIZE, SIZE, BOS]]
+    assert automaton.words_of(automaton.array([0])).tolist() == [[SIZE, SIZE, SIZE]]
+    after_end = automaton.step(automaton.array([automaton.start()]), np.asarray([EOS]))
+    assert automaton.words_of(after_end).tolist() == [[SIZE, BOS, EOS]]  # an empty line occurred

@@ -1,0 +1,294 @@
+"""Every smoothing is its equation: what is stored and answered equals naive.py, on every context there is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from naive import BOS, EOS, UNK, Naive, Ngram, Notes, ids_of, train_on
+from test_levels import contexts, texts
+
+import chainrule as cr
+from chainrule.lm import Context
+from chainrule.ngram import smooth
+from chainrule.ngram.methods import _lengths
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.settings import SMOOTHINGS
+
+FINITE = [name for name in SMOOTHINGS if name != "infinite"]
+NORMALISED = [name for name in FINITE if name != "stupid-backoff"]
+DISCOUNTED = ["absolute-discounting", "kneser-ney", "modified-kneser-ney"]
+
+# ids of the words in the texts below
+A, B, C, D = 3, 4, 5, 6
+EDGES = {
+    "one word type": ([[A], [A, A], [A, A, A, A]], 4),
+    "one repeated line": ([[A, B, C]] * 5, 6),
+    "a single token": ([[A]], 4),
+    "empty lines only": ([[], [], []], 3),
+    "words never seen": ([[A, B], [B, A]], 12),
+    "every word after every word": ([[a, b, a, UNK, b] for a in (A, B, C) for b in (A, B, C, UNK)] * 2, 6),
+    "unknown words": ([[A, UNK], [UNK, UNK, B]], 5),
+}
+
+
+def settings_of(smoothing: str) -> dict[str, Any]:
+    return {"add-k": {"k": 0.25}, "stupid-backoff": {"alpha": 0.3}}.get(smoothing, {})
+
+
+def naive_of(ids: np.ndarray, size: int, smoothing: str, order: int, context: Context) -> Naive:
+    parameters = {"k": 1.0, "alpha": 0.4, **settings_of(smoothing)}
+    return Naive(ids, size, smoothing, order, context, lambdas=[0.5] * order, **parameters)
+
+
+def rows(contexts: list[Ngram], order: int, size: int) -> np.ndarray:
+    """Contexts as an array [B, N-1]; V stands for nothing."""
+    return np.asarray([[size] * (order - 1 - len(h)) + list(h) for h in contexts], dtype=np.int64).reshape(
+        len(contexts), order - 1
+    )
+
+
+def some_contexts(naive: Naive) -> list[Ngram]:
+    """Every context that occurs, and as many that mostly do not."""
+    chance = np.random.default_rng(0)
+    others = [chance.integers(0, naive.vocab_size, n) for n in range(min(naive.order, 5)) for _ in range(4)]
+    strange = [tuple(int(w) if w != BOS else EOS for w in h) for h in others]
+    return [*naive.after, *strange]
+
+
+def predictions(lm: NgramModel, contexts: list[Ngram]) -> np.ndarray:
+    """p(w | h) of every word after each context."""
+    states = lm.automaton.state_of(rows(contexts, lm.automaton.trie.order, lm.tokenizer.vocab_size))
+    return np.exp(lm.automaton.next_log_probs(states))
+
+
+def assert_is(lm: NgramModel, naive: Naive) -> None:
+    """What the model answers on every context is the equation's."""
+    contexts = some_contexts(naive)
+    expected = [[naive.p(w, h) for w in range(naive.vocab_size)] for h in contexts]
+    # probabilities are stored in single precision, and Katz divides by what several of them leave of one
+    np.testing.assert_allclose(predictions(lm, contexts), expected, rtol=2e-4, atol=1e-6)
+
+
+def assert_sums_to_one(lm: NgramModel) -> None:
+    """On every context in the trie, not only on those that a text leads to."""
+    trie = lm.automaton.trie
+    nodes = np.arange(max(int(trie.first_of_length[-2]), 1))
+    with np.errstate(under="ignore"):
+        sums = np.exp(lm.automaton.next_log_probs(nodes)).sum(axis=1)
+    np.testing.assert_allclose(sums, 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", FINITE)
+@settings(max_examples=12)
+@given(texts(), st.integers(1, 5), contexts)
+def test_the_model_is_the_equation(
+    smoothing: str, text: tuple[np.ndarray, int], order: int, context: Context
+) -> None:
+    ids, size = text
+    lm = train_on(ids, size, context, smoothing=smoothing, order=order, **settings_of(smoothing))
+    assert_is(lm, naive_of(ids, size, smoothing, order, context))
+    if smoothing in NORMALISED:
+        assert_sums_to_one(lm)
+
+
+@pytest.mark.parametrize("order", [1, 3, 20])
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("smoothing", FINITE)
+def test_at_the_edges_too(smoothing: str, edge: str, order: int) -> None:
+    lines, size = EDGES[edge]
+    ids = ids_of(lines)
+    for context in ("line", "stream") if order < 20 else ("stream",):
+        lm = train_on(ids, size, context, smoothing=smoothing, order=order, **settings_of(smoothing))
+        assert_is(lm, naive_of(ids, size, smoothing, order, context))
+        if smoothing in NORMALISED:
+            assert_sums_to_one(lm)
+
+
+@pytest.fixture(scope="module")
+def python_text() -> np.ndarray:
+    """Enough text that counts of counts give discounts and Good-Turing ratios."""
+    corpus = cr.Corpus.open("builtin:python")
+    text = next(iter(corpus.documents())).decode()[:20_000]
+    words = {word: i for i, word in enumerate(sorted(set(text)), start=3)}
+    return ids_of([[words[c] for c in line] for line in text.splitlines()])
+
+
+@pytest.mark.parametrize("smoothing", FINITE)
+def test_characters_of_real_text(smoothing: str, python_text: np.ndarray) -> None:
+    """After a blank, almost every character was seen; after nothing, every one but <unk>."""
+    size, order = int(python_text.max()) + 1, 4
+    notes = Notes()
+    lm = train_on(python_text, size, progress=notes, smoothing=smoothing, order=order, **settings_of(smoothing))
+    naive = naive_of(python_text, size, smoothing, order, "line")
+    chosen = list(naive.after)[:: max(1, len(naive.after) // 30)]
+    expected = [[naive.p(w, h) for w in range(size)] for h in chosen]
+    np.testing.assert_allclose(predictions(lm, chosen), expected, rtol=2e-4, atol=1e-6)
+    if smoothing in NORMALISED:
+        assert_sums_to_one(lm)
+    if smoothing in DISCOUNTED:
+        assert len(notes.kept) < order  # most lengths needed no fallback
+
+
+@pytest.mark.parametrize("smoothing", FINITE)
+def test_what_is_stored(smoothing: str) -> None:
+    """p(w | h) of each n-gram, and the factor from p(w | h') to p(w | h) for a word that did not follow h."""
+    ids, size, order = ids_of([[A, B, C], [A, B, B], [C, A, B], [B]]), 9, 3
+    lm = train_on(ids, size, smoothing=smoothing, order=order, **settings_of(smoothing))
+    naive = naive_of(ids, size, smoothing, order, "line")
+    automaton, trie = lm.automaton, lm.automaton.trie
+    unseen = 8  # never occurs
+    for n in range(1, order + 1):
+        for node in range(int(trie.first_of_length[n]), int(trie.first_of_length[n + 1])):
+            ngram = tuple(int(automaton.words[code]) for code in trie.ngrams(node, node + 1, n)[0])
+            stored = math.exp(automaton.log_prob.at(np.asarray([node - 1]), n - 1)[0])
+            assert math.isclose(stored, naive.p(ngram[-1], ngram[:-1]), rel_tol=1e-5, abs_tol=1e-9), ngram
+            if n < order and naive.p(unseen, ngram[1:]) > 0:
+                factor = math.exp(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0])
+                expected = naive.p(unseen, ngram) / naive.p(unseen, ngram[1:])
+                assert math.isclose(factor, expected, rel_tol=1e-5, abs_tol=1e-9), ngram
+
+
+@pytest.mark.parametrize("smoothing", NORMALISED)
+@settings(max_examples=8)
+@given(texts(), st.integers(2, 4))
+@example((ids_of([[A, B, C]]), 6), 3)  # every trigram is pruned
+def test_pruned_ngrams_give_their_mass_to_the_rest(
+    smoothing: str, text: tuple[np.ndarray, int], order: int
+) -> None:
+    ids, size = text
+    thresholds = [0, 0, 1, 2][:order] if order > 2 else [0, 1]
+    prune = ",".join(map(str, thresholds))
+    lm = train_on(ids, size, smoothing=smoothing, order=order, prune=prune, **settings_of(smoothing))
+    naive = naive_of(ids, size, smoothing, order, "line")
+    naive.thresholds = thresholds
+    assert_is(lm, naive)
+    assert_sums_to_one(lm)
+
+
+def test_unknown_words_share_what_the_unigrams_leave() -> None:
+    """Witten-Bell: 4 events (a b a </s>), 3 types, V = 5 (a, b, c, </s>, <unk>): each unseen word gets 3/7/5."""
+    lm = train_on(ids_of([[A, B, A]]), 6, smoothing="witten-bell", order=1)
+    p = predictions(lm, [()])[0]
+    np.testing.assert_allclose(p[[UNK, C]], 3 / 7 / 5, rtol=1e-6)
+    np.testing.assert_allclose(p[[A, B, EOS]], [(2 + 3 / 5) / 7, (1 + 3 / 5) / 7, (1 + 3 / 5) / 7], rtol=1e-6)
+    assert p[BOS] == 0
+
+
+def test_katz_leaves_something_for_the_unseen_even_where_counts_are_trusted() -> None:
+    """a b six times: d_6 = 1 leaves nothing after a, so a counts as seen once more: p(b | a) = 6/7."""
+    lm = train_on(ids_of([[A, B]] * 6), 6, smoothing="katz", order=2)
+    p = predictions(lm, [(A,)])[0]
+    assert math.isclose(p[B], 6 / 7, rel_tol=1e-6)
+    assert p[C] > 0
+    assert math.isclose(p.sum(), 1.0, abs_tol=1e-6)
+
+
+# -- parameters -------------------------------------------------------------------------------------------
+
+
+def test_discounts_by_hand() -> None:
+    n = [0, 10, 4, 2, 1]
+    y = 10 / 18
+    assert smooth.one_discount(n) == [0, y]
+    assert smooth.three_discounts(n) == pytest.approx([0, 1 - 2 * y * 4 / 10, 2 - 3 * y * 2 / 4, 3 - 4 * y / 2])
+    # KenLM's own report of 40 lines of our golden text: D1=0.577236 D2=0.734522 D3+=2.27086 needs n_1 to n_4
+    assert smooth.three_discounts([0, 10, 4, 2, 0]) == pytest.approx([0, 5 / 9, 2 - 3 * y / 2, 3])
+
+
+@pytest.mark.parametrize("n", [[5, 0, 3, 2, 1], [5, 3, 0, 2, 1], [5, 3, 2, 0, 1], [5, 10, 1, 20, 40]])
+def test_counts_of_counts_that_give_no_three_discounts(n: list[int]) -> None:
+    assert smooth.three_discounts(n) is None
+
+
+@pytest.mark.parametrize("n", [[9, 0, 3], [9, 3, 0], [9, 0, 0]])
+def test_counts_of_counts_that_give_no_discount(n: list[int]) -> None:
+    assert smooth.one_discount(n) is None
+
+
+def test_good_turing_by_hand() -> None:
+    n = [0, 100, 40, 22, 14, 10, 5]
+    m = 6 * 5 / 100
+    ratios = smooth.good_turing_ratios(n)
+    assert ratios is not None
+    assert ratios[0] == 0
+    assert ratios[-1] == 1
+    assert ratios[1] == pytest.approx((2 * 40 / 100 - m) / (1 - m))
+    assert ratios[5] == pytest.approx((6 * 5 / (5 * 10) - m) / (1 - m))
+
+
+@pytest.mark.parametrize(
+    "n",
+    [
+        [0, 100, 40, 0, 14, 10, 5],  # no n-gram occurred three times
+        [0, 20, 15, 12, 11, 10, 5],  # m >= 1
+        [0, 100, 60, 22, 14, 10, 5],  # d_1 > 1
+    ],
+)
+def test_counts_of_counts_that_give_no_good_turing(n: list[int]) -> None:
+    assert smooth.good_turing_ratios(n) is None
+
+
+def test_counts_of_counts_are_counted() -> None:
+    count = np.asarray([0, 1, 1, 2, 5, 6, 7, 300], dtype=np.uint16)
+    assert smooth.counts_of_counts(count) == [1, 2, 1, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "said", "metric", "value"),
+    [
+        ("modified-kneser-ney", "discount; falling back to 0.5, 1, 1.5", "discounts", [0.5, 1.0, 1.5]),
+        ("kneser-ney", "discount; falling back to 0.75", "discounts", [0.75]),
+        ("absolute-discounting", "discount; falling back to 0.75", "discounts", [0.75]),
+        ("katz", "Good-Turing ratio; falling back to 0.5, 0.75, 0.9, 1", "good_turing", [0.5, 0.75, 0.9, 1.0]),
+    ],
+)
+def test_fallbacks_are_noted_and_exact(smoothing: str, said: str, metric: str, value: list[float]) -> None:
+    notes = Notes()
+    lm = train_on(ids_of([[A, B]]), 6, smoothing=smoothing, order=2, progress=notes)
+    assert notes.kept == [f"1- and 2-grams: their counts give no valid {said}"]
+    assert lm.metrics[metric] == [value, value]
+
+
+def test_many_lengths_are_named_by_the_first_and_the_last() -> None:
+    assert [_lengths(lengths) for lengths in ([2], [1, 3], [2, 3, 4])] == [
+        "2-grams",
+        "1- and 3-grams",
+        "2- to 4-grams",
+    ]
+
+
+def test_discounts_that_the_counts_give_are_reported() -> None:
+    """As naive.py computes them; none is the fallback of bigrams."""
+    ids = ids_of([[A, B], [B, C, B], [A, B, C]])
+    naive = Naive(ids, 6, "absolute-discounting", 2)
+    lm = train_on(ids, 6, smoothing="absolute-discounting", order=2)
+    expected = [[round(d, 6) for d in level[1:]] for level in naive.level_parameters]
+    assert lm.metrics["discounts"] == expected
+    assert expected[1] != [0.75]
+
+
+@pytest.mark.parametrize("smoothing", FINITE)
+def test_torch_smooths_the_same(smoothing: str) -> None:
+    """What a GPU computes, on a CPU: counts and smoothing through torch's tensors."""
+    torch = pytest.importorskip("torch")
+    from chainrule.ngram.estimate import smooth_levels
+    from chainrule.ngram.levels import count_by_unique
+    from chainrule.ngram.methods import plan
+    from chainrule.ngram.settings import NgramSettings
+    from chainrule.progress import SILENT
+
+    ids = ids_of([[A, B, C], [A, B, B], [], [C, A, B, D], [B]])
+    chosen = NgramSettings(order=3, smoothing=smoothing, **settings_of(smoothing))
+    smoothed = []
+    for text in (ids, torch.as_tensor(ids.astype(np.int64))):
+        how = plan(chosen, count_by_unique(text, 3, 8, BOS, EOS, "line"), None, SILENT)
+        found = smooth_levels(how.counts, how.method)
+        found.take_logs()
+        smoothed.append((np.asarray(found.prob), np.asarray(found.backoff)))
+    for ours, theirs in zip(*smoothed, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)

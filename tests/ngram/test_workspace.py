@@ -1,0 +1,139 @@
+"""Where large arrays live: under a cap, in files that nobody ever sees."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from naive import train_on
+from test_automaton import SIZE, random_ids
+
+from chainrule.errors import ChainruleError, SettingsError
+from chainrule.ngram import train as training
+from chainrule.ngram.workspace import Workspace, default_memory, parse_size
+
+IDS = random_ids(9, lines=100)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go; every text is worth a kernel."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(training, "WORTH_A_KERNEL", 0)
+    return tmp_path
+
+
+@pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "katz", "jelinek-mercer", "witten-bell"])
+def test_under_a_cap_the_model_is_the_same(folder: Path, smoothing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"order": 4, "smoothing": smoothing, "prune": "0,0,1"}
+    roomy = train_on(IDS, SIZE, **settings)
+    sizes = []
+    allocate = os.posix_fallocate
+
+    def watched(file: int, offset: int, size: int) -> None:
+        assert list(folder.iterdir()) == []
+        sizes.append(size)
+        allocate(file, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", watched)
+    tight = train_on(IDS, SIZE, memory="1MB", **settings)
+    assert len(sizes) > 10
+    assert list(folder.iterdir()) == []
+    np.testing.assert_array_equal(tight.automaton.log_prob.plain, roomy.automaton.log_prob.plain)
+    np.testing.assert_array_equal(tight.automaton.log_backoff.plain, roomy.automaton.log_backoff.plain)
+    np.testing.assert_array_equal(tight.automaton.trie.words, roomy.automaton.trie.words)
+
+
+def test_a_cap_decides_whether_arrays_spill(folder: Path) -> None:
+    from chainrule.ngram.settings import NgramSettings
+
+    assert training._workspace(NgramSettings(memory="1MB"), 1000).spills
+    assert training._workspace(NgramSettings(memory="1MB"), 1000).folder == folder
+    assert not training._workspace(NgramSettings(memory="1GB"), 1000).spills
+    assert not training._workspace(NgramSettings(), 1000).spills
+
+
+@pytest.mark.parametrize("after", [0, 5])
+def test_a_full_disk_is_one_clear_error(folder: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+    allocate = os.posix_fallocate
+
+    def full(file: int, offset: int, size: int) -> None:
+        nonlocal taken
+        taken += 1
+        if taken > after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        allocate(file, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ChainruleError, match=rf"{folder}: no space left to spill .* MB to; free some, set TMPDIR"):
+        train_on(IDS, SIZE, order=4, memory="1MB")
+    assert list(folder.iterdir()) == []
+
+
+def test_another_failure_is_not_called_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "posix_fallocate", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        Workspace(tmp_path).empty(10, np.uint8)
+
+
+def test_arrays_keep_what_was_written(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    array = workspace.empty((3, 4), np.uint16)
+    array[...] = np.arange(12).reshape(3, 4)
+    moved = workspace.put(np.arange(5000))
+    workspace.release()
+    workspace.release(array)
+    np.testing.assert_array_equal(array.ravel(), np.arange(12))
+    np.testing.assert_array_equal(moved, np.arange(5000))
+    assert isinstance(moved, np.memmap)
+    assert workspace.empty(0, np.uint8).shape == (0,)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_memory_nothing_is_moved() -> None:
+    workspace = Workspace()
+    array = np.arange(5)
+    assert not workspace.spills
+    assert workspace.put(array) is array
+    workspace.release()
+
+
+def test_files_are_closed_when_arrays_are_gone(tmp_path: Path) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("there is no /proc")
+    gc.collect()
+    before = len(list(descriptors.iterdir()))
+    workspace = Workspace(tmp_path)
+    for _ in range(50):
+        workspace.empty(1000, np.uint8)
+    gc.collect()
+    assert len(list(descriptors.iterdir())) <= before + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GB", 4 * 10**9), ("512MB", 512 * 10**6), ("1e9", 10**9), (" 2 tb", 2 * 10**12), ("1.5kb", 1500), ("7", 7)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "much", "-1GB", "0", "nan", "inf", "4XB", "1e400"])
+def test_sizes_that_make_no_sense(text: str) -> None:
+    with pytest.raises(SettingsError, match="memory should be a size such as 4GB or 512MB"):
+        parse_size(text)
+
+
+def test_the_default_is_half_of_the_machine() -> None:
+    assert 10**8 < default_memory() < 10**15
