@@ -46,12 +46,20 @@ def race(title: str, unit: str, sides: Sequence[Side], rounds: int = 3) -> None:
                 began = time.perf_counter()
                 side.work()
                 side.seconds.append(time.perf_counter() - began)
-    table = Table(title=f"{title} ({os.cpu_count()} cores, {platform.machine()}, median of {rounds})")
-    table.add_column("side")
-    for heading in (f"{unit}/s", "slowest", "fastest", "ours is"):
-        table.add_column(heading, justify="right")
+    rows = []
     for side in sides:
         rates = [side.amount / seconds for seconds in side.seconds]
         ratio = "" if side is sides[0] else f"{sides[0].rate / side.rate:.1f}x"
-        table.add_row(side.name, f"{side.rate:,.1f}", f"{min(rates):,.1f}", f"{max(rates):,.1f}", ratio)
-    Console(width=100).print(table)
+        rows.append([side.name, f"{side.rate:,.1f}", f"{min(rates):,.1f}", f"{max(rates):,.1f}", ratio])
+    show(f"{title}, median of {rounds}", ["side", f"{unit}/s", "slowest", "fastest", "ours is"], rows)
+
+
+def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: names on the left, figures on the right."""
+    table = Table(title=f"{title} ({os.cpu_count()} cores, {platform.machine()})")
+    table.add_column(headings[0])
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=110).print(table)

@@ -1,0 +1,69 @@
+"""Ids in a GPU's memory to a model there: order 5, modified Kneser-Ney."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import show
+from benchmarks.ngram.lab import ORDER, Lab, has_kenlm
+from chainrule.ngram.automaton import Automaton
+from chainrule.ngram.levels import count_by_unique
+from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.train import smooth
+from chainrule.ngram.workspace import Workspace
+from chainrule.progress import SILENT
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import train_and_encode
+
+ROUNDS = 3
+
+
+def run(lab: Lab) -> None:
+    try:
+        import torch
+    except ModuleNotFoundError:
+        print("gpu is left out: torch is not installed", flush=True)
+        return
+    device = torch.device(lab.options.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        print("gpu is left out: torch finds no CUDA device", flush=True)
+        return
+    tokenizer, encoded = train_and_encode("word", Corpus.open(lab.text), lab.folder / "gpu.ids")
+    ids = torch.as_tensor(np.asarray(encoded.ids, dtype=np.int64), device=device)
+    seconds = []
+    for _ in range(1 + ROUNDS):
+        _wait_for(device)
+        began = time.perf_counter()
+        automaton = model_of(ids, tokenizer)
+        _wait_for(device)
+        seconds.append(time.perf_counter() - began)
+        ngrams = automaton.trie.nodes - 1
+        del automaton
+    rate = lab.words / min(seconds[1:])
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    rows = [[f"chainrule, {name}, ids to model", f"{min(seconds[1:]):.3f}", f"{rate / 1e6:,.2f}", ""]]
+    given = lab.options.kenlm_words_per_second
+    if given or has_kenlm("lmplz"):
+        peer = given or lab.words / lab.arpa()[1].seconds
+        rows.append(["lmplz, text to ARPA", f"{lab.words / peer:.1f}", f"{peer / 1e6:,.2f}", f"{rate / peer:.1f}x"])
+    if device.type == "cuda":
+        print(f"most memory on the device: {torch.cuda.max_memory_allocated(device) / 1e9:.2f} GB")
+    show(f"{lab.words:,} words, {ngrams:,} n-grams", ["side", "seconds", "M words/s", "ours is"], rows)
+
+
+def model_of(ids: Any, tokenizer: Tokenizer) -> Automaton:
+    """A model of ids, where they are."""
+    settings = NgramSettings(order=ORDER)
+    counts = count_by_unique(ids, ORDER, tokenizer.vocab_size, tokenizer.bos, tokenizer.eos, "line")
+    return smooth(settings, counts, None, Workspace(), SILENT)[0]
+
+
+def _wait_for(device: Any) -> None:
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)

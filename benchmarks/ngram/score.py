@@ -1,0 +1,86 @@
+"""Held-out text in memory to ln p of each token, from Python.
+
+Each model is asked by a process of its own (`python -m benchmarks.ngram.asked`), which may use one core or all.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import show
+from benchmarks.ngram.lab import PAIRS, Lab, has_kenlm, measure
+
+SAME = 1e-4
+"""How far perplexities may lie apart, as a share."""
+QUANTISED = 5e-3
+
+
+def run(lab: Lab) -> None:
+    with_kenlm = has_kenlm("lmplz", "build_binary")
+    if with_kenlm and importlib.util.find_spec("kenlm") is None:
+        print("KenLM is left out: the module kenlm is not installed (the extra `benchmarks` has it)", flush=True)
+        with_kenlm = False
+    found: dict[str, dict[str, Any]] = {}
+    for cores in dict.fromkeys((1, os.cpu_count() or 1)):
+        rows = []
+        for ours, theirs in PAIRS.items():
+            found[ours] = _ask("chainrule", lab.ours(ours)[0], lab.held_out, cores)
+            rows += _rows(f"chainrule, {ours}", found[ours], found[ours])
+            if with_kenlm:
+                found[theirs] = _ask("kenlm", lab.theirs(theirs)[0], lab.held_out, cores)
+                rows += _rows(f"KenLM, {theirs}", found[theirs], found[ours])
+        headings = ["call", "M tokens/s", "M tokens/CPU s", "surprisals is", "in CPU s"]
+        show(f"scoring {found['compact']['tokens']:,} tokens, cores: {cores}", headings, rows)
+    _perplexities(found)
+
+
+def _ask(side: str, model: Path, text: Path, cores: int) -> dict[str, Any]:
+    """What the process says: tokens, sums of ln p, and for each call the best seconds and CPU seconds."""
+    ran = measure([sys.executable, "-m", "benchmarks.ngram.asked", side, model, text, str(cores)])
+    answer: dict[str, Any] = json.loads(ran.output)
+    return answer
+
+
+def _rows(name: str, found: dict[str, Any], ours: dict[str, Any]) -> list[list[str]]:
+    """A row for each call, with how many times as fast our call from text to array is."""
+    rows = []
+    seconds, cpu = (ours["calls"]["surprisals"][what] / ours["tokens"] for what in ("seconds", "cpu"))
+    for call, took in found["calls"].items():
+        own_seconds, own_cpu = took["seconds"] / found["tokens"], took["cpu"] / found["tokens"]
+        ratios = ["", ""] if call == "surprisals" else [f"{own_seconds / seconds:.2f}x", f"{own_cpu / cpu:.2f}x"]
+        rows.append([f"{name}: {call}", f"{1e-6 / own_seconds:.2f}", f"{1e-6 / own_cpu:.2f}", *ratios])
+    return rows
+
+
+def perplexities(found: dict[str, Any]) -> tuple[float, float]:
+    """With the words that the vocabulary lacks, and without."""
+    known = found["tokens"] - found["unknown"]
+    return math.exp(-found["nats"] / found["tokens"]), math.exp(-found["nats_of_known"] / known)
+
+
+def _perplexities(found: dict[str, dict[str, Any]]) -> None:
+    rows = []
+    for ours, theirs in PAIRS.items():
+        own = perplexities(found[ours])
+        plain = perplexities(found["compact"])
+        rows.append([f"chainrule, {ours}", *(f"{p:.4f}" for p in own), "", _apart(own, plain, QUANTISED)])
+        if theirs in found:
+            peer = perplexities(found[theirs])
+            plain = perplexities(found["trie"])
+            apart = _apart(own, peer, SAME if ours != "bits=8" else QUANTISED)
+            rows.append([f"KenLM, {theirs}", *(f"{p:.4f}" for p in peer), apart, _apart(peer, plain, QUANTISED)])
+            if found[ours]["tokens"] != found[theirs]["tokens"]:
+                print(f"NOT THE SAME TEXT: {found[ours]['tokens']:,} and {found[theirs]['tokens']:,} tokens")
+    show("perplexity", ["model", "all words", "known words", "ours differs by", "quantising changes it by"], rows)
+
+
+def _apart(some: tuple[float, float], others: tuple[float, float], most: float) -> str:
+    """The larger of the two relative differences."""
+    apart = max((a / b - 1 for a, b in zip(some, others, strict=True)), key=abs)
+    return f"{apart:+.5%}" + (" TOO MUCH" if abs(apart) > most else "")

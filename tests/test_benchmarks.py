@@ -1,0 +1,89 @@
+"""The benchmarks' own small functions: what a figure means must not depend on luck."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.ngram import gpu, main, score
+from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
+
+import chainrule as cr
+from chainrule.ngram.model import NgramModel
+
+TEXT = "i love cats\ni love dogs\n\ncats chase mice\n"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(TEXT.encode()))
+    return path
+
+
+def test_a_child_is_measured_alone() -> None:
+    ran = measure([sys.executable, "-c", "print(sum(range(2_000_000)))"])
+    assert ran.output == "1999999000000\n"
+    assert ran.cpu > 0
+    assert ran.seconds > 0
+    assert ran.peak > 1e6  # at least a Python; this process, if that is larger, until the child has begun
+
+
+def test_a_child_that_fails_ends_the_benchmark() -> None:
+    with pytest.raises(SystemExit, match=r"failed \(3\): no text"):
+        measure([sys.executable, "-c", "import sys; print('no text', file=sys.stderr); sys.exit(3)"])
+
+
+def test_one_after_the_other_takes_the_sum_of_time_and_the_most_memory() -> None:
+    assert Ran(1, 2, 300).then(Ran(10, 20, 200, "done")) == Ran(11, 22, 300, "done")
+
+
+def test_a_lab_takes_lines_or_words(tmp_path: Path, text: Path) -> None:
+    lab = Lab.prepare(tmp_path, text, text, 2, argparse.Namespace())
+    assert (lab.lines, lab.words, lab.text.read_text()) == (2, 6, "i love cats\ni love dogs\n")
+    lab = Lab.prepare(tmp_path, text, text, None, argparse.Namespace())
+    assert (lab.lines, lab.words, lab.text.read_text()) == (4, 9, TEXT)
+    assert lab.head(4).read_text() == "i love cats\ni love dogs\n"
+
+
+def test_the_size_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(3))
+    (tmp_path / "b").write_bytes(bytes(4))
+    assert (size_of(tmp_path), size_of(tmp_path / "b")) == (7, 4)
+
+
+def test_perplexity_with_and_without_unknown_words() -> None:
+    # four tokens of probability 1/2, one unknown of 1/32: (2^4 · 2^5)^(1/5) and 2
+    found = {"tokens": 5, "unknown": 1, "nats": -9 * math.log(2), "nats_of_known": -4 * math.log(2)}
+    assert np.allclose(score.perplexities(found), (2 ** (9 / 5), 2))
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert not has_kenlm("lmplz")
+    assert capsys.readouterr().out == "KenLM is left out: not on PATH: lmplz\n"
+
+
+def test_a_model_of_ids_on_a_device_is_the_one_that_training_gives() -> None:
+    lm = cr.train("ngram", cr.Corpus.from_text(TEXT * 20), order=gpu.ORDER)
+    assert isinstance(lm, NgramModel)
+    ids = lm.tokenizer.encode_lines((TEXT * 20).encode()).astype(np.int64)
+    automaton = gpu.model_of(torch.as_tensor(ids), lm.tokenizer)
+    np.testing.assert_allclose(automaton.to(None).score(ids), lm.automaton.score(ids), atol=1e-5)
+
+
+def test_a_part_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SystemExit):
+        main(["speed"])
+
+
+def test_names_are_listed() -> None:
+    found = subprocess.run([sys.executable, "-m", "benchmarks"], capture_output=True, text=True, check=False)
+    assert found.stderr.endswith("there are: ngram, tokens\n")
