@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chainrule.ngram import packed
 from chainrule.ngram.kernels import _bits_at
-from chainrule.ngram.packed import Packed, bits_for, pack, words_for
+from chainrule.ngram.packed import bits_for, pack, read_bits, words_for
 
 
 def numbers(size: int, bits: int) -> np.ndarray:
@@ -27,7 +27,7 @@ def test_every_width_goes_round(bits: int, monkeypatch: pytest.MonkeyPatch) -> N
         stream = pack(values, bits)
         assert stream.dtype == np.uint32
         assert len(stream) == words_for(size, bits)
-        np.testing.assert_array_equal(Packed(stream, bits)[np.arange(size)], values)
+        np.testing.assert_array_equal(read_bits(stream, np.arange(size) * bits, bits), values)
         assert [int(_bits_at(stream, place * bits, bits)) for place in range(size)] == values.tolist()
         monkeypatch.setattr(packed, "_WORTH_A_KERNEL", 0)
         np.testing.assert_array_equal(pack(values, bits), stream)
@@ -40,13 +40,13 @@ def test_torch_has_the_same_bits(bits: int) -> None:
     values = numbers(70, bits)
     stream = pack(torch.as_tensor(values), bits)
     np.testing.assert_array_equal(stream.numpy().view(np.uint32), pack(values, bits))
-    np.testing.assert_array_equal(Packed(stream, bits)[torch.arange(70)].numpy(), values)
+    np.testing.assert_array_equal(read_bits(stream, torch.arange(70) * bits, bits).numpy(), values)
 
 
 @given(st.integers(1, 32), st.lists(st.integers(0, (1 << 32) - 1), max_size=80))
 def test_any_numbers_go_round(bits: int, values: list[int]) -> None:
     fitting = np.asarray([value & ((1 << bits) - 1) for value in values], dtype=np.int64)
-    np.testing.assert_array_equal(Packed(pack(fitting, bits), bits)[np.arange(len(fitting))], fitting)
+    np.testing.assert_array_equal(read_bits(pack(fitting, bits), np.arange(len(fitting)) * bits, bits), fitting)
 
 
 @pytest.mark.parametrize(("values", "bits"), [([4], 2), ([-1], 5), ([0], 0), ([0], 33)])

@@ -254,6 +254,29 @@ def score_text(text: Any, first: int, last: int, scores: Any, code: Any, size: i
     return touched
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def put_starts(ids: Any, bos: int, eos: int, text: Any) -> Any:
+    """The ids with <s> before each line; returns how many that are."""
+    n, starts = 0, True
+    for k in range(len(ids)):
+        text[n] = bos
+        n += starts
+        text[n] = ids[k]
+        n += 1
+        starts = ids[k] == eos
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def leave_starts(text: Any, bos: int, scores: Any) -> Any:
+    """The scores of all but <s>, moved to the front; returns how many that are."""
+    n = 0
+    for k in range(len(text)):
+        scores[n] = scores[k]
+        n += text[k] != bos
+    return n
+
+
 @njit(cache=True, nogil=True)
 def pack_bits(values: Any, first: int, last: int, bits: int, stream: Any) -> None:
     """Write the numbers first to last - 1 into a stream of bits that is 0 there; 32 numbers fill whole words."""

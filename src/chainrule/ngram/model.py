@@ -113,8 +113,14 @@ class NgramModel(LanguageModel):
             return np.concatenate(list(pool.map(self._score_lines, parts)))
 
     def _score_lines(self, block: bytes) -> np.ndarray:
-        ids = self.tokenizer.encode_lines(block)
-        return self._score_text(ids, *self._bounds(ids), threads=1)
+        """What `_score_text` gives, without an array of places: this runs beside others, and NumPy would wait."""
+        from chainrule.ngram.kernels import leave_starts, put_starts
+
+        ids, tokenizer = self.tokenizer.encode_lines(block), self.tokenizer
+        text = np.empty(2 * len(ids), dtype=np.uint32)
+        text = text[: put_starts(ids, tokenizer.bos, tokenizer.eos, text)]
+        scores = self.automaton.score(text, threads=1)
+        return np.asarray(scores[: leave_starts(text, tokenizer.bos, scores)])
 
     def score_all(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         if self.automaton.where is not None or len(ids) == 0:
@@ -122,14 +128,12 @@ class NgramModel(LanguageModel):
         check_ids(ids[None], self.tokenizer.vocab_size)
         return self._score_text(ids, starts, ends)
 
-    def _score_text(
-        self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, threads: int | None = None
-    ) -> np.ndarray:
+    def _score_text(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """One text, <s> before each sequence: no n-gram has it in its middle, so none reaches over it."""
         places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
         text = np.full(len(ids) + len(starts), self.tokenizer.bos, dtype=np.uint32)
         text[places] = ids
-        return np.asarray(self.automaton.score(text, threads)[places])
+        return np.asarray(self.automaton.score(text)[places])
 
     def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int] = ()) -> tuple[Array, Array]:
         if not self.normalised or self.tokenizer.vocab_size < MANY_WORDS or self.automaton.where is not None:

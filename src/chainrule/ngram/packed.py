@@ -6,7 +6,6 @@ Number i takes the bits i·b to (i+1)·b of the stream, lowest first. 32 numbers
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -27,18 +26,6 @@ def read_bits(words: Array, place: Array, bits: Array | int) -> Array:
     low = xp.astype(words[word], xp.int64) & 0xFFFFFFFF
     high = xp.astype(words[word + 1], xp.int64) & 0x7FFFFFFF  # 32 + 31 bits are enough, and leave the sign alone
     return ((low | high << 32) >> (place & 31)) & ((1 << bits) - 1)
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Numbers of `bits` bits; reads like an array of int64."""
-
-    words: Array
-    """As many as the numbers need, and one more, so that two words can be read everywhere."""
-    bits: int
-
-    def __getitem__(self, index: Array) -> Array:
-        return read_bits(self.words, index * self.bits, self.bits)
 
 
 def bits_for(largest: int) -> int:
