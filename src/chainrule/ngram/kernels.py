@@ -277,45 +277,6 @@ def leave_starts(text: Any, bos: int, scores: Any) -> Any:
     return n
 
 
-@njit(cache=True, nogil=True)
-def pack_bits(values: Any, first: int, last: int, bits: int, stream: Any) -> None:
-    """Write the numbers first to last - 1 into a stream of bits that is 0 there; 32 numbers fill whole words."""
-    for k in range(first, last):
-        place = k * bits
-        moved = np.uint64(values[k]) << np.uint64(place & 31)
-        stream[place >> 5] |= np.uint32(moved & np.uint64(0xFFFFFFFF))
-        if (place & 31) + bits > 32:
-            stream[(place >> 5) + 1] |= np.uint32(moved >> np.uint64(32))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def group_widths(begin: Any, base: Any, width: Any) -> None:
-    """Of every 32 contexts: where the children of the first begin, and how many bits the largest rest takes."""
-    for group in range(len(base)):
-        first, last = group * 32, min(group * 32 + 31, len(begin) - 1)
-        base[group] = begin[first]
-        rest, bits = np.int64(begin[last]) - np.int64(begin[first]), 1
-        while rest >> bits:
-            bits += 1
-        width[group] = bits
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def pack_groups(begin: Any, offset: Any, stream: Any) -> None:
-    """The rests of every 32 contexts in as few bits as they need, into a stream of bits that is 0."""
-    for group in range(len(offset) - 1):
-        bits = np.int64(offset[group + 1]) - np.int64(offset[group])
-        for k in range(32):
-            context = min(group * 32 + k, len(begin) - 1)
-            rest = np.uint64(np.int64(begin[context]) - np.int64(begin[group * 32]))
-            place = k * bits
-            word = np.int64(offset[group]) + (place >> 5)
-            moved = rest << np.uint64(place & 31)
-            stream[word] |= np.uint32(moved & np.uint64(0xFFFFFFFF))
-            if (place & 31) + bits > 32:
-                stream[word + 1] |= np.uint32(moved >> np.uint64(32))
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def _next_uniform(seed: Any) -> Any:
     """A number of the range [0, 1) and the next seed."""

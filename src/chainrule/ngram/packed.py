@@ -77,7 +77,7 @@ def _as_words(stream: Array) -> Array:
 def _pack_fast(values: NDArray[np.integer], bits: int, empty: Callable[[int], Array] | None) -> NDArray[np.uint32]:
     from concurrent.futures import ThreadPoolExecutor
 
-    from chainrule.ngram.kernels import pack_bits
+    from chainrule.ngram.packing import pack_bits
 
     size = words_for(len(values), bits)
     stream: NDArray[np.uint32] = np.zeros(size, dtype=np.uint32) if empty is None else empty(size)

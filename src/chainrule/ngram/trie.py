@@ -223,7 +223,7 @@ def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
 
 
 def _pack_groups_fast(begin: NDArray[np.integer]) -> tuple[Ints, Ints, NDArray[np.uint32]]:
-    from chainrule.ngram.kernels import group_widths, pack_groups
+    from chainrule.ngram.packing import group_widths, pack_groups
 
     groups = groups_for(len(begin) - 1)
     base, width = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)
