@@ -20,7 +20,7 @@ def choose_device(name: str) -> str:
         return "cpu" if found is None else found.type
     try:
         torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # a torch without CUDA asserts
         reason = str(error).splitlines()[0]
         raise SettingsError(f"the device {name!r} cannot be used here: {reason}") from None
     return name

@@ -1,0 +1,24 @@
+"""Where to compute."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import chainrule as cr
+from chainrule.devices import choose_device
+from chainrule.errors import MissingExtraError, SettingsError
+
+
+def test_the_cpu_needs_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert choose_device("cpu") == choose_device("auto") == "cpu"
+    with pytest.raises(MissingExtraError, match="cuda"):
+        choose_device("cuda")
+
+
+def test_a_device_that_cannot_be_used_is_one_clear_line() -> None:
+    with pytest.raises(SettingsError, match="the device 'nowhere' cannot be used here: ") as refused:
+        cr.train("ngram", cr.Corpus.from_text("i love cats\n"), device="nowhere")
+    assert "\n" not in str(refused.value)
