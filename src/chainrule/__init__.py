@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from chainrule.evaluation.surprisal import score_lines
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
+    from chainrule.neural.diagnostics import Diagnosis, diagnose
     from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.mix import interpolate
     from chainrule.text.corpus import Corpus
@@ -111,6 +112,7 @@ _HOMES = {
     "chainrule.evaluation.surprisal": ("score_lines",),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
+    "chainrule.neural.diagnostics": ("Diagnosis", "diagnose"),
     "chainrule.ngram.arpa.model": ("load_arpa", "save_arpa"),
     "chainrule.ngram.mix": ("interpolate",),
     "chainrule.text.corpus": ("Corpus",),
@@ -126,6 +128,7 @@ __all__ = [
     "Beam",
     "ChainruleError",
     "Corpus",
+    "Diagnosis",
     "Generation",
     "Greedy",
     "LanguageModel",
@@ -142,6 +145,7 @@ __all__ = [
     "TopP",
     "__version__",
     "compare",
+    "diagnose",
     "evaluate",
     "generate",
     "generate_many",

@@ -23,6 +23,7 @@ PAD = -1
 TOKENS_AT_ONCE = 1 << 18
 """How many tokens are scored in one batch."""
 
+_PIECE = 256
 _MOST_PADDED = 1.2  # so many times the tokens
 
 
@@ -89,11 +90,28 @@ def draw(log_probs_BV: Array, uniforms_B: Array) -> Array:
     best_B1 = xp.max(wide_BV, axis=-1, keepdims=True)
     # a row without a possible token is all -inf, which no subtraction mends: it becomes all impossible, and token 0
     shifted_BV = wide_BV - xp.where(best_B1 == -math.inf, 0.0, best_B1)
-    cumulative_BV = xp.cumulative_sum(xp.exp(shifted_BV), axis=-1)
+    cumulative_BV = cumulative_sum(xp.exp(shifted_BV))
     total_B1 = cumulative_BV[:, -1:]
     threshold_B1 = xp.asarray(uniforms_B, device=wide_BV.device)[:, None] * total_B1
     passed_BV = (cumulative_BV <= threshold_B1) & (total_B1 > 0)
     return xp.sum(xp.astype(passed_BV, xp.int64), axis=-1)
+
+
+def cumulative_sum(values_BN: Array) -> Array:
+    """Sums of each row up to each place.
+
+    A GPU adds up a long row by one of its many processors: it is faster to add up pieces of it, and then those.
+    """
+    xp = array_namespace(values_BN)
+    rows, size = values_BN.shape
+    if isinstance(values_BN, np.ndarray) or size < 4 * _PIECE:
+        return xp.cumulative_sum(values_BN, axis=-1)
+    whole = size // _PIECE * _PIECE
+    pieces = xp.cumulative_sum(xp.reshape(values_BN[:, :whole], (rows, -1, _PIECE)), axis=-1)
+    before = xp.cumulative_sum(pieces[:, :, -1], axis=-1)
+    pieces = xp.concat([pieces[:, :1], pieces[:, 1:] + before[:, :-1, None]], axis=1)
+    rest = xp.cumulative_sum(values_BN[:, whole:], axis=-1) + before[:, -1:]
+    return xp.concat([xp.reshape(pieces, (rows, whole)), rest], axis=-1)
 
 
 def without(log_probs: Array, tokens: Sequence[int]) -> Array:
@@ -107,4 +125,4 @@ def without(log_probs: Array, tokens: Sequence[int]) -> Array:
 
 def impossible(like: Array) -> Array:
     xp = array_namespace(like)
-    return xp.asarray(-math.inf, dtype=like.dtype, device=like.device)
+    return xp.full((), -math.inf, dtype=like.dtype, device=like.device)

@@ -9,8 +9,12 @@ ChainruleError                 the command line prints its one line and exits wi
 │   ├── DamagedFileError       a file of ours that is no longer what was written
 │   └── ForeignFileError       a file that is something else: a web page, a pickle, ...
 ├── ArpaError                  an ARPA file that cannot be read or written: file, line and reason
+├── VectorsError               word vectors that cannot be read: file, line and reason
 ├── ModelError                 a model that gives what is no probability
+├── TrainingError              training that cannot go on: a loss that is no number, too little memory, ...
+│   └── Interrupted            ... because it was told to stop; says how to resume
 ├── DecodingError              generation that was asked for something impossible
+├── DiagnosisError             a model that cannot be looked into, or a text that shows nothing
 └── MissingExtraError          an optional library that is not installed
 """
 
@@ -60,16 +64,37 @@ class ArpaError(ChainruleError):
     """An ARPA file that cannot be read or written."""
 
 
+class VectorsError(ChainruleError):
+    """Word vectors that cannot be read."""
+
+
 class ModelError(ChainruleError):
     """A model that gives what is no probability."""
+
+
+class TrainingError(ChainruleError):
+    """Training that cannot go on."""
+
+
+class Interrupted(TrainingError):
+    """Training that was told to stop, and how to go on with it."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        self.signal = signal
+        super().__init__(message)
 
 
 class DecodingError(ChainruleError):
     """Generation that was asked for something impossible."""
 
 
+class DiagnosisError(ChainruleError):
+    """A model that cannot be looked into, or a text that shows nothing."""
+
+
 class MissingExtraError(ChainruleError):
     """An optional library that is not installed."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
+        self.library, self.extra = library, extra
         super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'chainrule[{extra}]'")

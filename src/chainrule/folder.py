@@ -20,7 +20,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -66,10 +67,19 @@ def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = Fa
     """Write a model folder; one that exists is replaced only if it is a model folder and `overwrite` is set."""
     folder = Path(folder)
     check_destination(folder, overwrite=overwrite)
+    with new_folder(folder) as temporary:
+        _write_files(temporary, model)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the name of `folder` once it is filled, manifest included, and synced."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        _write_files(temporary, model)
+        yield temporary
+        for file in temporary.iterdir():
+            _sync(file)
         _sync(temporary)
         _make_as_readable_as_new_files(temporary)
         _put_in_place(temporary, folder)
@@ -122,7 +132,7 @@ def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolde
     folder = Path(folder)
     manifest = _read_manifest(folder)
     for name, entry in manifest["files"].items():
-        _check_file(folder / name, entry, verify)
+        check_file(folder / name, entry, verify)
     return ModelFolder(
         kind=manifest["kind"],
         config=manifest["config"],
@@ -155,13 +165,14 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
         "config": dict(model.config),
         "context": model.context,
         "provenance": dict(model.provenance),
-        "files": {
-            file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)} for file in sorted(folder.iterdir())
-        },
+        "files": files_in(folder),
     }
     (folder / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
-    for file in folder.iterdir():
-        _sync(file)
+
+
+def files_in(folder: Path) -> dict[str, Any]:
+    """Size and checksum of each file, as a manifest has them; `check_file` compares."""
+    return {file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)} for file in sorted(folder.iterdir())}
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -296,7 +307,8 @@ def _read_metrics(path: Path) -> dict[str, Any]:
     return metrics
 
 
-def _check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> None:
+def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> None:
+    """Refuse a file that is not what its entry of the manifest says."""
     if not path.is_file():
         raise DamagedFileError(f"{path}: missing; copy the whole folder again, or train the model again")
     size = path.stat().st_size

@@ -2,7 +2,7 @@
 
 A kind says what its settings are, how it is trained and loaded, and which rungs it adds to the ladder that
 `chainrule compare` climbs. The command line, compare and the laws in tests/contract/ find it here and need no
-change for a new one: name its module in `_BUILT_IN`, or declare an entry point in the group `chainrule.kinds`.
+change for a new one: say where it is in `_BUILT_IN`, or declare an entry point in the group `chainrule.kinds`.
 Modules are imported only when their kind is used, so that n-gram commands never wait for torch.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chainrule.devices import choose_device
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError, SettingsError
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
@@ -22,8 +23,16 @@ from chainrule.progress import SILENT, Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 
-_BUILT_IN = {"ngram": "chainrule.ngram.train"}
-"""Each module has a `KIND`."""
+_BUILT_IN = {
+    "ngram": "chainrule.ngram.train:KIND",
+    "feedforward": "chainrule.neural.kinds:FEEDFORWARD",
+    "averaging": "chainrule.neural.kinds:AVERAGING",
+    "elman": "chainrule.neural.kinds:ELMAN",
+    "lstm": "chainrule.neural.kinds:LSTM",
+    "gru": "chainrule.neural.kinds:GRU",
+    "transformer": "chainrule.neural.kinds:TRANSFORMER",
+}
+"""Where each kind is: its module, and its name there."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,10 @@ class TrainingData:
     progress: Progress = SILENT
     device: str = "cpu"
     """Where to compute: cpu, or what torch calls a device."""
+    run: Path | None = None
+    """A folder for checkpoints and measurements; kinds that need none do not create it."""
+    resume: bool = False
+    """Go on from the newest checkpoint of the run folder."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):
@@ -66,6 +79,8 @@ class Kind:
     ladder: tuple[Rung, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
+    keeps_run: bool = False
+    """Whether training can be resumed from a run folder."""
 
 
 def kind_names() -> list[str]:
@@ -78,7 +93,8 @@ def find_kind(name: str) -> Kind:
     plugins = {} if name in _BUILT_IN else _plugins()
     try:
         if name in _BUILT_IN:
-            kind: Kind = importlib.import_module(_BUILT_IN[name]).KIND
+            module, _, variable = _BUILT_IN[name].partition(":")
+            kind: Kind = getattr(importlib.import_module(module), variable)
             return kind
         if name in plugins:
             plugin: Kind = plugins[name].load()
@@ -92,8 +108,11 @@ def find_kind(name: str) -> Kind:
     raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
 
 
-def load(folder: str | Path, *, verify: bool | None = None) -> LanguageModel:
-    """The model of a folder."""
+def load(
+    folder: str | Path, *, verify: bool | None = None, device: str = "cpu", dtype: str = "float32"
+) -> LanguageModel:
+    """The model of a folder; networks compute on the device, in that precision."""
+    device = choose_device(device)
     content = read_folder(folder, verify=verify)
     if content.kind not in kind_names():
         raise FolderError(
@@ -104,7 +123,7 @@ def load(folder: str | Path, *, verify: bool | None = None) -> LanguageModel:
     except SettingsError as error:
         raise DamagedFileError(f"{folder}/{MANIFEST}: {error}") from error
     lm.provenance, lm.metrics = content.provenance, content.metrics
-    return lm
+    return lm.on(device, dtype)
 
 
 def _plugins() -> dict[str, Any]:

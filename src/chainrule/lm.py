@@ -17,7 +17,7 @@ Axes in names: B batch, T time, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
@@ -99,6 +99,25 @@ class LanguageModel(ABC):
         is_forbidden_B = xp.any(ids_B[:, None] == xp.asarray([*forbid, PAD], device=ids_B.device), axis=1)
         is_nan_B = scores_B != scores_B
         return ids_B, xp.where(is_forbidden_B & ~is_nan_B, -xp.inf, scores_B)
+
+    def read(self, state: State, ids_BT: Array) -> tuple[Array, State]:
+        """What `score` and `extend` give, together: a model that computes both at once overrides this."""
+        return self.score(ids_BT, state), self.extend(state, ids_BT)
+
+    def write(
+        self, state: State, choose: Callable[..., tuple[Array, Array, Array]], uniforms_BT: np.ndarray
+    ) -> tuple[State, Array, Array] | None:
+        """Several tokens a row, if the model has a faster way than one after the other; None if it has not.
+
+        `choose(log_probs_BV, uniforms_B, going_B)` gives tokens_B, PAD where a row has ended, their ln p, and
+        which rows go on. It is hashable and made of array operations only, so that it can be recorded or compiled.
+        Gives the state after the tokens, tokens_BT, and scores_BT.
+        """
+        return None
+
+    def on(self, device: str, dtype: str = "float32") -> Self:
+        """The model on a device, in a precision; one that computes in one place only stays as it is."""
+        return self
 
     # What follows is conveniences over the contract; no model overrides them.
 

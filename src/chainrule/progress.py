@@ -17,6 +17,9 @@ class Task(Protocol):
     def advance(self, amount: float) -> None:
         """`amount` more units are done."""
 
+    def show(self, figures: str) -> None:
+        """A few figures to stand by the bar, instead of those before."""
+
 
 class Progress(Protocol):
     """Something that is told how far work is."""
@@ -30,6 +33,9 @@ class Progress(Protocol):
 
 class _Nothing:
     def advance(self, amount: float) -> None:
+        pass
+
+    def show(self, figures: str) -> None:
         pass
 
 

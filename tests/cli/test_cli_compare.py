@@ -14,6 +14,7 @@ from .running import Fails, Run, strict_json
 
 NAMES = [rung.name for rung in kinds.find_kind("ngram").ladder]
 RUNGS = len(NAMES)
+NGRAMS = ("--kind", "ngram")
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +86,14 @@ def test_a_kind_whose_library_is_missing_is_left_out_with_a_note(
         "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n", encoding="utf-8"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(kinds, "_BUILT_IN", {"net": "kind_that_needs_torch", "ngram": kinds._BUILT_IN["ngram"]})
+    monkeypatch.setattr(
+        kinds, "_BUILT_IN", {"net": "kind_that_needs_torch:KIND", "ngram": kinds._BUILT_IN["ngram"]}
+    )
     ran = run("compare", corpus, "--out", tmp_path / "ladder", "--json")
     assert len(ran.json["results"]) == RUNGS
     left_out = [line for line in ran.err.splitlines() if "falling back to" not in line]
     assert len(left_out) == 1
-    assert left_out[0].startswith("note: left out: the kind 'net' needs torch")
+    assert left_out[0].startswith("note: left out: the kind net needs torch")
     named = run("compare", corpus, "--out", tmp_path / "ladder-2", "--kind", "net")
     assert named.code == 2
     assert "pip install 'chainrule[neural]'" in named.err
@@ -103,7 +106,7 @@ def test_a_ladder_without_rungs_is_an_error(
         "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n", encoding="utf-8"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(kinds, "_BUILT_IN", {"net": "kind_that_needs_torch"})
+    monkeypatch.setattr(kinds, "_BUILT_IN", {"net": "kind_that_needs_torch:KIND"})
     ran = run("compare", corpus, "--out", tmp_path / "ladder")
     assert ran.code == 2, ran.err
     note, error = ran.err.splitlines()
@@ -121,18 +124,20 @@ def test_a_corpus_too_small_to_split_leaves_nothing_behind(fails: Fails, tmp_pat
 
 def test_valid_and_test_text_can_be_given(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
     size = held_out.stat().st_size
-    both = run("compare", corpus, "--valid", held_out, "--test", held_out, "--out", tmp_path / "a", "--json").json
+    both = run(
+        "compare", corpus, "--valid", held_out, "--test", held_out, "--out", tmp_path / "a", *NGRAMS, "--json"
+    ).json
     assert both["parts"]["train"]["bytes"] == corpus.stat().st_size
     assert both["parts"]["valid"]["bytes"] == both["parts"]["test"]["bytes"] == size
-    one = run("compare", corpus, "--test", held_out, "--out", tmp_path / "b", "--json").json
+    one = run("compare", corpus, "--test", held_out, "--out", tmp_path / "b", *NGRAMS, "--json").json
     assert one["parts"]["test"]["bytes"] == size
     assert one["parts"]["train"]["bytes"] + one["parts"]["valid"]["bytes"] == corpus.stat().st_size
 
 
 def test_a_comparison_is_replaced_only_if_asked(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
-    assert run("compare", toy, "--out", tmp_path / "a").code == 0
+    assert run("compare", toy, "--out", tmp_path / "a", *NGRAMS).code == 0
     assert "--overwrite" in fails("compare", toy, "--out", tmp_path / "a")
-    assert run("compare", toy, "--out", tmp_path / "a", "--overwrite").code == 0
+    assert run("compare", toy, "--out", tmp_path / "a", "--overwrite", *NGRAMS).code == 0
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("dear friend")
     assert "is no comparison" in fails("compare", toy, "--out", tmp_path / "letters", "--overwrite")
@@ -140,16 +145,27 @@ def test_a_comparison_is_replaced_only_if_asked(run: Run, fails: Fails, toy: Pat
 
 
 def test_words_are_marked_as_not_paying_for_everything(run: Run, corpus: Path, tmp_path: Path) -> None:
-    assert "* a lower bound" in run("compare", corpus, "--tokenizer", "word", "--out", tmp_path / "w").out
-    assert "* a lower bound" not in run("compare", corpus, "--out", tmp_path / "b").out
+    assert "* a lower bound" in run("compare", corpus, "--tokenizer", "word", "--out", tmp_path / "w", *NGRAMS).out
+    assert "* a lower bound" not in run("compare", corpus, "--out", tmp_path / "b", *NGRAMS).out
 
 
 def test_what_lies_beside_a_comparison_is_never_removed(run: Run, toy: Path, tmp_path: Path, fails: Fails) -> None:
-    assert run("compare", toy, "--out", tmp_path / "a").code == 0
+    assert run("compare", toy, "--out", tmp_path / "a", *NGRAMS).code == 0
     (tmp_path / "a" / "thesis.txt").write_text("years of work")
-    assert run("compare", toy, "--out", tmp_path / "a", "--overwrite").code == 0
+    assert run("compare", toy, "--out", tmp_path / "a", "--overwrite", *NGRAMS).code == 0
     assert (tmp_path / "a" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "compare.json").write_text('{"results": [{"folder": "../a"}]}')
     assert "is no comparison" in fails("compare", toy, "--out", tmp_path / "other", "--overwrite")
     assert (tmp_path / "a" / "compare.json").exists()
+
+
+def test_networks_stand_on_the_same_ladder(run: Run, corpus: Path, tmp_path: Path) -> None:
+    words = ("--kind", "feedforward", "--kind", "transformer", "--kind", "ngram", "--minutes", "0.05")
+    ran = run("compare", corpus, "--out", tmp_path / "a", "--tokenizer", "word", *words, "--json")
+    assert ran.code == 0, ran.err
+    perplexity = {result["name"]: result["test"]["perplexity"] for result in ran.json["results"]}
+    assert list(perplexity)[:2] == ["feed-forward", "transformer"]
+    assert len(perplexity) == 2 + RUNGS
+    assert perplexity["transformer"] < ran.json["vocab_size"]
+    assert run("generate", tmp_path / "a" / "transformer", "--max-tokens", "5").code == 0

@@ -14,4 +14,4 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(autouse=True)
 def torch_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kinds._BUILT_IN, "torch-bigram", "torch_bigram")
+    monkeypatch.setitem(kinds._BUILT_IN, "torch-bigram", "torch_bigram:KIND")

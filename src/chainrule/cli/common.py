@@ -72,6 +72,17 @@ def device_option(command: Command) -> Command:
     )(command)
 
 
+def precision_option(command: Command) -> Command:
+    """--dtype: in which precision a network computes."""
+    return click.option(
+        "--dtype",
+        type=click.Choice(["float32", "bfloat16"]),
+        default="float32",
+        show_default=True,
+        help="The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.",
+    )(command)
+
+
 def context_option(command: Command) -> Command:
     """--context: where a sequence ends."""
     return click.option(

@@ -13,6 +13,7 @@ from chainrule.cli.common import (
     console,
     context_option,
     corpus_argument,
+    device_option,
     encoding_option,
     figure,
     json_option,
@@ -36,8 +37,15 @@ if TYPE_CHECKING:
 @click.option("--valid", type=click.Path(), metavar="FILE", help="Text to tune on. [default: 10 % of CORPUS]")
 @click.option("--test", type=click.Path(), metavar="FILE", help="Text to measure on. [default: 10 % of CORPUS]")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="M",
+    help="The most time to train each network. [default: 0.5]",
+)
 @tokenizer_options("bpe")
 @context_option
+@device_option
 @seed_option
 @encoding_option
 @json_option
@@ -69,6 +77,8 @@ def compare(
         kinds=kinds or None,
         tokenizer=tokenizer_choice(options),
         context=options["context"],
+        device=options["device"],
+        minutes=options["minutes"],
         seed=options["seed"],
         overwrite=options["overwrite"],
         progress=terminal_progress(),

@@ -11,9 +11,11 @@ from chainrule.cli.common import (
     UNPAID,
     bits_per_byte,
     console,
+    device_option,
     encoding_option,
     figure,
     json_option,
+    precision_option,
     print_json,
     results_table,
     say,
@@ -22,9 +24,13 @@ from chainrule.cli.common import (
 
 @click.command()
 @click.argument("folders_and_text", nargs=-1, metavar="DIR... TEXT", type=click.Path())
+@device_option
+@precision_option
 @encoding_option
 @json_option
-def evaluate(folders_and_text: tuple[str, ...], encoding_errors: Any, as_json: bool) -> None:
+def evaluate(
+    folders_and_text: tuple[str, ...], device: str, dtype: str, encoding_errors: Any, as_json: bool
+) -> None:
     """Measure the models in DIR... on TEXT.
 
     Perplexity and cross-entropy (in nats and bits) are per token, so they compare models of the same tokenizer.
@@ -42,7 +48,7 @@ def evaluate(folders_and_text: tuple[str, ...], encoding_errors: Any, as_json: b
     if len(folders_and_text) < 2:
         raise click.UsageError("name one or more model folders, and then the text")
     *folders, text = folders_and_text
-    models = [load(folder) for folder in folders]
+    models = [load(folder, device=device, dtype=dtype) for folder in folders]
     corpus = Corpus.open(text, encoding_errors=encoding_errors)
     progress = terminal_progress()
     results = [

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import json_option, model_argument, print_json, seed_option
+from chainrule.cli.common import (
+    device_option,
+    json_option,
+    model_argument,
+    precision_option,
+    print_json,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -33,10 +40,20 @@ if TYPE_CHECKING:
 @click.option("--beams", type=int, metavar="B", help="Hypotheses of the beam search. [default: 4]")
 @click.option("--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Tokens at most.")
 @click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Texts.")
+@device_option
+@precision_option
 @seed_option
 @json_option
 def generate(
-    folder: str, prompt: str, max_tokens: int, count: int, seed: int, as_json: bool, **options: Any
+    folder: str,
+    prompt: str,
+    max_tokens: int,
+    count: int,
+    device: str,
+    dtype: str,
+    seed: int,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Write text with the model in DIR.
 
@@ -52,7 +69,7 @@ def generate(
     strategy = _strategy(**options)
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
-    lm = load(folder)
+    lm = load(folder, device=device, dtype=dtype)
     if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
         terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):

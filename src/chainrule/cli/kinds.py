@@ -10,9 +10,10 @@ from chainrule.cli.common import console, json_option, print_json, say
 
 
 @click.command()
+@click.argument("kind", required=False)
 @json_option
-def kinds(as_json: bool) -> None:
-    """List the kinds of model and their settings.
+def kinds(kind: str | None, as_json: bool) -> None:
+    """List the kinds of model, or what KIND can be told.
 
     Settings go to `chainrule train KIND ... --set NAME=VALUE`.
     """
@@ -21,10 +22,10 @@ def kinds(as_json: bool) -> None:
     from chainrule.settings import describe
 
     known: list[dict[str, Any]] = []
-    for name in kind_names():
+    for name in [kind] if kind else kind_names():
         try:
-            kind = find_kind(name)
-            known.append({"name": name, "summary": kind.summary, "settings": describe(kind.settings)})
+            found = find_kind(name)
+            known.append({"name": name, "summary": found.summary, "settings": describe(found.settings)})
         except MissingExtraError as error:
             known.append({"name": name, "summary": str(error), "settings": []})
     if as_json:
@@ -32,6 +33,13 @@ def kinds(as_json: bool) -> None:
         return
     screen = console()
     for entry in known:
-        screen.print(f"{entry['name']}: {entry['summary']}", style="bold")
-        for item in entry["settings"]:
-            say(screen, f"  {item['name']}={item['default']}  ({item['type']}) {item['help']}")
+        say(screen, f"{entry['name']}: {entry['summary']}")
+        for item in entry["settings"] if kind else ():
+            say(screen, f"  {item['name']}={_shown(item['default'])}  ({item['type']}) {item['help']}")
+    if not kind:
+        say(screen, "\nchainrule kinds KIND lists what a kind can be told")
+
+
+def _shown(default: Any) -> str:
+    """As it would be set."""
+    return str(default).lower() if default is None or isinstance(default, bool) else str(default)

@@ -15,6 +15,7 @@ from chainrule._version import __version__
 from chainrule.cli.compare import compare
 from chainrule.cli.completion import completion
 from chainrule.cli.convert import convert
+from chainrule.cli.diagnose import diagnose
 from chainrule.cli.evaluate import evaluate
 from chainrule.cli.generate import generate
 from chainrule.cli.inspect import inspect
@@ -23,9 +24,9 @@ from chainrule.cli.mix import mix
 from chainrule.cli.score import score
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
-from chainrule.errors import ChainruleError
+from chainrule.errors import ChainruleError, Interrupted
 
-VERBS = (compare, train, evaluate, score, generate, tokenize, mix, convert, inspect, kinds, completion)
+VERBS = (compare, train, evaluate, score, generate, tokenize, mix, convert, inspect, diagnose, kinds, completion)
 
 
 class _InOrder(click.Group):
@@ -84,6 +85,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         _say("stopped")
         sys.exit(130)
+    except Interrupted as error:
+        _say(str(error))
+        sys.exit(128 + error.signal)
     except (ChainruleError, OSError, MemoryError) as error:
         if debug:
             raise

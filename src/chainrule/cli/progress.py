@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import rich.progress
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from chainrule.progress import Progress, Task
@@ -24,6 +24,16 @@ class _Amount(rich.progress.ProgressColumn):
         return Text(f"{task.completed / scale:{form}}{total} {unit}{rate}" if unit else "", style="cyan")
 
 
+class _Bars(rich.progress.Progress):
+    """Bars, and under them the figures of the tasks that show some."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            if task.fields["figures"]:
+                yield Text(task.fields["figures"], style="green", no_wrap=True, overflow="ellipsis")
+
+
 @dataclass
 class _Bar:
     bars: rich.progress.Progress
@@ -32,13 +42,16 @@ class _Bar:
     def advance(self, amount: float) -> None:
         self.bars.advance(self.number, amount)
 
+    def show(self, figures: str) -> None:
+        self.bars.update(self.number, figures=figures)
+
 
 class TerminalProgress:
     """Bars on standard error."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
-        self.bars = rich.progress.Progress(
+        self.bars = _Bars(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(bar_width=30),
             _Amount(),
@@ -55,7 +68,7 @@ class TerminalProgress:
         if self.running == 0:
             self.bars.start()
         self.running += 1
-        number = self.bars.add_task(description, total=total, unit=unit)
+        number = self.bars.add_task(description, total=total, unit=unit, figures="")
         try:
             yield _Bar(self.bars, number)
         finally:

@@ -8,16 +8,20 @@ from typing import Any
 
 import click
 
-from chainrule.cli.common import encoding_option, json_option, model_argument
+from chainrule.cli.common import device_option, encoding_option, json_option, model_argument, precision_option
 
 
 @click.command()
 @model_argument
 @click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
 @click.option("--per-token", is_flag=True, help="A line per token instead of per line of text.")
+@device_option
+@precision_option
 @encoding_option
 @json_option
-def score(folder: str, text: str, per_token: bool, encoding_errors: Any, as_json: bool) -> None:
+def score(
+    folder: str, text: str, per_token: bool, device: str, dtype: str, encoding_errors: Any, as_json: bool
+) -> None:
     """Score each line of TEXT with the model in DIR.
 
     Prints, separated by tabs: ln p, the number of tokens (the line's end is one), the perplexity, and the line.
@@ -30,7 +34,7 @@ def score(folder: str, text: str, per_token: bool, encoding_errors: Any, as_json
     from chainrule.kinds import load
     from chainrule.text.corpus import Corpus
 
-    lm = load(folder)
+    lm = load(folder, device=device, dtype=dtype)
     if text == "-" and sys.stdin.isatty():
         click.echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = Corpus.open(text, encoding_errors=encoding_errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,7 +33,14 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.argument("kind", shell_complete=_kinds)
 @corpus_argument
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
-@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
+@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists, and begin training anew.")
+@click.option("--resume", is_flag=True, help="Go on with a training that was stopped, from its run folder.")
+@click.option(
+    "--run",
+    type=click.Path(),
+    metavar="DIR",
+    help="Checkpoints and measurements of kinds that train for long. [default: OUT.run]",
+)
 @click.option(
     "--valid",
     type=click.Path(),
@@ -62,7 +70,8 @@ def train(
     CORPUS is files (text, .jsonl or .parquet; .gz and .zst too), patterns in quotes, - for standard input, or
     builtin:python. A line of text is a sequence.
 
-    `chainrule kinds` lists the kinds and what each can be told with --set.
+    `chainrule kinds` lists the kinds, `chainrule kinds KIND` what one can be told with --set. A training that is
+    stopped (Ctrl-C) goes on when the same command is given with --resume.
 
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
@@ -72,12 +81,17 @@ def train(
     from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
     from chainrule.training.run import train_kind
+    from chainrule.training.runs import remove_checkpoints
 
     check_destination(out, overwrite=overwrite)
     the_kind = find_kind(kind)
+    the_settings: Any = parse(the_kind.settings, split_words(settings))
+    run_folder = Path(options["run"] or f"{out.rstrip('/')}.run")
+    if the_kind.keeps_run and overwrite and not options["resume"]:
+        remove_checkpoints(run_folder)
     lm = train_kind(
         the_kind,
-        parse(the_kind.settings, split_words(settings)),
+        the_settings,
         Corpus.open(*corpus, encoding_errors=encoding_errors),
         valid=None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors),
         tokenizer=tokenizer_choice(options),
@@ -85,8 +99,12 @@ def train(
         seed=options["seed"],
         progress=terminal_progress(),
         device=options["device"],
+        run=run_folder,
+        resume=options["resume"],
     )
     lm.save(out, overwrite=overwrite)
+    if the_kind.keeps_run:
+        remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
     seconds, size = lm.metrics["training_seconds"], lm.tokenizer.vocab_size
     if as_json:

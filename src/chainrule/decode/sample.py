@@ -15,12 +15,12 @@ from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, draw, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.strategies import Strategy, only_forbids
+from chainrule.decode.strategies import Read, Strategy, looks_back, only_forbids
 from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State
 
 STEPS_AT_ONCE = 16
-"""Tokens written before the host looks at them."""
+"""Tokens written before the host looks at them; where the model writes them by itself, four times as many."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,14 @@ def sample_steps(
     rows = np.arange(len(prompts))
     read_BT: Array = pad(prompts)
     state: State = lm.extend(lm.start(len(prompts)), read_BT)
-    for done in range(0, max_tokens, at_once):
+    done = 0
+    while done < max_tokens:
         steps = min(at_once, max_tokens - done)
-        state, tokens_BT, scores_BT = _steps(lm, state, strategy, read_BT, uniforms.draw(rows, steps), end)
+        state, tokens_BT, scores_BT, by_itself = _steps(
+            lm, state, strategy, read_BT, uniforms.draw(rows, steps), end
+        )
+        done += steps
+        at_once = 4 * STEPS_AT_ONCE if by_itself and at_once >= STEPS_AT_ONCE else at_once
         tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
         if np.isnan(scores).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
@@ -105,13 +110,47 @@ def sample_steps(
             rows, state = rows[keep], state.select(keep)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One step of sampling as a function of arrays."""
+
+    strategy: Strategy
+    end: int | None
+
+    def __call__(
+        self, log_probs_BV: Array, uniforms_B: Array, going_B: Array, read: Read | None = None
+    ) -> tuple[Array, Array, Array]:
+        """A token for each row, PAD where the row has ended or nothing can follow; its ln p; and who goes on."""
+        xp = array_namespace(log_probs_BV)
+        chosen_BV = self.strategy.apply(log_probs_BV, read or _nothing)
+        tokens_B = draw(chosen_BV, uniforms_B)
+        is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
+        scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
+        return self.settle(tokens_B, scores_B, is_possible_B & going_B)
+
+    def settle(self, tokens_B: Array, scores_B: Array, going_B: Array) -> tuple[Array, Array, Array]:
+        """What a row that has ended writes is padding, which scores nothing."""
+        xp = array_namespace(tokens_B)
+        goes_on_B = going_B if self.end is None else going_B & (tokens_B != self.end)
+        return xp.where(going_B, tokens_B, PAD), xp.where(going_B, scores_B, 0.0), goes_on_B
+
+
+def _nothing() -> Array:
+    raise AssertionError("a strategy that looks back needs something to look at")
+
+
 def _steps(
     lm: LanguageModel, state: State, strategy: Strategy, read_BT: Array, uniforms_BT: np.ndarray, end: int | None
-) -> tuple[State, Array, Array]:
-    """The state after as many tokens as there are columns of `uniforms_BT`, the tokens, and ln p of each.
+) -> tuple[State, Array, Array, bool]:
+    """The state after as many tokens as there are columns, the tokens, ln p of each; if the model did it itself.
 
     A row that has ended, or that nothing can follow, gets PAD. Nothing here waits for the device.
     """
+    choose = Choice(strategy, end)
+    if not looks_back(strategy):
+        written = lm.write(state, choose, uniforms_BT)
+        if written is not None:
+            return *written, True
     new: list[Array] = []
     scores: list[Array] = []
     going_B: Array = True
@@ -119,24 +158,19 @@ def _steps(
     for t in range(uniforms_BT.shape[1]):
         if forbidden is not None:
             tokens_B, scores_B = lm.draw(state, uniforms_BT[:, t], forbidden)
-            xp = array_namespace(tokens_B)
-            is_possible_B = scores_B != -math.inf
+            tokens_B, scores_B, going_B = choose.settle(tokens_B, scores_B, (scores_B != -math.inf) & going_B)
         else:
             log_probs_BV = lm.next_log_probs(state)
-            xp = array_namespace(log_probs_BV)
-            if t == 0:
-                read_BT = xp.asarray(read_BT, device=log_probs_BV.device)
-            read = lambda: xp.concat([read_BT, *(n[:, None] for n in new)], axis=1)  # noqa: B023, E731
-            chosen_BV = strategy.apply(log_probs_BV, read)
-            is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
-            tokens_B = draw(chosen_BV, uniforms_BT[:, t])
-            scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
-        going_B = is_possible_B & going_B
+            read = _all_read(read_BT, new, log_probs_BV)
+            tokens_B, scores_B, going_B = choose(log_probs_BV, uniforms_BT[:, t], going_B, read)
         scores.append(scores_B)
-        new.append(xp.where(going_B, tokens_B, PAD))
-        state = lm.extend(state, new[-1][:, None])
-        if end is not None:
-            going_B = going_B & (tokens_B != end)
-    tokens_BT = xp.stack(new, axis=1)
-    # what a row that has ended would have scored is no part of it
-    return state, tokens_BT, xp.where(tokens_BT == PAD, 0.0, xp.stack(scores, axis=1))
+        new.append(tokens_B)
+        state = lm.extend(state, tokens_B[:, None])
+    xp = array_namespace(tokens_B)
+    return state, xp.stack(new, axis=1), xp.stack(scores, axis=1), False
+
+
+def _all_read(read_BT: Array, new: Sequence[Array], like: Array) -> Read:
+    """What was read and written so far, put together only if a strategy asks."""
+    xp = array_namespace(like)
+    return lambda: xp.concat([xp.asarray(read_BT, device=like.device), *(n[:, None] for n in new)], axis=1)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, impossible, without
-from chainrule.decode.top import top_k
+from chainrule.decode.top import reaching_top
 from chainrule.errors import DecodingError
 
 Read: TypeAlias = Callable[[], Array]
@@ -99,12 +99,7 @@ class TopK(Strategy):
         _require(self.k >= 1, "top-k", "at least 1", self.k)
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
-        xp = array_namespace(log_probs_BV)
-        _, places_BK = top_k(log_probs_BV, self.k)
-        rows_B1 = xp.arange(log_probs_BV.shape[0], device=log_probs_BV.device)[:, None]
-        kept_BV = xp.zeros(log_probs_BV.shape, dtype=xp.bool, device=log_probs_BV.device)
-        kept_BV[rows_B1, places_BK] = True
-        return _keep(log_probs_BV, kept_BV)
+        return _keep(log_probs_BV, reaching_top(log_probs_BV, self.k))
 
 
 @dataclass(frozen=True)
@@ -173,6 +168,13 @@ class Forbid(Strategy):
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return without(log_probs_BV, self.tokens)
+
+
+def looks_back(strategy: Strategy) -> bool:
+    """Whether what it does depends on what was read and written before."""
+    if isinstance(strategy, Chain):
+        return any(looks_back(part) for part in strategy.strategies)
+    return not isinstance(strategy, (Sample, Greedy, Temperature, TopK, TopP, MinP, Forbid))
 
 
 def only_forbids(strategy: Strategy) -> tuple[int, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, cumulative_sum
 
 
 def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
@@ -25,3 +25,17 @@ def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
     least = np.partition(row, len(row) - k)[len(row) - k]
     candidates = np.flatnonzero(row >= least)
     return candidates[np.argsort(-row[candidates], kind="stable")[:k]]
+
+
+def reaching_top(values_BN: Array, k: int) -> Array:
+    """Which of each row are among its k largest; the lowest places among equals. Nothing is sorted."""
+    if k >= values_BN.shape[-1]:
+        return values_BN == values_BN
+    xp = array_namespace(values_BN)
+    if isinstance(values_BN, np.ndarray):
+        least_B1 = np.partition(values_BN, values_BN.shape[-1] - k, axis=-1)[:, -k, None]
+    else:
+        least_B1 = values_BN.topk(k, dim=-1).values[:, -1:]
+    above_BN, equal_BN = values_BN > least_B1, values_BN == least_B1
+    room_B1 = k - xp.sum(xp.astype(above_BN, xp.int32), axis=-1, keepdims=True)
+    return above_BN | (equal_BN & (cumulative_sum(xp.astype(equal_BN, xp.int32)) <= room_B1))

@@ -14,6 +14,7 @@ from typing import Any
 from chainrule import settings as settings_of
 from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import TopP
+from chainrule.devices import choose_device
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError
 from chainrule.evaluation.measure import Measured, measure
 from chainrule.folder import MANIFEST, megabytes, to_json
@@ -62,16 +63,20 @@ class Comparison:
 
 def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> Iterator[tuple[Kind, Rung]]:
     """The rungs of every kind, or of the named ones; a kind whose library is missing is noted and left out."""
+    missing: dict[tuple[str, str], list[str]] = {}
     for name in dict.fromkeys(kinds or kind_names()):
         try:
             kind = find_kind(name)
         except MissingExtraError as error:
             if kinds:
                 raise
-            progress.note(f"left out: {error}")
+            missing.setdefault((error.library, error.extra), []).append(name)
             continue
         for rung in kind.ladder:
             yield kind, rung
+    for (library, extra), names in missing.items():
+        left_out = MissingExtraError(library, extra, f"the kind {', '.join(names)}")
+        progress.note(f"left out: {left_out}")
 
 
 def compare(
@@ -83,16 +88,19 @@ def compare(
     kinds: Sequence[str] | None = None,
     tokenizer: TokenizerChoice | None = None,
     context: Context = "line",
+    device: str = "cpu",
+    minutes: float | None = None,
     seed: int = 0,
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`.
 
-    What is not given as `valid` or `test` is split off the corpus. compare.json grows with every rung.
+    What is not given as `valid` or `test` is split off the corpus. compare.json grows with every rung. `minutes` is
+    the most time to train a network, in place of what its rung says.
     """
-    out = Path(out)
-    ladder = list(rungs(kinds, progress))
+    out, device = Path(out), choose_device(device)
+    ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress)]
     if not ladder:
         raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
     _check_destination(out, overwrite)
@@ -100,7 +108,7 @@ def compare(
         given = {"valid": valid, "test": test}
         parts = split_off(as_corpus(corpus), given, SHARES, Path(name), seed=seed, progress=progress)
         the_tokenizer, encoded = encode_parts(parts, tokenizer or TokenizerChoice("bpe"), Path(name), progress)
-        data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress)
+        data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device)
         _clear(out)
         out.mkdir(parents=True, exist_ok=True)
         comparison = Comparison(
@@ -118,6 +126,13 @@ def compare(
                 _write(comparison, out)
                 task.advance(1)
     return comparison
+
+
+def _within(rung: Rung, minutes: float | None) -> Rung:
+    """The rung with so much time, if it is one that takes time."""
+    if minutes is None or "minutes" not in rung.settings:
+        return rung
+    return Rung(rung.name, {**rung.settings, "minutes": minutes})
 
 
 def _check_destination(out: Path, overwrite: bool) -> None:

@@ -110,6 +110,5 @@ def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
     state: State = lm.start(1)
     for first in range(0, len(ids), TOKENS_AT_ONCE):
         piece = np.asarray(ids[None, first : first + TOKENS_AT_ONCE], dtype=np.int64)
-        yield checked(to_numpy(lm.score(piece, state))[0])
-        if first + TOKENS_AT_ONCE < len(ids):
-            state = lm.extend(state, piece)
+        scores, state = lm.read(state, piece)
+        yield checked(to_numpy(scores)[0])

@@ -18,6 +18,7 @@ from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance, split_off
+from chainrule.training.runs import check_run
 
 SHARES = {"train": 0.95, "valid": 0.05}
 """How much is held out where a kind tunes on held-out text and none was given."""
@@ -34,11 +35,14 @@ def train(
     seed: int = 0,
     progress: Progress = SILENT,
     device: str = "cpu",
+    run: str | Path | None = None,
+    resume: bool = False,
     **settings: Any,
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; what the kind can be told goes in as keywords.
 
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
+    Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
     """
     the_kind = find_kind(kind)
     own = {field.name for field in fields(the_kind.settings)}
@@ -54,6 +58,8 @@ def train(
         seed=seed,
         progress=progress,
         device=device,
+        run=None if run is None else Path(run),
+        resume=resume,
     )
 
 
@@ -68,9 +74,15 @@ def train_kind(
     seed: int = 0,
     progress: Progress = SILENT,
     device: str = "cpu",
+    run: Path | None = None,
+    resume: bool = False,
 ) -> LanguageModel:
     """The same with a kind and its settings as values."""
     device = choose_device(device)
+    if kind.keeps_run:
+        check_run(run, resume=resume)
+    elif resume:
+        raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         folder = Path(name)
         parts = {"train": corpus}
@@ -80,7 +92,7 @@ def train_kind(
             tokenizer = TokenizerChoice(tokenizer)
         the_tokenizer, encoded = encode_parts(parts, tokenizer, folder, progress)
         texts = encoded["train"], encoded.get("valid")
-        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device)
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume)
         began = time.perf_counter()
         lm = kind.train(settings, data)
         lm.provenance = provenance(data.train, data.valid, seed)

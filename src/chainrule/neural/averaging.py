@@ -1,0 +1,93 @@
+"""The bag of words (a deep averaging network): the mean of all tokens read, whatever their order.
+
+    m_t = 1/t Σ_{i<=t} E x_i                     as much past as there is, and no places
+    h_t = f(W m_t + b)                           one hidden layer or more
+    p(next | all tokens before) = softmax(U h_t + c)
+
+It assumes no Markov property and no order: what it lacks, beside its neighbours, is what order is worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chainrule.neural.layers import Activation, Embedding, HiddenLayers, check_shares, check_sizes, make_head
+from chainrule.neural.network import Memory, Network, Reading, Table
+from chainrule.settings import setting
+
+
+@dataclass(frozen=True)
+class AveragingConfig:
+    """What a deep averaging network is made of."""
+
+    window: int = setting(256, "most tokens in a mean; in one over more, each is next to nothing")
+    embedding: int = setting(256, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a hidden layer")
+    layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
+    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
+    tied: bool = setting(False, "one table for the embeddings and the logits")
+    dropout: float = setting(0.1, "share of the hidden units left out in training")
+
+    def __post_init__(self) -> None:
+        check_sizes(window=self.window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        check_shares(dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class Sums(Memory):
+    """What a mean is made of."""
+
+    sum_BD: Tensor
+    count_B: Tensor
+
+    def select(self, rows_B: Tensor) -> Sums:
+        return Sums(self.sum_BD[rows_B], self.count_B[rows_B])
+
+    def detach(self) -> Sums:
+        return Sums(self.sum_BD.detach(), self.count_B)
+
+
+class Averaging(Network):
+    """Reads everything at once, as a bag."""
+
+    def __init__(self, config: AveragingConfig, vocab_size: int, bos: int) -> None:
+        super().__init__()
+        self.config, self.window = config, config.window
+        self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
+        self.hidden = HiddenLayers(
+            config.embedding, config.hidden, config.layers, config.activation, config.dropout
+        )
+        table = self.embedding.weight if config.tied else None
+        self.projection, self.head = make_head(config.hidden, vocab_size, table)
+
+    def table(self) -> Table:
+        return Table(self.embedding.weight, self.embedding.scale, "embedding")
+
+    def begin(self, batch_size: int) -> Sums:
+        table = self.embedding.weight
+        return Sums(
+            table.new_zeros(batch_size, table.shape[1], dtype=_wide(table)),
+            torch.zeros(batch_size, dtype=torch.long, device=table.device),
+        )
+
+    def forward(self, ids_BT: Tensor, memory: Sums | None = None, is_token_BT: Tensor | None = None) -> Reading:
+        before = self.begin(len(ids_BT)) if memory is None else memory
+        is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if is_token_BT is None else is_token_BT
+        embedded_BTD = self.embedding(ids_BT) * is_token_BT[..., None]
+        # m_t = 1/t Σ_{i<=t} E x_i
+        sum_BTD = before.sum_BD[:, None] + embedded_BTD.cumsum(dim=1, dtype=_wide(embedded_BTD))
+        count_BT = before.count_B[:, None] + is_token_BT.cumsum(dim=1)
+        mean_BTD = (sum_BTD / count_BT.clamp(min=1)[..., None]).to(embedded_BTD.dtype)
+        # h_t = f(W m_t + b)
+        features_BTD = self.projection(self.hidden(mean_BTD))
+        # padding adds nothing, so that the sums at the last place are those of the last token
+        after = None if memory is None else Sums(sum_BTD[:, -1], count_BT[:, -1])
+        return Reading(features_BTD, after)
+
+
+def _wide(numbers: Tensor) -> torch.dtype:
+    """A type in which a long sum keeps its small terms."""
+    return torch.promote_types(numbers.dtype, torch.float32)

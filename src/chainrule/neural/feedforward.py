@@ -1,0 +1,103 @@
+"""The feed-forward language model (Bengio and others 2003): an n-gram model whose words are vectors.
+
+    x_t = [E x_{t-n+2}; ...; E x_t]              the embeddings of the last n-1 tokens, one after the other
+    h_t = f(W x_t + b)                           one hidden layer or more
+    p(next | last n-1 tokens) = softmax(U h_t + c)
+
+With `direct`, x_t has a way to the logits past the hidden layers: softmax(U h_t + U' x_t + c).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from chainrule.errors import SettingsError
+from chainrule.neural.layers import Activation, Embedding, HiddenLayers, check_shares, check_sizes, make_head
+from chainrule.neural.network import Memory, Network, Reading, Table
+from chainrule.neural.regularise import EmbeddingDropout
+from chainrule.settings import setting
+
+
+@dataclass(frozen=True)
+class FeedforwardConfig:
+    """What a feed-forward network is made of."""
+
+    order: int = setting(5, "tokens in an n-gram; the network reads one less")
+    embedding: int = setting(128, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a hidden layer")
+    layers: int = setting(1, "hidden layers; from the second on each adds to the one below")
+    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
+    direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
+    tied: bool = setting(False, "one table for the embeddings and the logits")
+    dropout: float = setting(0.1, "share of the numbers in embeddings and hidden layers left out in training")
+    token_dropout: float = setting(0.0, "share of tokens whose embedding is left out in training")
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.order <= 1000:
+            raise SettingsError(f"order should be from 2 to 1000, not {self.order}")
+        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        check_shares(dropout=self.dropout, token_dropout=self.token_dropout)
+
+
+@dataclass(frozen=True)
+class LastTokens(Memory):
+    """The tokens that will be read beside the next one; <s> where there was none."""
+
+    ids_BS: Tensor
+
+    def select(self, rows_B: Tensor) -> LastTokens:
+        return LastTokens(self.ids_BS[rows_B])
+
+    def detach(self) -> LastTokens:
+        return self
+
+
+class Feedforward(Network):
+    """Reads the last n-1 tokens, each in its place."""
+
+    def __init__(self, config: FeedforwardConfig, vocab_size: int, bos: int) -> None:
+        super().__init__()
+        self.config, self.bos, self.window = config, bos, None
+        context = (config.order - 1) * config.embedding
+        self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
+        self.token_dropout = EmbeddingDropout(config.token_dropout)
+        self.dropout = nn.Dropout(config.dropout)
+        self.hidden = HiddenLayers(context, config.hidden, config.layers, config.activation, config.dropout)
+        width = config.hidden + (context if config.direct else 0)
+        self.projection, self.head = make_head(width, vocab_size, self.embedding.weight if config.tied else None)
+
+    def table(self) -> Table:
+        return Table(self.embedding.weight, self.embedding.scale, "embedding")
+
+    def begin(self, batch_size: int) -> LastTokens:
+        shape = (batch_size, self.config.order - 2)
+        return LastTokens(torch.full(shape, self.bos, device=self.head.weight.device))
+
+    def forward(
+        self, ids_BT: Tensor, memory: LastTokens | None = None, is_token_BT: Tensor | None = None
+    ) -> Reading:
+        before_BS = (self.begin(len(ids_BT)) if memory is None else memory).ids_BS
+        every_BS = torch.cat([before_BS, ids_BT], dim=1)
+        embedded_BSD = self.token_dropout(self.embedding(every_BS), every_BS, len(self.embedding.weight))
+        embedded_BSD = self.dropout(embedded_BSD)
+        # x_t = [E x_{t-n+2}; ...; E x_t] for all t at once: each of its n-1 slots is the text, shifted
+        slots = [embedded_BSD[:, i : i + ids_BT.shape[1]] for i in range(self.config.order - 1)]
+        context_BTD = torch.cat(slots, dim=-1)
+        # h_t = f(W x_t + b)
+        hidden_BTD = self.hidden(context_BTD)
+        if self.config.direct:
+            # U h_t + U' x_t is the product of [U U'] and [h_t; x_t]
+            hidden_BTD = torch.cat([hidden_BTD, context_BTD], dim=-1)
+        return Reading(self.projection(hidden_BTD), LastTokens(_last(every_BS, before_BS.shape[1], is_token_BT)))
+
+
+def _last(every_BS: Tensor, size: int, is_token_BT: Tensor | None) -> Tensor:
+    """The last so many tokens of each row, which may have padding behind them."""
+    if is_token_BT is None:
+        return every_BS[:, every_BS.shape[1] - size :]
+    # `size` older places stand before the new ones: a row's last tokens begin at its number of new ones
+    first_B = is_token_BT.sum(dim=1)
+    return every_BS.gather(1, first_B[:, None] + torch.arange(size, device=every_BS.device))

@@ -1,0 +1,125 @@
+"""A Transformer's step by the loops of gpu_kernels.py: what `Transformer.step` computes, at the speed of memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from chainrule.neural.blocks import Block, Norm
+from chainrule.neural.transformer import Transformer
+
+MOST_ROWS = 128
+"""With more, the products are large enough for the library's."""
+_ACTIVATIONS = {"gelu": 1, "relu": 2, "relu2": 3, "swiglu": 4}
+_TILE = 8192  # numbers of a weight that a program has under way at once
+
+
+def is_available(network: Transformer, batch_size: int) -> bool:
+    """Whether the loops can run here, for this design."""
+    if network.config.placement != "pre" or batch_size > MOST_ROWS or network.embedding.device.type != "cuda":
+        return False
+    try:
+        import triton  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+class FusedStep:
+    """The step of one network for batches of one size; what is between the loops lies at fixed addresses."""
+
+    def __init__(self, network: Transformer, batch_size: int) -> None:
+        config = network.config
+        self.network, self.config, self.rows = network, config, batch_size
+        self.head_size = config.width // config.heads
+        self.span = max(128, _power_of_two(config.window) // 32)
+        self.parts = -(-config.window // self.span)
+        like = network.embedding.detach()
+        self.qkv = like.new_empty(batch_size, (config.heads + 2 * config.kv_heads) * self.head_size)
+        self.q = like.new_empty(batch_size, config.width)
+        self.taken = like.new_empty(batch_size, config.width)
+        self.hidden = like.new_empty(batch_size, config.hidden)
+        queries = self.parts, batch_size * config.heads
+        self.best, self.total = (torch.empty(queries, device=like.device) for _ in range(2))
+        on_gpu = like.device.type == "cuda"
+        self.ahead = on_gpu and torch.cuda.get_device_capability(like.device) >= (9, 0)
+        self.launch = {"launch_pdl": True} if self.ahead else {}
+        self.part_taken = torch.empty(*queries, self.head_size, device=like.device)
+
+    def __call__(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """Features [B, D]; keys and values are written in place, behind the lengths_B that are there."""
+        x_BD = self.network.embed(ids_B[:, None], lengths_B[:, None])[:, 0].contiguous()
+        for layer, block in enumerate(self.network.blocks):
+            assert isinstance(block, Block)
+            attention, feedforward = block.attention, block.feedforward
+            self._linear(x_BD, attention.qkv, self.qkv, norm=block.attention_norm)
+            self._attend(keys_LBGSK[layer], values_LBGSK[layer], lengths_B)
+            x_BD = self._linear(self.taken, attention.out, torch.empty_like(x_BD), residual=x_BD)
+            bend = _ACTIVATIONS[self.config.activation]
+            self._linear(x_BD, feedforward.up, self.hidden, norm=block.feedforward_norm, activation=bend)
+            x_BD = self._linear(self.hidden, feedforward.out, torch.empty_like(x_BD), residual=x_BD)
+        features_BD: Tensor = self.network.norm(x_BD)
+        return features_BD
+
+    def _linear(
+        self,
+        x: Tensor,
+        layer: nn.Linear,
+        out: Tensor,
+        *,
+        norm: Norm | None = None,
+        activation: int = 0,
+        residual: Tensor | None = None,
+    ) -> Tensor:
+        from chainrule.neural import gpu_kernels as kernels
+
+        B, K = x.shape
+        N = out.shape[1]
+        how = 0 if norm is None else 2 if norm.is_layernorm else 1
+        gain, shift = (None, None) if norm is None else (norm.weight, norm.bias)
+        what = x, layer.weight, *(x if p is None else p for p in (layer.bias, gain, shift, residual)), out
+        eps = 0.0 if norm is None else norm.eps
+        has = layer.bias is not None, gain is not None, shift is not None, residual is not None
+        if B == 1:
+            block_k = _power_of_two(K)
+            block_n = max(_TILE // block_k, 1)
+            while block_n > 1 and N // block_n < 256:  # enough programs for all of the GPU
+                block_n //= 2
+            kernels.linear_of_row[(-(-N // block_n),)](
+                *what, eps, N, K, how, activation, *has, block_n, block_k, self.ahead, num_warps=8, **self.launch
+            )
+        else:
+            block_n = 16 if N < 4096 else 32
+            blocks = max(_power_of_two(B), 16), block_n, 128, self.ahead
+            kernels.linear[(-(-N // block_n),)](
+                *what, B, eps, N, K, how, activation, *has, *blocks, num_warps=4, num_stages=4, **self.launch
+            )
+        return out
+
+    def _attend(self, keys_BGSK: Tensor, values_BGSK: Tensor, lengths_B: Tensor) -> None:
+        from chainrule.neural import gpu_kernels as kernels
+
+        config, positions, K = self.config, self.network.positions, self.head_size
+        H, G, block_k = config.heads, config.kv_heads, _power_of_two(self.head_size)
+        strides = keys_BGSK.stride(0), keys_BGSK.stride(1)
+        cos, sin = (self.q if table is None else table for table in (positions.cos_TK, positions.sin_TK))
+        kernels.place_heads[(self.rows, H + 2 * G)](
+            self.qkv, self.q, keys_BGSK, values_BGSK, lengths_B, cos, sin, *strides, config.norm_eps,
+            H, G, K, block_k, config.qk_norm, positions.cos_TK is not None, self.ahead, num_warps=1, **self.launch,
+        )  # fmt: skip
+        sharing = H // G
+        slopes = self.q if positions.slopes_H is None else positions.slopes_H
+        kernels.attend_part[(self.rows * G, self.parts)](
+            self.q, keys_BGSK, values_BGSK, lengths_B, slopes, self.best, self.total, self.part_taken, *strides,
+            K**-0.5, G, sharing, K, 1 if sharing == 1 else max(_power_of_two(sharing), 16), block_k,
+            self.span, 64, positions.slopes_H is not None, self.ahead, num_warps=4, **self.launch,
+        )  # fmt: skip
+        kernels.join_parts[(self.rows * H,)](
+            self.best, self.total, self.part_taken, self.taken, self.parts,
+            K, _power_of_two(self.parts), block_k, self.ahead, num_warps=1, **self.launch,
+        )  # fmt: skip
+
+
+def _power_of_two(n: int) -> int:
+    """The least one that is not below n."""
+    return 1 << (n - 1).bit_length()

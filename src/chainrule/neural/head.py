@@ -1,0 +1,45 @@
+"""The last layer: features to logits, and what the right tokens cost."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chainrule.neural.loss import best_nats
+
+
+def padded_size(vocab_size: int) -> int:
+    """Rows of a table of tokens: matrix products are fast at multiples of 64, small ones at multiples of 8."""
+    multiple = 64 if vocab_size >= 4096 else 8
+    return -(-vocab_size // multiple) * multiple
+
+
+class Head(nn.Module):
+    """logits = W h + b; W may be the table of the embedding (tied).
+
+    W has a few rows more than there are tokens, for speed. They take part in training, where their probability
+    soon is nothing, and are cut off whenever probabilities are given out.
+    """
+
+    def __init__(
+        self, width: int, vocab_size: int, *, tied_to: nn.Parameter | None = None, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.float8 = False  # whether training multiplies in 8 bits; only the newest GPUs can
+        rows = padded_size(vocab_size)
+        self.weight = nn.Parameter(torch.empty(rows, width)) if tied_to is None else tied_to
+        if tied_to is None:
+            nn.init.normal_(self.weight, std=0.02)
+        elif tied_to.shape != (rows, width):
+            raise ValueError(f"a tied table should be {[rows, width]}, not {list(tied_to.shape)}")
+        self.bias = nn.Parameter(torch.zeros(rows)) if bias else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits of the tokens there are, [..., V]."""
+        return F.linear(features, self.weight, self.bias)[..., : self.vocab_size]
+
+    def nats(self, features_BTD: Tensor, targets_BT: Tensor) -> Tensor:
+        """Σ -ln softmax(logits)[target], over the targets that are tokens."""
+        return best_nats(features_BTD.flatten(0, -2), self.weight, self.bias, targets_BT.flatten(), self.float8)

@@ -1,0 +1,312 @@
+"""Any network as a language model: the contract, kept once for all of them.
+
+A network reads tokens and gives features; what is added here is <s>, padding, windows that slide, probabilities,
+and the model folder. <s> is never predicted: its logit is left out of the softmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.arrays import PAD, Array, check_ids
+from chainrule.folder import ModelFolder, write_folder
+from chainrule.lm import Context, LanguageModel, State
+from chainrule.neural.cache import Cache
+from chainrule.neural.network import Memory, Network
+from chainrule.neural.playback import MOST_STEPS, Playback
+from chainrule.neural.transformer import Transformer
+from chainrule.neural.windows import Window, spans
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import dump_tokenizer
+
+TOKENS_AT_ONCE = 1 << 14
+"""Read in one go; more would only take more memory."""
+LOGITS_AT_ONCE = 1 << 26
+"""Computed in one go, vocabulary times tokens."""
+
+
+@dataclass(frozen=True)
+class NeuralState(State):
+    """What the network remembers, and what it makes of the last token."""
+
+    memory: Memory
+    features_BD: Tensor
+    window: Window | None
+    """Only where the network has one."""
+
+    def select(self, rows: Array) -> NeuralState:
+        rows_B = _on(rows, self.features_BD.device)
+        window = None if self.window is None else self.window.select(rows_B)
+        return NeuralState(self.memory.select(rows_B), self.features_BD[rows_B], window)
+
+
+class NeuralModel(LanguageModel):
+    """A network, the tokenizer it was trained with, and the settings it was made from."""
+
+    def __init__(
+        self, network: Network, tokenizer: Tokenizer, context: Context, *, kind: str, settings: Any = None
+    ) -> None:
+        self.network = network.eval()
+        self.tokenizer, self.context = tokenizer, context
+        self.kind, self.settings = kind, settings
+        self._playbacks: dict[int, Playback] = {}
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.network.head.weight.device
+
+    @property
+    def slide(self) -> int:
+        """Tokens that a full window drops."""
+        window = self.network.window or 1
+        return min(max(int(window * getattr(self.settings, "slide", 0.5)), 1), window)
+
+    def on(self, device: str, dtype: str = "float32") -> Self:
+        """This model, moved to a device, with weights of that precision."""
+        self.network.to(device=device, dtype=getattr(torch, dtype))
+        self._playbacks = {}
+        return self
+
+    # -- the contract -------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def start(self, batch_size: int) -> NeuralState:
+        network = self.network
+        size = network.window
+        window = None if size is None else Window.empty(batch_size, size, self.device)
+        features_BD = torch.zeros(batch_size, network.head.weight.shape[1], device=self.device)
+        nothing = NeuralState(network.begin(batch_size), features_BD.to(network.head.weight.dtype), window)
+        bos_B1 = torch.full((batch_size, 1), self.tokenizer.bos, device=self.device)
+        return self._last(self._read(nothing, bos_B1, None))
+
+    @torch.inference_mode()
+    def extend(self, state: State, ids_BT: Array) -> NeuralState:
+        assert isinstance(state, NeuralState)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        if not ids_BT.numel():
+            return state
+        return self._last(self._read(state, ids_BT, is_token_BT))
+
+    @torch.inference_mode()
+    def next_log_probs(self, state: State) -> Tensor:
+        assert isinstance(state, NeuralState)
+        return self._log_probs(state.features_BD)
+
+    @torch.inference_mode()
+    def score(self, ids_BT: Array, state: State | None = None) -> Tensor:
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        scores_BT = torch.zeros(ids_BT.shape, device=self.device)
+        if ids_BT.numel():
+            assert state is None or isinstance(state, NeuralState)
+            place = 0
+            for features_BTD in self._features_before(ids_BT, is_token_BT, state):
+                after = place + features_BTD.shape[1]
+                scores_BT[:, place:after] = self._pick(features_BTD, ids_BT[:, place:after])
+                place = after
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0)
+
+    def write(
+        self, state: State, choose: Callable[..., tuple[Array, Array, Array]], uniforms_BT: np.ndarray
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        assert isinstance(state, NeuralState)
+        if self.device.type != "cuda" or not isinstance(self.network, Transformer):
+            return None
+        return self.play(state, choose, uniforms_BT)
+
+    def play(
+        self, state: NeuralState, choose: Callable[..., tuple[Array, Array, Array]], uniforms_BT: np.ndarray
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """`write` by recorded steps; None where the window is about to slide."""
+        rows, steps = uniforms_BT.shape
+        window, cache = state.window, state.memory
+        assert isinstance(self.network, Transformer) and isinstance(cache, Cache) and window is not None
+        if window.longest + steps > window.size or steps > MOST_STEPS:
+            return None
+        if rows not in self._playbacks:
+            self._playbacks = {rows: Playback(self.network, self._log_probs, rows)}
+        playback = self._playbacks[rows]
+        written = playback.write(cache, window, state.features_BD, choose, uniforms_BT)
+        return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        parts = ModelFolder(
+            kind=self.kind,
+            config=asdict(self.settings),
+            context=self.context,
+            tokenizer=dump_tokenizer(self.tokenizer),
+            tensors=weights_of(self.network),
+            provenance=dict(self.provenance),
+            metrics=dict(self.metrics),
+        )
+        write_folder(folder, parts, overwrite=overwrite)
+
+    @torch.inference_mode()
+    def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState]:
+        """Scores and the state after, from one pass where a memory is carried."""
+        assert isinstance(state, NeuralState)
+        if self.network.window is not None or not np.prod(ids_BT.shape):
+            return self.score(ids_BT, state), self.extend(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        before_BD, after, scores, place = state.features_BD, state, [], 0
+        for after, features_BTD in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last is given back)
+            end = place + features_BTD.shape[1]
+            before_BTD = torch.cat([before_BD[:, None], features_BTD[:, :-1]], dim=1)
+            scores.append(self._pick(before_BTD, ids_BT[:, place:end]))
+            before_BD, place = features_BTD[:, -1], end
+        scores_BT = torch.cat(scores, dim=1)
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), after
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def _checked(self, ids_BT: Array) -> tuple[Tensor, Tensor | None]:
+        """Ids on the device, padding made some token, and where the tokens are; None if there is no padding."""
+        on_host = not isinstance(ids_BT, Tensor) or ids_BT.device.type == "cpu"
+        if on_host or ids_BT.shape[1] > 1:  # a single step on a device is not waited for
+            check_ids(ids_BT, self.tokenizer.vocab_size)
+        ids_BT = _on(ids_BT, self.device)
+        is_token_BT = ids_BT != PAD
+        if (on_host or ids_BT.shape[1] > 1) and bool(is_token_BT.all()):
+            return ids_BT, None
+        return torch.where(is_token_BT, ids_BT, 0), is_token_BT
+
+    def _read(
+        self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None
+    ) -> Iterator[tuple[NeuralState, Tensor]]:
+        """The state after each piece of the tokens, and the features of the piece."""
+        place, width = 0, ids_BT.shape[1]
+        while place < width:
+            state = self._with_room(state)
+            room = max(TOKENS_AT_ONCE // len(ids_BT), 1)
+            if state.window is not None:
+                room = min(room, state.window.size - state.window.longest)
+            after = min(place + room, width)
+            piece_BT = ids_BT[:, place:after]
+            are_tokens_BT = None if is_token_BT is None else is_token_BT[:, place:after]
+            reading = self.network(piece_BT, state.memory, are_tokens_BT)
+            window = None if state.window is None else state.window.append(piece_BT, are_tokens_BT)
+            features_BD = _last_features(reading.features_BTD, are_tokens_BT, state.features_BD)
+            state = NeuralState(reading.memory, features_BD, window)
+            yield state, reading.features_BTD
+            place = after
+
+    def _with_room(self, state: NeuralState) -> NeuralState:
+        """The state with room in its window for a token more: what is too old is dropped, the rest read again."""
+        window = state.window
+        if window is None or window.longest < window.size:
+            return state
+        window = window.counted()
+        if window.longest < window.size:
+            return replace(state, window=window)
+        window = window.slid(self.slide)
+        ids_BW = window.ids_BW[:, : window.longest]
+        is_token_BW = torch.arange(window.longest, device=self.device) < window.lengths_B[:, None]
+        memory = self.network.begin(len(ids_BW))
+        reading = self.network(ids_BW, memory, None if window.is_uniform else is_token_BW)
+        return NeuralState(reading.memory, state.features_BD, window)
+
+    @staticmethod
+    def _last(pieces: Iterator[tuple[NeuralState, Tensor]]) -> NeuralState:
+        for state, _ in pieces:
+            last = state
+        return last
+
+    def _features_before(
+        self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
+    ) -> Iterator[Tensor]:
+        """Features from which each token is predicted, a piece after the other."""
+        if self.network.window is not None and (state is None or state.window.is_uniform):  # type: ignore[union-attr]
+            if state is None:
+                known_BT = torch.full((len(ids_BT), 1), self.tokenizer.bos, device=self.device)
+            else:
+                known_BT = state.window.ids_BW[:, : state.window.longest]  # type: ignore[union-attr]
+            yield from self._features_by_windows(torch.cat([known_BT, ids_BT[:, :-1]], 1), known_BT.shape[1] - 1)
+            return
+        state = self.start(len(ids_BT)) if state is None else state
+        yield state.features_BD[:, None]
+        for _, features_BTD in self._read(
+            state, ids_BT[:, :-1], None if is_token_BT is None else is_token_BT[:, :-1]
+        ):
+            yield features_BTD
+
+    def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
+        """Features of the indices from `first` on, many windows in one batch; nothing is remembered."""
+        size = self.network.window
+        assert size is not None
+        pieces = spans(ids_BT.shape[1], size, self.slide)
+        at_once = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1)
+        for i in range(0, len(pieces), at_once):
+            # the first and the last window may be narrower or newer than the others: they are read by themselves
+            for batch in _alike(pieces[i : i + at_once]):
+                rows = torch.cat([ids_BT[:, begin:end] for begin, end, _ in batch])
+                features = self.network(rows).features_BTD.unflatten(0, (len(batch), len(ids_BT)))
+                for (begin, end, new), features_BTD in zip(batch, features, strict=True):
+                    skip = max(new, first) - begin
+                    if skip < end - begin:
+                        yield features_BTD[:, skip:]
+
+    # -- probabilities ------------------------------------------------------------------------------------
+
+    def _log_probs(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.network.head(features).float()
+        logits[..., self.tokenizer.bos] = -torch.inf
+        # ln p(x) = z_x - ln Σ e^z
+        return logits.log_softmax(dim=-1)
+
+    def _pick(self, features_BTD: Tensor, ids_BT: Tensor) -> Tensor:
+        """ln p of each id; not all logits at once, which may be more than fits."""
+        flat_ND, flat_N = features_BTD.flatten(0, 1), ids_BT.flatten()
+        rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
+        picked = [
+            self._log_probs(flat_ND[i : i + rows]).gather(1, flat_N[i : i + rows, None])[:, 0]
+            for i in range(0, len(flat_N), rows)
+        ]
+        return torch.cat(picked).reshape(ids_BT.shape)
+
+
+def weights_of(network: Network) -> dict[str, np.ndarray]:
+    """Every parameter once, in float32."""
+    return {name: weight.detach().float().cpu().numpy() for name, weight in network.named_parameters()}
+
+
+def load_weights(network: Network, tensor: Callable[[str], np.ndarray]) -> None:
+    """Fill a network that was just made; `tensor` gives an array by name."""
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            array = np.array(tensor(name))
+            if array.shape != tuple(weight.shape):
+                raise ValueError(f"{name} has the shape {list(array.shape)}, not {list(weight.shape)}")
+            weight.copy_(torch.from_numpy(array))
+
+
+def _on(ids: Array, device: torch.device) -> Tensor:
+    if isinstance(ids, Tensor):
+        return ids.to(device, torch.int64)
+    return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64)).to(device)
+
+
+def _last_features(features_BTD: Tensor, is_token_BT: Tensor | None, before_BD: Tensor) -> Tensor:
+    """The features of each row's last token; those from before where a row has none."""
+    if is_token_BT is None:
+        return features_BTD[:, -1]
+    count_B = is_token_BT.sum(dim=1)
+    last_B11 = (count_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
+    return torch.where(count_B[:, None] > 0, features_BTD.gather(1, last_B11)[:, 0], before_BD)
+
+
+def _alike(pieces: list[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """Consecutive windows of one width together."""
+    groups: list[list[tuple[int, int, int]]] = []
+    for piece in pieces:
+        if groups and groups[-1][0][1] - groups[-1][0][0] == piece[1] - piece[0]:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups

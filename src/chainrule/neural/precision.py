@@ -1,0 +1,14 @@
+"""In which precision a network computes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def working_type(like: Tensor) -> torch.dtype:
+    """What products are computed in: the type of autocast where that is on, else the tensor's own."""
+    device = like.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return like.dtype

@@ -1,0 +1,136 @@
+"""Recurrent language models: a state of fixed size carries all that was read.
+
+    h_t = cell(E x_t, h_{t-1})                   an Elman network, an LSTM or a GRU (cells.py), in layers
+    p(next | all tokens before) = softmax(U h_t + c)
+
+What a layer computes is in cells.py, how it does so fast in fused.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from chainrule.errors import SettingsError
+from chainrule.neural.cells import CellName, CellState
+from chainrule.neural.fused import PARTS, FusedLayer
+from chainrule.neural.layers import Embedding, check_shares, check_sizes, make_head
+from chainrule.neural.network import Memory, Network, Reading, Table
+from chainrule.neural.regularise import ActivationPenalty, EmbeddingDropout, VariationalDropout
+from chainrule.settings import setting
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """What a recurrent network is made of."""
+
+    cell: CellName = setting("lstm", "what a layer is made of")  # noqa: RUF009
+    activation: Literal["tanh", "relu"] = setting("tanh", "elman: what a unit does with its sum")
+    embedding: int = setting(256, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a layer; multiples of 8 are fast on a GPU")
+    layers: int = setting(2, "layers, each reading what the one below gives out")
+    last: int | None = setting(
+        None,
+        "units of the last layer; none: as many as in an embedding where there are several layers and tied=true",
+    )
+    tied: bool = setting(True, "one table for the embeddings and the logits")
+    learned_start: bool = setting(False, "learn the state before the first token, rather than begin with zeros")
+    input_dropout: float = setting(0.2, "share of the embeddings' numbers left out, the same all along a sequence")
+    hidden_dropout: float = setting(0.2, "the same, between layers")
+    output_dropout: float = setting(0.2, "the same, of what the last layer gives out")
+    embedding_dropout: float = setting(0.0, "share of tokens whose embedding is left out")
+    weight_dropout: float = setting(0.0, "share of the weights from a state to the next left out")
+    alpha: float = setting(0.0, "penalty on large outputs of the last layer")
+    beta: float = setting(0.0, "penalty on outputs of the last layer that change fast")
+
+    def __post_init__(self) -> None:
+        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers, last=self.widths[-1])
+        names = ("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
+        check_shares(**{name: getattr(self, name) for name in names})
+        for name in ("alpha", "beta"):
+            if not getattr(self, name) >= 0:
+                raise SettingsError(f"{name} should be at least 0, not {getattr(self, name)}")
+        if self.activation != "tanh" and self.cell != "elman":
+            raise SettingsError(f"activation={self.activation} goes with cell=elman, not with cell={self.cell}")
+
+    @property
+    def widths(self) -> list[int]:
+        """The units of each layer."""
+        last = self.last
+        if last is None:
+            last = self.embedding if self.tied and self.layers > 1 else self.hidden
+        return [self.hidden] * (self.layers - 1) + [last]
+
+
+@dataclass(frozen=True)
+class RecurrentMemory(Memory):
+    """The state of each layer."""
+
+    states: tuple[CellState, ...]
+
+    def select(self, rows_B: Tensor) -> RecurrentMemory:
+        return RecurrentMemory(tuple(tuple(part_BH[rows_B] for part_BH in state) for state in self.states))
+
+    def detach(self) -> RecurrentMemory:
+        return RecurrentMemory(tuple(tuple(part_BH.detach() for part_BH in state) for state in self.states))
+
+
+class Recurrent(Network):
+    """Reads one token after the other, in one state after the other."""
+
+    def __init__(self, config: RecurrentConfig, vocab_size: int, bos: int) -> None:
+        super().__init__()
+        self.config, self.window = config, None
+        self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
+        widths = config.widths
+        self.layers = nn.ModuleList(
+            FusedLayer(config.cell, config.activation, below, width, config.weight_dropout)
+            for below, width in zip([config.embedding, *widths], widths, strict=False)
+        )
+        self.starts = nn.ParameterList(
+            torch.zeros(PARTS[config.cell], width) for width in widths if config.learned_start
+        )
+        self.projection, self.head = make_head(
+            widths[-1], vocab_size, self.embedding.weight if config.tied else None
+        )
+        self.embedding_dropout = EmbeddingDropout(config.embedding_dropout)
+        self.input_dropout = VariationalDropout(config.input_dropout)
+        self.hidden_dropout = VariationalDropout(config.hidden_dropout)
+        self.output_dropout = VariationalDropout(config.output_dropout)
+        self.penalty = ActivationPenalty(config.alpha, config.beta)
+
+    def table(self) -> Table:
+        return Table(self.embedding.weight, self.embedding.scale, "embedding")
+
+    def begin(self, batch_size: int) -> RecurrentMemory:
+        parts = PARTS[self.config.cell]
+        starts = self.starts or [self.head.weight.new_zeros(parts, width) for width in self.config.widths]
+        return RecurrentMemory(tuple(tuple(start.unsqueeze(1).expand(-1, batch_size, -1)) for start in starts))
+
+    def forward(
+        self,
+        ids_BT: Tensor,
+        memory: RecurrentMemory | None = None,
+        is_token_BT: Tensor | None = None,
+        *,
+        by_cells: bool = False,
+    ) -> Reading:
+        """As every network reads; `by_cells` step by step, in the lecture's equations."""
+        memory = self.begin(len(ids_BT)) if memory is None else memory
+        lengths_B = None if is_token_BT is None else is_token_BT.sum(dim=1)
+        # The numbers lie time first in memory, as the layers read them, though B is the first axis.
+        embedded_BTD = self.embedding(ids_BT.T).transpose(0, 1)
+        embedded_BTD = self.embedding_dropout(embedded_BTD, ids_BT, len(self.embedding.weight))
+        out_BTD, states = self.input_dropout(embedded_BTD), []
+        for i, (layer, state) in enumerate(zip(self.layers, memory.states, strict=True)):
+            assert isinstance(layer, FusedLayer)
+            below_BTD = self.hidden_dropout(out_BTD) if i else out_BTD
+            # h_t = cell(x_t, h_{t-1})
+            out_BTD, state = (layer.read_by_cells if by_cells else layer)(below_BTD, state, lengths_B)
+            states.append(state)
+        dropped_BTD = self.output_dropout(out_BTD)
+        penalty = self.penalty(out_BTD, dropped_BTD)
+        return Reading(self.projection(dropped_BTD), RecurrentMemory(tuple(states)), penalty)

@@ -1,0 +1,161 @@
+"""Word vectors that were learned elsewhere, as a beginning for an embedding table.
+
+Two forms of text are read, plain or compressed (.gz, .zst):
+
+    GloVe      a line for each word: the word and its numbers, with spaces between
+    word2vec   the same below a first line with the number of words and the number of numbers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from chainrule.errors import EncodingError, SettingsError, VectorsError
+from chainrule.neural.network import Table
+from chainrule.text.files import Cleaning, clean_blocks, raw_pieces
+from chainrule.tokens.base import Tokenizer, lines_of
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of those tokens of a vocabulary that a file has."""
+
+    name: str
+    """Of the file."""
+    ids_N: np.ndarray
+    matrix_ND: np.ndarray
+    types: int
+    """How many tokens of the vocabulary could have one: all but the special ones."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of the vocabulary that has a vector."""
+        return len(self.ids_N) / self.types if self.types else 0.0
+
+    def __str__(self) -> str:
+        found = f"{len(self.ids_N):,} of {self.types:,} tokens ({self.coverage:.1%})"
+        return f"{self.name}: vectors of size {self.matrix_ND.shape[1]} for {found}"
+
+
+def load_vectors(path: str | Path, tokenizer: Tokenizer) -> Vectors:
+    """The vectors of a file for the tokens of a vocabulary, as they are spelled or else in lower case.
+
+    Of a file of any size, no more is kept than the vocabulary has tokens. Where a word is listed twice, its first
+    vector counts.
+    """
+    special = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
+    tokens = {i: tokenizer.token(i) for i in range(tokenizer.vocab_size) if i not in special}
+    exact = {token.encode(): i for i, token in tokens.items()}
+    lower: dict[bytes, list[int]] = {}
+    for i, token in tokens.items():
+        if token != token.lower():
+            lower.setdefault(token.lower().encode(), []).append(i)
+    found: dict[int, np.ndarray] = {}
+    fallback: dict[int, np.ndarray] = {}
+    lines = _Lines(Path(path))
+    for word, numbers in lines:
+        if word in exact or word in lower:
+            vector = lines.parse(numbers)
+            if word in exact:
+                found.setdefault(exact[word], vector)
+            for i in lower.get(word, ()):
+                fallback.setdefault(i, vector)
+    found = fallback | found
+    ids_N = np.asarray(sorted(found), dtype=np.int64)
+    matrix_ND = np.stack([found[i] for i in ids_N]) if found else np.empty((0, lines.size), dtype=np.float32)
+    return Vectors(str(path), ids_N, matrix_ND, len(tokens))
+
+
+@torch.no_grad()
+def fill(table: Table, vectors: Vectors) -> None:
+    """Make the vectors what the network looks up; tokens without one keep theirs."""
+    size, width = vectors.matrix_ND.shape[1], table.weight_VD.shape[1]
+    if size != width:
+        raise SettingsError(
+            f"{vectors.name}: its vectors have {size} numbers, the embeddings of the network {width}: "
+            f"set {table.setting}={size}"
+        )
+    rows_N = torch.from_numpy(vectors.ids_N).to(table.weight_VD.device)
+    table.weight_VD[rows_N] = torch.from_numpy(vectors.matrix_ND).to(table.weight_VD) / table.scale
+
+
+class _Lines:
+    """The lines of a file, each as a word and its numbers, not yet read; any fault is named with its line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._number = 0
+
+    def __iter__(self) -> Iterator[tuple[bytes, list[bytes]]]:
+        promised: int | None = None
+        words = 0
+        for line in self._raw():
+            self._number += 1
+            fields = line.rstrip(b" ").split(b" ")
+            if self._number == 1:
+                promised, self.size = _first_line(fields)
+                if promised is not None:
+                    continue
+            words += 1
+            yield self._word_and_numbers(fields)
+        if promised is not None and words != promised:
+            raise VectorsError(
+                f"{self.path}: its first line promises {promised:,} words, there are {words:,}: is it whole?"
+            )
+        if not words:
+            raise VectorsError(
+                f"{self.path}: there is no vector in it; each line should have a word and its numbers"
+            )
+
+    def parse(self, numbers: list[bytes]) -> np.ndarray:
+        """The numbers of the line that was read last."""
+        try:
+            vector = np.asarray([float(number) for number in numbers], dtype=np.float32)
+        except ValueError as error:
+            raise self._fault(f"expected numbers behind the word: {error}") from None
+        if not np.isfinite(vector).all():
+            raise self._fault("expected finite numbers behind the word, found NaN or infinity")
+        return vector
+
+    def _raw(self) -> Iterator[bytes]:
+        name = str(self.path)
+        try:
+            for block in clean_blocks(raw_pieces(self.path, name), name, Cleaning()):
+                yield from lines_of(block)
+        except EncodingError as error:
+            raise VectorsError(
+                f"{name}: line {error.line}, byte {error.byte}: expected UTF-8; is this a binary file of word2vec? "
+                "Save it as text first"
+            ) from None
+
+    def _word_and_numbers(self, fields: list[bytes]) -> tuple[bytes, list[bytes]]:
+        extra = len(fields) - 1 - self.size
+        # a few words of large files have spaces in them; a number too many is a fault
+        if self.size < 1 or extra < 0 or (extra > 0 and _is_number(fields[extra])):
+            expected = f"a word and {self.size} numbers, as above" if self.size else "a word and its numbers"
+            raise self._fault(f"expected {expected}, found {len(fields)} columns")
+        return b" ".join(fields[: extra + 1]), fields[extra + 1 :]
+
+    def _fault(self, what: str) -> VectorsError:
+        return VectorsError(f"{self.path}: line {self._number}: {what}")
+
+
+def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
+    """How many words are promised, if any number is, and the size of a vector."""
+    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
+        return int(fields[0]), int(fields[1])
+    return None, len(fields) - 1
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""Averaged weights: a point between the last ones, often better than each of them.
+
+ema    a_t = a_{t-1} + (w_t - a_{t-1}) / min(t, τ), τ a twentieth of the steps: the plain mean at first, then
+       one that forgets what is more than about τ steps old
+tail   the plain mean since validation stopped getting better: none of the last five validations was the best
+       (Merity et al. 2018), at the latest since the last fifth of the steps began
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from chainrule.training.plan import Averaging
+
+EMA_SHARE, TAIL_SHARE, STALLED = 0.05, 0.2, 5
+
+
+class Average:
+    """The average of some weights over the steps that it is told of."""
+
+    def __init__(self, kind: Averaging, weights: Mapping[str, Tensor], total: int) -> None:
+        self.kind, self.weights, self.total = kind, dict(weights), total
+        self.values: dict[str, Tensor] = {}
+        self.count = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is an average yet."""
+        return self.count > 0
+
+    def update(self, step: int, stalled: int) -> None:
+        """After `step` steps, of which the last `stalled` validations found nothing better."""
+        if self.kind == "none":
+            return
+        is_late = stalled >= STALLED or step >= (1 - TAIL_SHARE) * self.total
+        if self.kind == "tail" and not self.is_on and not is_late:
+            return
+        if not self.values:
+            self.values = {name: torch.zeros_like(weight) for name, weight in self.weights.items()}
+        self.count += 1
+        horizon = max(1.0, EMA_SHARE * self.total) if self.kind == "ema" else self.count
+        now = [weight.detach() for weight in self.weights.values()]
+        torch._foreach_lerp_(list(self.values.values()), now, 1 / min(self.count, horizon))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The weights are the average meanwhile, if there is one."""
+        if not self.is_on:
+            yield
+            return
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for name, weight in self.weights.items():
+            now = weight.detach().clone()
+            weight.copy_(self.values[name])
+            self.values[name].copy_(now)
+
+    def load(self, values: Mapping[str, Tensor], count: int) -> None:
+        """Go on from these."""
+        self.count = count
+        self.values = {name: values[name].to(self.weights[name]) for name in self.weights} if count else {}

@@ -1,0 +1,81 @@
+"""What can be set of the training of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from chainrule.errors import SettingsError
+from chainrule.settings import setting
+
+Optimiser = Literal["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
+Schedule = Literal["constant", "cosine", "linear", "stable-decay"]
+Precision = Literal["auto", "float32", "bfloat16", "float8"]
+Averaging = Literal["none", "ema", "tail"]
+
+EPOCHS = 10
+"""Passes over the text where neither epochs nor steps nor minutes say how long to train."""
+
+STREAM_LENGTH, LINE_LENGTH = 64, 256
+"""Tokens of a row where a network has no window and no length is set."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What can be set with --set, beside what the architecture can be told."""
+
+    batch: int = setting(4096, "tokens of one optimiser step")
+    length: int | None = setting(
+        None, "tokens of a row, through which gradients flow; none: the network's window, or 64 (of lines 256)"
+    )
+    vary_length: bool = setting(False, "a network that carries its memory on: other lengths at each step")
+    device_batch: int | None = setting(None, "tokens in memory at once; none: the whole batch")
+    epochs: float | None = setting(None, "passes over the text; none: 10, unless steps or minutes are given")
+    steps: int | None = setting(None, "optimiser steps; if given, epochs do not count")
+    minutes: float | None = setting(None, "the most time to train; how many steps fit is measured at the start")
+    optimiser: Optimiser = setting("adamw", "how gradients become steps")  # noqa: RUF009 (a field, as the others)
+    learning_rate: float | None = setting(None, "the size of steps; none: one that suits the optimiser")
+    weight_decay: float | None = setting(
+        None, "how fast matrices shrink; for sgd, momentum, rmsprop and adam the weight of L2; none: 0.1 and 0"
+    )
+    clip: float = setting(1.0, "the largest norm of a gradient; 0 is no bound")
+    schedule: Schedule = setting("stable-decay", "how the learning rate falls after the warm-up")  # noqa: RUF009
+    warmup: float = setting(0.02, "share of the steps in which the learning rate rises")
+    precision: Precision = setting(  # noqa: RUF009
+        "auto", "of the products; auto: bfloat16 where it is faster; float8: that, and 8 bits in the head"
+    )
+    compile: Literal["auto", "yes", "no"] = setting("auto", "torch.compile; auto: on a GPU, if the run is long")
+    validate_every: int | None = setting(None, "steps between validations; none: an epoch, but ten times a run")
+    patience: int | None = setting(None, "validations without a better one before training stops; none: never stop")
+    average: Averaging = setting(  # noqa: RUF009
+        "none", "ema: a moving mean of the weights; tail: their mean since validation got no better"
+    )
+    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints")
+    sample_every: int = setting(0, "validations between samples of text; 0: none")
+    tensorboard: bool = setting(False, "write TensorBoard's files into the run folder too")
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "length", "device_batch", "steps", "validate_every", "patience"):
+            _check(name, getattr(self, name), lambda value: value >= 1, "at least 1")
+        for name in ("epochs", "minutes", "learning_rate"):
+            _check(name, getattr(self, name), lambda value: 0 < value < float("inf"), "above 0")
+        for name in ("weight_decay", "clip", "checkpoint_minutes", "sample_every"):
+            _check(name, getattr(self, name), lambda value: 0 <= value < float("inf"), "at least 0")
+        _check("warmup", self.warmup, lambda value: 0 <= value < 1, "at least 0 and below 1")
+        following = getattr(super(), "__post_init__", None)  # settings of an architecture may stand beside these
+        if following is not None:
+            following()
+
+    def row_length(self, window: int | None, context: str) -> int:
+        """Tokens of a row, for a network that reads at most `window` at once."""
+        if window is None:
+            return self.length or (LINE_LENGTH if context == "line" else STREAM_LENGTH)
+        if self.length is not None and self.length > window:
+            raise SettingsError(f"length should be at most {window}, what the network reads at once: {self.length}")
+        return self.length or window
+
+
+def _check(name: str, value: float | None, is_right: Callable[[float], bool], expected: str) -> None:
+    if value is not None and not is_right(value):
+        raise SettingsError(f"{name} should be {expected}, not {value}")

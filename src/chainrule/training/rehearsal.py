@@ -1,0 +1,225 @@
+"""What is decided before the first step: the precision, whether to compile, how many steps fit into the time.
+
+Decisions are made by timing a few steps on the real batches; the weights, and chance, are put back as they were.
+They are made once: a run that is resumed keeps them, so that it depends on steps only and no longer on the clock.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from chainrule.training.batches import Source
+from chainrule.training.layouts import Layout
+from chainrule.training.losses import Place
+from chainrule.training.optim import make_optimiser
+from chainrule.training.plan import EPOCHS, TrainingSettings
+from chainrule.training.step import Memories, Stepper, take_step
+from chainrule.training.trainable import Trainable
+from chainrule.training.validate import validate
+
+WORTH_TRYING_PRECISIONS = 60.0
+"""Seconds of a run from which on it pays to time both precisions on a CPU."""
+
+WORTH_COMPILING = 300.0
+"""Seconds of a run from which on compiling, a minute or so, is soon repaid."""
+
+VALIDATIONS = 10
+"""How many validations a run has at least."""
+
+_VALIDATION_SHARE = 0.2  # of the time, at most, where time is what is given
+_TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
+_CLEARLY_FASTER = 0.95
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What was decided, and by which measurements."""
+
+    bfloat16: bool
+    compiled: bool
+    recorded: bool
+    """Whether steps are played back as a whole: on a GPU, where that is faster."""
+    total: int
+    """Steps of the run."""
+    validate_every: int
+    measured: dict[str, Any]
+
+
+class Rehearsal:
+    """Makes the decisions for a network, its settings and its texts."""
+
+    def __init__(
+        self,
+        network: Trainable,
+        settings: TrainingSettings,
+        device: torch.device,
+        train: tuple[Layout, Source],
+        valid: tuple[Layout, Source] | None,
+    ) -> None:
+        self.network, self.settings, self.device = network, settings, device
+        self.train, self.valid = train, valid
+        self.measured: dict[str, Any] = {}
+
+    def decide(self) -> Decisions:
+        """All decisions."""
+        began = time.perf_counter()
+        stepper = self._choose_precision()
+        stepper = self._choose_compiling(stepper)
+        stepper = self._choose_recording(stepper)
+        total, validations = self._planned(), float(VALIDATIONS)
+        if self.settings.minutes is not None:
+            fits, validations = self._fitting(stepper, began)
+            total = fits if total is None else min(total, fits)
+        assert total is not None
+        every = self.settings.validate_every
+        if every is None:
+            every = max(1, min(self.train[0].count(0), round(total / validations)))
+        return Decisions(stepper.bfloat16, stepper.compiled, stepper.recorded, total, every, self.measured)
+
+    def _planned(self) -> int | None:
+        """The number of steps as far as the clock has no say in it."""
+        settings = self.settings
+        if settings.steps is not None:
+            return settings.steps
+        if settings.epochs is None and settings.minutes is not None:
+            return None
+        return self.train[0].steps(settings.epochs or EPOCHS)
+
+    def _choose_precision(self) -> Stepper:
+        plain, small = (Stepper(self.network, self.device, bfloat16=wanted) for wanted in (False, True))
+        wanted = self.settings.precision
+        if wanted != "auto":
+            return plain if wanted == "float32" else small
+        if self.device.type == "cuda":
+            return small if torch.cuda.is_bf16_supported() else plain
+        if self.device.type != "cpu" or self._guess(plain) < WORTH_TRYING_PRECISIONS or not has_fast_bfloat16():
+            return plain
+        seconds, in_bfloat16 = self._seconds(plain), self._seconds(small)
+        self.measured |= {"float32_step_seconds": seconds, "bfloat16_step_seconds": in_bfloat16}
+        return small if in_bfloat16 < _CLEARLY_FASTER * seconds else plain
+
+    def _choose_compiling(self, stepper: Stepper) -> Stepper:
+        wanted = self.settings.compile
+        if wanted == "no":
+            return stepper
+        if wanted == "auto" and (self.device.type != "cuda" or self._guess(stepper) < WORTH_COMPILING):
+            return stepper
+        compiled = Stepper(self.network, self.device, bfloat16=stepper.bfloat16, compiled=True)
+        if wanted == "yes":
+            return compiled
+        seconds = self._seconds(stepper)
+        try:
+            in_compiled = self._seconds(compiled)
+        except RuntimeError as error:  # no compiler here, or code that it cannot take
+            self.measured["compile_error"] = str(error).partition("\n")[0]
+            return stepper
+        self.measured |= {"eager_step_seconds": seconds, "compiled_step_seconds": in_compiled}
+        return compiled if in_compiled < _CLEARLY_FASTER * seconds else stepper
+
+    def _choose_recording(self, stepper: Stepper) -> Stepper:
+        layout, _ = self.train
+        is_one_part = layout.size.rows <= layout.size.rows_at_once
+        if self.device.type != "cuda" or not layout.one_shape or not is_one_part:
+            return stepper
+        recorded = Stepper(
+            self.network, self.device, bfloat16=stepper.bfloat16, compiled=stepper.compiled, recorded=True
+        )
+        seconds = self._seconds(stepper)
+        try:
+            in_recorded = self._seconds(recorded)
+        except RuntimeError as error:  # work that cannot be recorded
+            self.measured["record_error"] = str(error).partition("\n")[0]
+            return stepper
+        self.measured |= {"asked_step_seconds": seconds, "recorded_step_seconds": in_recorded}
+        return recorded if in_recorded < _CLEARLY_FASTER * seconds else stepper
+
+    def _guess(self, stepper: Stepper) -> float:
+        """About how many seconds the run takes."""
+        if self.settings.minutes is not None:
+            return 60 * self.settings.minutes
+        planned = self._planned()
+        assert planned is not None
+        return planned * self._seconds(stepper, at_most=2)
+
+    def _fitting(self, stepper: Stepper, began: float) -> tuple[int, float]:
+        """How many steps, and how many validations beside them, the minutes since `began` have room for."""
+        assert self.settings.minutes is not None
+        seconds, validation = self._seconds(stepper), self._validation_seconds(stepper)
+        self.measured |= {"step_seconds": seconds, "validation_seconds": validation}
+        budget = max(0.0, began + 60 * self.settings.minutes - time.perf_counter())
+        if self.settings.validate_every is not None:
+            steps = budget / (seconds + validation / self.settings.validate_every)
+            return max(1, int(steps)), VALIDATIONS
+        per_epoch = self.train[0].count(0) * seconds + validation
+        wanted = max(VALIDATIONS, budget / per_epoch)
+        validations = max(1.0, min(wanted, _VALIDATION_SHARE * budget / validation if validation else wanted))
+        return max(1, int((budget - validations * validation) / seconds)), validations
+
+    def _validation_seconds(self, stepper: Stepper) -> float:
+        """What a validation takes, told from its first steps."""
+        if self.valid is None:
+            return 0.0
+        steps = self.valid[0].count(None)
+        timed = min(steps, 5)
+        began = time.perf_counter()
+        validate(stepper, *self.valid, most_steps=timed)
+        return (time.perf_counter() - began) * steps / timed
+
+    def _seconds(self, stepper: Stepper, at_most: int = _TIMED_STEPS) -> float:
+        return undisturbed(self.network, self.device, lambda: self._timed(stepper, at_most))
+
+    def _timed(self, stepper: Stepper, at_most: int) -> float:
+        """Seconds of a step; the first, in which memory is laid out and code compiled or recorded, do not count."""
+        layout, source = self.train
+        optimiser = make_optimiser(self.network, self.settings)
+        epoch, memories = layout.epoch(0), Memories()
+        self.network.train()
+        began, first = 0.0, 1 if stepper.recorded else 0
+        for number in range(1 + first + at_most):
+            batch = number % len(epoch)
+            step = stepper.filled(epoch[batch], layout)
+            after = take_step(stepper, optimiser, source, step, memories, 0.0, Place(number + 1, 0, batch))[2]
+            memories = after if layout.carries and batch + 1 < len(epoch) else []
+            if number == first:
+                self._wait()
+                began = time.perf_counter()
+            elif number > first and time.perf_counter() - began > _TIMED_SECONDS:
+                break
+        self._wait()
+        return (time.perf_counter() - began) / (number - first)
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether this CPU multiplies in bfloat16 at least as fast: one without instructions for it is far slower."""
+
+    def seconds(dtype: torch.dtype) -> float:
+        matrix = torch.ones(256, 256, dtype=dtype)
+        matrix @ matrix
+        began = time.perf_counter()
+        matrix @ matrix
+        return time.perf_counter() - began
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch may say that it has to do without the instructions
+        return seconds(torch.bfloat16) <= seconds(torch.float32)
+
+
+def undisturbed(network: Trainable, device: torch.device, work: Callable[[], float]) -> float:
+    """What `work` gives; afterwards weights and chance are as they were."""
+    # kept on the CPU: what fits into the device's memory in training should fit in the rehearsal
+    weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in network.state_dict().items()}
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            return work()
+        finally:
+            network.load_state_dict(weights)

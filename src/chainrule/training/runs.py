@@ -1,0 +1,45 @@
+"""The run folder: what is kept of a training while it lasts.
+
+checkpoints/step-000123/   where it stands; the newest two
+metrics.jsonl              what was measured on the way
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from chainrule.errors import SettingsError
+
+CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
+
+
+def checkpoint_folders(run: Path) -> list[Path]:
+    """The checkpoints of a run, the newest first."""
+    found = (path for path in (run / CHECKPOINTS).glob("step-*") if path.is_dir() and _number(path).isdecimal())
+    return sorted(found, key=lambda path: int(_number(path)), reverse=True)
+
+
+def _number(path: Path) -> str:
+    return path.name.removeprefix("step-")
+
+
+def check_run(run: Path | None, *, resume: bool) -> None:
+    """Refuse to begin anew what could be resumed: hours of training may lie there."""
+    if run is None:
+        if resume:
+            raise SettingsError("to resume takes the run folder that the training was given")
+    elif checkpoint_folders(run) and not resume:
+        raise SettingsError(
+            f"{run} holds a training that can be resumed: resume it (--resume, resume=True), or begin anew "
+            "(--overwrite, or another run folder)"
+        )
+
+
+def remove_checkpoints(run: Path) -> None:
+    """Remove the checkpoints of a run, and nothing else that may lie there."""
+    for folder in checkpoint_folders(run):
+        shutil.rmtree(folder)
+    with contextlib.suppress(OSError):  # there is something else in it, or it was not there
+        (run / CHECKPOINTS).rmdir()

@@ -1,0 +1,124 @@
+"""What a run shows of itself: a line beside the bar, metrics.jsonl, and TensorBoard if it is asked for."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from chainrule.errors import MissingExtraError, SettingsError
+from chainrule.folder import to_json
+from chainrule.progress import Progress, Task
+from chainrule.training.flops import flops_per_token, peak
+from chainrule.training.runs import METRICS
+from chainrule.training.trainable import Trainable
+
+
+class Watcher:
+    """Is told what happens in a run."""
+
+    def __init__(self, network: Trainable, device: torch.device, progress: Progress) -> None:
+        self.device, self.progress = device, progress
+        self.flops, self.peak = flops_per_token(network), peak(device)
+        self.validation_loss: float | None = None
+        self._file: IO[str] | None = None
+        self._board: Any = None
+        self._since, self._tokens = time.perf_counter(), 0
+
+    def open(self, run: Path | None, *, tensorboard: bool, step: int, tokens: int) -> None:
+        """Write into this folder from now on; what was written of later steps, before a crash, is dropped."""
+        self._tokens = tokens
+        if run is None:
+            if tensorboard:
+                raise SettingsError("tensorboard=true takes a run folder for its files (run=...)")
+            return
+        run.mkdir(parents=True, exist_ok=True)
+        if tensorboard:
+            self._board = _board(run / "tensorboard", step)
+        path = run / METRICS
+        kept = _until(path, step) if step and path.exists() else ""
+        path.write_text(kept, encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+
+    def close(self) -> None:
+        """Nothing more to come."""
+        for sink in (self._file, self._board):
+            if sink is not None:
+                sink.close()
+        self._file = self._board = None
+
+    def ignore_time(self) -> None:
+        """What was done since the last record is not training: it does not count in tokens per second."""
+        self._since = time.perf_counter()
+
+    def steps(self, task: Task, figures: dict[str, Any]) -> None:
+        """Some steps are done: `figures` has step, tokens, seconds, loss, learning_rate and grad_norm."""
+        now = time.perf_counter()
+        speed = (figures["tokens"] - self._tokens) / max(1e-9, now - self._since)
+        self._since, self._tokens = now, figures["tokens"]
+        mfu = None if self.peak is None else speed * self.flops / self.peak
+        record = {**figures, "tokens_per_second": round(speed, 1), "mfu": mfu, "memory_bytes": _memory(self.device)}
+        self._write("steps", record)
+        task.show(self._line(record))
+
+    def record(self, what: str, figures: dict[str, Any]) -> None:
+        """Something else: a validation, a decision, a sample."""
+        if what == "validation":
+            self.validation_loss = figures["validation_loss"]
+        self._write(what, figures)
+
+    def _line(self, record: dict[str, Any]) -> str:
+        parts = [f"loss {record['loss']:.3f}"]
+        if self.validation_loss is not None:
+            parts.append(f"validation {self.validation_loss:.3f}")
+        parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
+        if record["mfu"] is not None:
+            parts.append(f"MFU {record['mfu']:.0%}")
+        parts.append(f"{record['memory_bytes'] / 1e9:.1f} GB")
+        return "  ".join(parts)
+
+    def _write(self, what: str, figures: dict[str, Any]) -> None:
+        try:
+            if self._file is not None:
+                self._file.write(to_json({"what": what, **figures}) + "\n")
+                self._file.flush()
+            if self._board is not None:
+                for name, value in figures.items():
+                    if isinstance(value, float):
+                        self._board.add_scalar(f"{what}/{name}", value, figures["step"])
+        except OSError as error:  # no reason to stop a training
+            self.progress.note(f"measurements are no longer written: {error}")
+            self.close()
+
+
+def _until(path: Path, step: int) -> str:
+    """The records up to a step; the last line may be cut, as a crash leaves it."""
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError):
+            continue
+    return "".join(kept)
+
+
+def _board(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtraError("tensorboard", "tensorboard", "the setting tensorboard=true") from None
+    return SummaryWriter(str(folder), purge_step=step or None)
+
+
+def _memory(device: torch.device) -> int:
+    """The most memory taken so far, in bytes: of the GPU, or of the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,113 @@
+"""`chainrule diagnose`: what goes on inside a network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule as cr
+from chainrule.cli.diagnose import heat_line
+
+from .running import Fails, Run, strict_json
+
+SMALL: dict[str, dict[str, Any]] = {
+    "elman": {"embedding": 8, "hidden": 8, "layers": 2},
+    "lstm": {"embedding": 8, "hidden": 8, "layers": 1, "context": "stream"},
+    "transformer": {"width": 8, "heads": 2, "layers": 2, "window": 6},
+}
+
+
+@pytest.fixture(scope="module")
+def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder for each of some kinds."""
+    folders = {kind: tmp_path_factory.mktemp("networks") / kind for kind in SMALL}
+    for kind, folder in folders.items():
+        cr.train(kind, corpus, steps=2, **SMALL[kind]).save(folder)
+    return folders
+
+
+def test_gradients_through_time_are_shown(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("diagnose", networks["elman"], "--text", "we love cats")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("3 tokens, then 'cats': ")
+    for shown in ("embedding", "h, layer 0", "h, layer 1", "first / last", "most depends on", "█"):
+        assert shown in ran.out
+    assert "attention" not in ran.out
+    assert "forget" not in ran.out
+
+
+def test_gates_are_shown(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("diagnose", networks["lstm"], "--text", "we love cats\ni chase mice")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("7 tokens, then 'mice': ")
+    for shown in ("c, layer 0", "input, layer 0", "forget, layer 0", "candidate, layer 0", "output, layer 0"):
+        assert shown in ran.out
+
+
+def test_attention_is_shown(run: Run, networks: dict[str, Path]) -> None:
+    found = cr.diagnose(cr.load(networks["transformer"]), "we love cats")
+    ran = run("diagnose", networks["transformer"], "--text", "we love cats")
+    assert (ran.code, ran.err) == (0, "")
+    assert "attention of 'love'" in ran.out
+    assert found.attention_LHTT is not None
+    for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        weights_T = found.attention_LHTT[layer, head, -1]
+        (row,) = (line for line in ran.out.splitlines() if line.startswith(f"layer {layer}, head {head}"))
+        best = int(weights_T.argmax())
+        assert f"{found.tokens[best]!r} at {best} ({weights_T[best]:.3f})" in row
+
+
+def test_records_are_written_and_printed_alike(run: Run, networks: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "records.jsonl"
+    words = ("diagnose", networks["lstm"], "--text", "we love cats", "--out", out)
+    assert run(*words).code == 0
+    written = out.read_text(encoding="utf-8")
+    assert run(*words, "--overwrite", "--json").out == written
+    records = [strict_json(line) for line in written.splitlines()]
+    assert {record["what"] for record in records} == {"prediction", "gradient_norm", "gate"}
+    found = cr.diagnose(cr.load(networks["lstm"]), "we love cats")
+    assert records == [json.loads(json.dumps(record)) for record in found.records()]
+
+
+def test_notes_say_what_was_left_out(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("diagnose", networks["elman"], "--text", "we love cats\nzebras chase zebras", "--longest", 2)
+    assert ran.err.splitlines() == [
+        "note: the model knows single lines: only the last one is read",
+        "note: of 3 tokens the last 2 are read, as if the text began there",
+        "note: 1 of 2 tokens are unknown to the model",
+    ]
+    ran = run("diagnose", networks["transformer"], "--text", "we love cats we love cats we love cats")
+    assert "of 9 tokens the last 6 are read" in ran.err
+
+
+def test_what_cannot_be_looked_into(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
+    assert (
+        "NgramModel has nothing to differentiate; the kinds that have are feedforward, averaging, elman"
+        in fails("diagnose", model, "--text", "we love cats")
+    )
+    elman = networks["elman"]
+    assert "no token to predict" in fails("diagnose", elman, "--text", "")
+    assert "there is none with the number 4" in fails("diagnose", elman, "--text", "we love cats", "--token", 4)
+    assert "--text" in fails("diagnose", elman)
+    (tmp_path / "mine").write_text("precious", encoding="utf-8")
+    assert "mine exists" in fails("diagnose", elman, "--text", "we", "--out", tmp_path / "mine")
+    assert (tmp_path / "mine").read_text(encoding="utf-8") == "precious"
+
+
+def test_an_ngram_model_is_refused_without_torch(model: Path) -> None:
+    script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
+    command = [sys.executable, "-c", script, "diagnose", str(model), "--text", "we love cats"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "nothing to differentiate" in done.stderr) == (2, True)
+
+
+def test_heat_lines() -> None:
+    assert heat_line([0.0, 0.5, 1.0, None], 10) == "▁▅█·"
+    # two and two share a column: means of 0.25 and 1, and the 0.5 is alone
+    assert heat_line([0.5, 0.0, 1.0, None, 0.5, 0.5], 3) == "▃█▅"
+    assert heat_line([0.5], -3) == "▅"

@@ -1,0 +1,45 @@
+"""A step by the loops for one token is the step of the Transformer, on a GPU, or by Triton's interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from chainrule.neural.presets import TransformerConfig
+from chainrule.neural.transformer import Transformer
+
+pytest.importorskip("triton", reason="Triton comes with torch for GPUs")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+DESIGNS: list[dict[str, Any]] = [
+    {"preset": "gpt2"},
+    {"preset": "llama", "kv_heads": 2},
+    {"preset": "fast"},
+    {"preset": "gpt2", "positions": "alibi", "activation": "relu", "kv_heads": 1},
+]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 32])
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)], ids=str)
+def test_the_loops_compute_the_step(design: dict[str, Any], rows: int, dtype: torch.dtype, close: float) -> None:
+    from chainrule.neural.gpu_step import FusedStep
+
+    generator = torch.Generator("cuda").manual_seed(0)
+    network = Transformer(TransformerConfig(layers=2, width=96, heads=4, window=300, **design), 50).cuda().to(dtype)
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.1, generator=generator)
+    buffer = network.eval().begin(rows, 300).buffer
+    slow = buffer.keys_LBGSK.normal_(generator=generator), buffer.values_LBGSK.normal_(generator=generator)
+    fast = slow[0].clone(), slow[1].clone()
+    step = FusedStep(network, rows)
+    lengths = torch.randint(0, 298, (rows,), device="cuda", generator=generator)
+    with torch.no_grad():
+        for t in range(2):
+            ids = torch.randint(0, 50, (rows,), device="cuda", generator=generator)
+            expected, found = network.step(ids, *slow, lengths + t), step(ids, *fast, lengths + t)
+            assert (found - expected).float().norm() < close * expected.float().norm()
+            for one, other in zip(fast, slow, strict=True):
+                assert (one - other).float().norm() < close * other.float().norm()

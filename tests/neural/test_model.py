@@ -1,0 +1,162 @@
+"""The adapter: devices, precisions, folders, and tokens written by recorded steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import chainrule as cr
+from chainrule.decode.sample import Choice, sample
+from chainrule.errors import DamagedFileError, SettingsError
+from chainrule.folder import read_folder, write_tensors
+from chainrule.neural import model as model_module
+from chainrule.neural.kinds import TransformerSettings
+from chainrule.neural.model import NeuralModel
+from chainrule.neural.playback import Playback
+from chainrule.neural.transformer import Transformer
+from chainrule.neural.windows import spans
+
+TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
+
+
+def small(**settings: object) -> NeuralModel:
+    lm = cr.train(
+        "transformer", TEXT, context="stream", steps=3, layers=2, width=16, heads=2, window=64, **settings
+    )
+    assert isinstance(lm, NeuralModel)
+    with torch.no_grad():
+        for weight in lm.network.parameters():
+            weight += torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)) * 0.3
+    return lm
+
+
+def test_every_index_is_new_in_exactly_one_window() -> None:
+    # windows of 4 that slide by 3: 0-3, 3-6 (new: 4-6), 6-9 (new: 7-9)
+    assert spans(10, 4, 3) == [(0, 4, 0), (3, 7, 4), (6, 10, 7)]
+    assert spans(4, 4, 2) == [(0, 4, 0)]
+    assert spans(5, 4, 4) == [(0, 4, 0), (4, 5, 4)]
+
+
+def test_large_vocabularies_are_scored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, ids_BT = small(), np.asarray([[3, 4, 5, 6, 3, 4]])
+    expected = lm.score(ids_BT)
+    monkeypatch.setattr(model_module, "LOGITS_AT_ONCE", 2 * lm.tokenizer.vocab_size)
+    monkeypatch.setattr(model_module, "TOKENS_AT_ONCE", 2)
+    torch.testing.assert_close(lm.score(ids_BT), expected)
+
+
+def test_a_model_computes_in_the_precision_it_is_asked_for(tmp_path: Path) -> None:
+    lm = small()
+    lm.save(tmp_path / "m")
+    exact, rough = cr.load(tmp_path / "m"), cr.load(tmp_path / "m", dtype="bfloat16")
+    assert isinstance(rough, NeuralModel) and rough.network.head.weight.dtype == torch.bfloat16
+    assert exact.perplexity("i love cats") == lm.perplexity("i love cats")
+    # eight bits of a number: some percent of a perplexity
+    assert rough.perplexity("i love cats") == pytest.approx(lm.perplexity("i love cats"), rel=0.1)
+    assert rough.perplexity("i love cats") != lm.perplexity("i love cats")
+    with pytest.raises(SettingsError, match="cannot be used here"):
+        cr.load(tmp_path / "m", device="nonsense")
+
+
+def test_a_folder_that_lacks_a_weight_is_damaged(tmp_path: Path) -> None:
+    small().save(tmp_path / "m")
+    tensors = dict(read_folder(tmp_path / "m").tensors)
+    tensors["embedding"] = tensors["embedding"][:, :3]
+    rewrite(tmp_path / "m", tensors)
+    with pytest.raises(DamagedFileError, match=r"embedding has the shape \[\d+, 3\], not \[\d+, 16\]"):
+        cr.load(tmp_path / "m")
+    del tensors["embedding"]
+    rewrite(tmp_path / "m", tensors)
+    with pytest.raises(DamagedFileError, match="no array 'embedding'"):
+        cr.load(tmp_path / "m")
+
+
+def rewrite(folder: Path, tensors: dict[str, np.ndarray]) -> None:
+    """Other arrays in a folder whose manifest knows of them."""
+    import hashlib
+
+    tensors = {name: np.array(array) for name, array in tensors.items()}
+    path = folder / "model.safetensors"
+    write_tensors(path, tensors)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][path.name] = {
+        "bytes": path.stat().st_size,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("strategy", [cr.Sample(), cr.TopK(4) | cr.Temperature(0.9), cr.TopP(0.8), cr.Greedy()])
+@pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])
+def test_recorded_steps_write_what_single_steps_write(
+    strategy: cr.Strategy, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = small(preset=preset)
+    prompts = [[3, 4], [5], [6, 5, 4, 3]]
+
+    def write() -> list[tuple[int, ...]]:
+        # 70 tokens: the window of 64 slides on the way, and single steps take over for a while
+        found = sample(lm, prompts, strategy, max_tokens=70, seed=3, end=lm.tokenizer.unk)
+        return [continuation.ids for continuation in found]
+
+    one_by_one = write()
+    monkeypatch.setattr(NeuralModel, "write", NeuralModel.play)
+    assert write() == one_by_one
+
+
+def test_what_recorded_steps_leave_behind_is_a_value() -> None:
+    lm = small()
+    choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
+    start = lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
+    first = lm.play(start, choose, uniforms)
+    assert first is not None
+    after, tokens, scores = first
+    before = lm.next_log_probs(after).clone()
+    again = lm.play(start, choose, uniforms)  # from the older state: it takes the place of the newer one
+    assert again is not None and torch.equal(again[1], tokens) and torch.equal(again[2], scores)
+    torch.testing.assert_close(lm.next_log_probs(after), before)
+    longer, token = lm.extend(after, tokens[:, -1:]), lm.extend(again[0], tokens[:, -1:])
+    torch.testing.assert_close(lm.next_log_probs(longer), lm.next_log_probs(token))
+    expected = lm.extend(start, torch.cat([tokens, tokens[:, -1:]], dim=1))
+    torch.testing.assert_close(lm.next_log_probs(longer), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_few_recordings_are_kept() -> None:
+    lm = small()
+    assert isinstance(lm.network, Transformer)
+    playback = Playback(lm.network, lm._log_probs, 1)
+    kept: list[Callable[[], None]] = [playback._recorded(Choice(cr.TopK(k), None)) for k in range(1, 12)]
+    assert len(playback.recordings) == 8
+    assert playback._recorded(Choice(cr.TopK(11), None)) is kept[-1]
+
+
+@pytest.mark.parametrize("slide", [0.0, 1.5, -1.0])
+def test_a_window_slides_by_some_of_it(slide: float) -> None:
+    with pytest.raises(SettingsError, match="slide should be above 0 and at most 1"):
+        TransformerSettings(slide=slide)
+
+
+def test_vectors_are_where_training_begins(tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("cats 1 2 3 4\nmice 5 6 7 8\nunheard 0 0 0 0\n")
+    lm = cr.train("lstm", TEXT, steps=1, embedding=4, hidden=8, learning_rate=1e-9, vectors=str(vectors))
+    assert isinstance(lm, NeuralModel)
+    table = lm.network.table()
+    (cats,) = lm.tokenizer.encode("cats")
+    torch.testing.assert_close(
+        table.weight_VD[int(cats)] * table.scale, torch.tensor([1.0, 2, 3, 4]), atol=1e-5, rtol=0
+    )
+    # cats and mice, of all but the three special tokens
+    assert lm.metrics["vectors_coverage"] == pytest.approx(2 / (lm.tokenizer.vocab_size - 3), abs=1e-4)
+
+
+def test_eight_bits_are_refused_where_there_are_none() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine may have them")
+    with pytest.raises(SettingsError, match="precision=float8 needs a GPU"):
+        cr.train("feedforward", TEXT, steps=1, precision="float8")

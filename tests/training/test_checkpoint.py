@@ -1,0 +1,357 @@
+"""A run that was interrupted, killed, damaged or out of disk goes on, bit by bit as if nothing had been."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trainables import Bigram, Cells, Recurrent, data, encoded, seeded
+from training_child import settings, trained
+
+from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.progress import Silent
+from chainrule.tokens.word import WordTokenizer
+from chainrule.training import checkpoint, loop
+from chainrule.training.checkpoint import from_arrays, to_arrays
+from chainrule.training.loop import Trained, train_network
+from chainrule.training.memories import tensors_in, with_tensors
+from chainrule.training.runs import checkpoint_folders, remove_checkpoints
+
+HERE = Path(__file__).parent
+
+
+class Notes(Silent):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def assert_same(one: Trained, other: Trained) -> None:
+    assert (one.steps, one.tokens, one.best_loss, one.history) == (
+        other.steps,
+        other.tokens,
+        other.best_loss,
+        other.history,
+    )
+    for name in one.last:
+        assert torch.equal(one.last[name], other.last[name]), name
+        assert torch.equal(one.best[name], other.best[name]), name
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch, *steps: int, number: int = signal.SIGTERM) -> None:
+    """Signals come in the middle of these steps."""
+    step = loop._Loop._step
+
+    def stopped(self: Any) -> None:
+        if self.state.step + 1 in steps:
+            os.kill(os.getpid(), number)
+        step(self)
+
+    monkeypatch.setattr(loop._Loop, "_step", stopped)
+
+
+CASES = [
+    ("bigram", "stream", "adamw", "none"),
+    ("bigram", "line", "muon", "ema"),
+    ("recurrent", "stream", "adam", "tail"),
+    ("recurrent", "stream", "momentum", "ema"),
+    ("recurrent", "line", "rmsprop", "none"),
+    ("bigram", "stream", "sgd", "tail"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_an_interrupted_run_goes_on_bit_by_bit(
+    case: tuple[str, str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(None, *case)
+    with monkeypatch.context() as patched:
+        stopping(patched, 1, 12, 13, 33, 40)
+        for step in (1, 12, 13, 33, 40):
+            with pytest.raises(Interrupted, match=rf"stopped after step {step} of 40; go on with --resume"):
+                trained(tmp_path, *case)
+    assert_same(trained(tmp_path, *case), whole)
+
+
+@pytest.mark.parametrize(
+    ("number", "case"),
+    [(signal.SIGKILL, CASES[2]), pytest.param(signal.SIGTERM, CASES[1], marks=pytest.mark.slow)],
+)
+def test_a_killed_run_goes_on_bit_by_bit(number: int, case: tuple[str, str, str, str], tmp_path: Path) -> None:
+    """Killed wherever it is, also while it writes: twice, after it got a little further each time."""
+    for _ in range(2):
+        command = [sys.executable, str(HERE / "training_child.py"), str(tmp_path), *case]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)]), "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
+            before = newest(tmp_path)
+            deadline = time.monotonic() + 60
+            while newest(tmp_path) < before + 9 and child.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+            child.send_signal(number)
+            _, said = child.communicate(timeout=60)
+        assert child.returncode != 0
+        assert (b"go on with --resume" in said) == (number == signal.SIGTERM)
+    assert 0 < newest(tmp_path) < 40
+    assert_same(trained(tmp_path, *case), trained(None, *case))
+
+
+def newest(run: Path) -> int:
+    return max((int(folder.name.removeprefix("step-")) for folder in checkpoint_folders(run)), default=0)
+
+
+def test_the_newest_two_are_kept_and_leftovers_go(tmp_path: Path) -> None:
+    left = tmp_path / "checkpoints" / ".step-000003-abc"
+    left.mkdir(parents=True)
+    trained(tmp_path, *CASES[0], minutes=0)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["step-000040", "step-000039"]
+    assert not left.exists()
+
+
+def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
+    assert_same(trained(tmp_path, *CASES[2]), trained(tmp_path, *CASES[2]))
+
+
+def test_a_run_is_not_begun_anew_over_checkpoints(tmp_path: Path) -> None:
+    trained(tmp_path, *CASES[0])
+    with pytest.raises(SettingsError, match="can be resumed"):
+        train_network(seeded(Bigram), settings(), data(run=tmp_path))
+    (tmp_path / "checkpoints" / "mine.txt").write_text("keep")
+    remove_checkpoints(tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["mine.txt"]
+
+
+def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
+    notes = Notes()
+    train_network(seeded(Bigram), settings(), data(run=tmp_path, resume=True, progress=notes))
+    assert "there is no checkpoint: training begins anew" in notes.notes[0]
+    with pytest.raises(SettingsError, match="takes the run folder"):
+        train_network(seeded(Bigram), settings(), data(resume=True))
+
+
+# -- damage -----------------------------------------------------------------------------------------------
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    name: str, damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        stopping(patched, 20, 30)
+        for _ in range(2):
+            with pytest.raises(Interrupted):
+                trained(tmp_path, *CASES[2])
+    damage(checkpoint_folders(tmp_path)[0] / name)
+    notes = Notes()
+    resumed = train_network(
+        seeded(Recurrent, dropout=0.3), settings("adam", "tail"), data(run=tmp_path, resume=True, progress=notes)
+    )
+    assert len(notes.notes) == 1
+    assert "step-000030" in notes.notes[0]
+    assert "going back to the checkpoint before" in notes.notes[0]
+    assert_same(resumed, trained(None, *CASES[2]))
+
+
+def test_damage_to_all_is_an_error(tmp_path: Path) -> None:
+    trained(tmp_path, *CASES[0])
+    for folder in checkpoint_folders(tmp_path):
+        truncate(folder / "state.json")
+    with pytest.raises(TrainingError, match="no checkpoint is whole"):
+        trained(tmp_path, *CASES[0])
+
+
+# -- disks ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is full from step 5 to 8; the checkpoint of step 4 stays, and later ones are written again."""
+    kept = set()
+    write = checkpoint.write_tensors
+
+    def full(path: Path, tensors: Any) -> None:
+        step = int(path.parent.name.split("-")[1])
+        if 5 <= step <= 8:
+            kept.add(checkpoint_folders(tmp_path)[0].name)
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, tensors)
+
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    notes = Notes()
+    found = train_network(seeded(Bigram, dropout=0.3), settings(minutes=0), data(run=tmp_path, progress=notes))
+    assert kept == {"step-000004"}
+    assert len(notes.notes) == 4
+    assert "checkpoint of step 5 could not be written: [Errno 28] No space left" in notes.notes[0]
+    assert [folder.name for folder in (tmp_path / "checkpoints").iterdir() if folder.name.startswith(".")] == []
+    assert newest(tmp_path) == 40
+    assert_same(found, trained(None, *CASES[0]))
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_last_checkpoint_that_cannot_be_written_is_an_error(
+    is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, tensors: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    if is_interrupted:
+        stopping(monkeypatch, 5)
+    last = 5 if is_interrupted else 40
+    with pytest.raises(TrainingError, match=rf"step {last} could not be written: .*No space left") as caught:
+        trained(tmp_path, *CASES[0])
+    assert isinstance(caught.value, Interrupted) == is_interrupted
+
+
+# -- signals ----------------------------------------------------------------------------------------------
+
+
+def test_signals_do_what_they_did_after_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    stopping(monkeypatch, 3, number=signal.SIGINT)
+    with pytest.raises(Interrupted) as caught:
+        trained(tmp_path, *CASES[0])
+    assert caught.value.signal == signal.SIGINT
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(self: Any) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        raise AssertionError("not reached")
+
+    monkeypatch.setattr(loop._Loop, "_step", twice)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path, *CASES[0])
+
+
+def test_without_a_run_folder_signals_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping(monkeypatch, 3, number=signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        trained(None, *CASES[0])
+
+
+# -- something else ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"settings": replace(settings(), batch=32)}, "settings batch: 64 then, 32 now"),
+        ({"settings": settings("adam", "none")}, "settings optimiser: adamw then, adam now"),
+        ({"network": Bigram(width=4)}, "network embed.weight: .*6. then, .*4. now"),
+        ({"data": {"seed": 1}}, "data seed: 0 then, 1 now"),
+        ({"data": {"context": "line"}}, "data context: stream then, line now"),
+        ({"data": {"train": encoded([3, 4, 2])}}, "data corpus: "),
+        ({"data": {"tokenizer": WordTokenizer([bytes([97 + i, 97]) for i in range(8)])}}, "data tokenizer: "),
+    ],
+)
+def test_another_training_is_not_resumed(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    trained(tmp_path, *CASES[0])
+    texts = replace(data(run=tmp_path, resume=True), **change.get("data", {}))
+    with pytest.raises(TrainingError, match=f"not the training that the checkpoint is of .*{expected}"):
+        train_network(change.get("network", seeded(Bigram)), change.get("settings", settings()), texts)
+
+
+def test_settings_without_effect_may_change(tmp_path: Path) -> None:
+    trained(tmp_path, *CASES[0])
+    other = replace(settings(), checkpoint_minutes=5, sample_every=1)
+    train_network(seeded(Bigram, dropout=0.3), other, data(run=tmp_path, resume=True))
+
+
+def test_a_run_that_broke_leaves_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is no number at step 10: the checkpoint of step 9 is the last, and it is good."""
+    gradients = loop.Stepper.gradients
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        loss, after = gradients(self, *arguments)
+        count[0] += 1
+        return (loss * float("nan") if count[0] == 10 else loss), after
+
+    count = [0]
+    with monkeypatch.context() as patched:
+        patched.setattr(loop.Stepper, "gradients", broken)
+        with pytest.raises(TrainingError, match="step 10"):
+            trained(tmp_path, *CASES[0], minutes=0)
+    assert newest(tmp_path) == 9
+    assert_same(trained(tmp_path, *CASES[0]), trained(None, *CASES[0]))
+
+
+# -- tensors ----------------------------------------------------------------------------------------------
+
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclass(frozen=True)
+class Deep:
+    """A memory of every sort."""
+
+    cells: tuple[Cells, ...]
+    pair: Pair
+    by_name: dict[str, Any]
+    position: int
+    nothing: None = None
+
+
+def deep(value: float) -> Deep:
+    cells = Cells(torch.full((2, 1), value), torch.full((1,), value, dtype=torch.bfloat16))
+    return Deep(
+        (cells, cells), Pair(torch.tensor(value), [torch.tensor(value)]), {"a": torch.tensor(value)}, int(value)
+    )
+
+
+def test_memories_become_tensors_and_back() -> None:
+    tensors = from_arrays(to_arrays(tensors_in([deep(3.0)])))
+    assert tensors["0.cells.1.cell"].dtype == torch.bfloat16
+    (found,) = with_tensors([deep(0.0)], tensors)
+    assert isinstance(found, Deep)
+    assert isinstance(found.pair, Pair)
+    assert (found.position, found.nothing) == (3, None)
+    expected = tensors_in(deep(3.0))
+    assert tensors_in(found).keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in tensors_in(found).items())
+
+
+def test_a_memory_that_cannot_be_kept_is_refused() -> None:
+    with pytest.raises(TypeError, match="made of tensors"):
+        tensors_in([object()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+def test_tensors_become_arrays_bit_by_bit(dtype: torch.dtype) -> None:
+    tensor = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (3, 5)).astype(np.float32)).to(dtype).T
+    assert torch.equal(from_arrays(to_arrays({"x": tensor}))["x"], tensor)
+    assert from_arrays(to_arrays({"x": tensor}))["x"].dtype == dtype
+
+
+def test_a_checkpoint_holds_no_pickle(tmp_path: Path) -> None:
+    trained(tmp_path, *CASES[0])
+    names = {path.name for path in checkpoint_folders(tmp_path)[0].iterdir()}
+    assert names == {"manifest.json", "state.json", "tensors.safetensors"}

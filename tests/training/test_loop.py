@@ -1,0 +1,220 @@
+"""The loop as a whole: it learns, counts, stops, averages, and says what went wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trainables import TOKENIZER, Bigram, Recurrent, data, encoded, seeded
+
+from chainrule.errors import SettingsError, TrainingError
+from chainrule.kinds import TrainingData
+from chainrule.settings import parse
+from chainrule.training.batches import HostSource
+from chainrule.training.layouts import Size, choose_layout
+from chainrule.training.loop import Trained, train_network
+from chainrule.training.plan import TrainingSettings
+from chainrule.training.step import Stepper
+from chainrule.training.validate import validate
+
+
+def settings(**values: Any) -> TrainingSettings:
+    return parse(TrainingSettings, {"batch": 64, "length": 8, "learning_rate": 0.02, **values})
+
+
+def same(one: Trained, other: Trained) -> bool:
+    return all(torch.equal(one.last[name], other.last[name]) for name in one.last)
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_it_learns(make: Any, context: Any) -> None:
+    """Nine times in ten the next letter follows: the loss falls far below that of guessing, ln 10."""
+    network = seeded(make)
+    trained = train_network(network, settings(epochs=10), data(context))
+    losses = [record["validation_loss"] for record in trained.history]
+    assert losses[0] > losses[-1]
+    assert trained.best_loss == min(losses) < 1.2 < math.log(10)
+    assert trained.tokens == 10 * len(data().train.ids)
+    assert trained.steps == trained.history[-1]["step"] == trained.decisions["total"]
+    assert not network.training
+
+
+def test_the_network_holds_the_best_weights() -> None:
+    network = seeded(Bigram)
+    trained = train_network(network, settings(epochs=40, learning_rate=1.0, schedule="constant"), data())
+    assert trained.best_loss is not None
+    assert trained.best_loss < trained.history[-1]["validation_loss"]
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, trained.best[name])
+    assert not torch.equal(trained.best["embed.weight"], trained.last["embed.weight"])
+
+
+def test_without_held_out_text_the_last_weights_are_the_best() -> None:
+    trained = train_network(seeded(Bigram), settings(epochs=2), data(valid=False))
+    assert trained.best_loss is None
+    assert all(torch.equal(trained.best[name], trained.last[name]) for name in trained.last)
+
+
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_the_seed_decides_everything(make: Any) -> None:
+    one, again, other = (
+        train_network(seeded(make, dropout=0.3), settings(epochs=2), data(seed=seed)) for seed in (1, 1, 2)
+    )
+    assert same(one, again)
+    assert one.history == again.history
+    assert not same(one, other)
+
+
+def test_chance_outside_is_left_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    network = seeded(Bigram, dropout=0.5)
+    torch.manual_seed(5)
+    train_network(network, settings(epochs=1), data())
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_step_in_parts_trains_as_one_at_once() -> None:
+    """To rounding: Adam makes little of it in a few steps."""
+    whole, parts = (
+        train_network(seeded(Recurrent), settings(steps=5, device_batch=size, optimiser="sgd"), data())
+        for size in (None, 16)
+    )
+    for name, tensor in whole.last.items():
+        torch.testing.assert_close(parts.last[name], tensor, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [({"steps": 7}, 7), ({"steps": 7, "epochs": 3}, 7), ({"epochs": 2.5}, 30), ({"epochs": 0.01}, 1)],
+)
+def test_how_long(values: dict[str, Any], steps: int) -> None:
+    """753 tokens are 95 windows of 8 or so: twelve steps of eight windows an epoch."""
+    assert train_network(seeded(Bigram), settings(**values), data()).steps == steps
+
+
+def test_a_run_validates_ten_times_or_once_an_epoch() -> None:
+    assert len(train_network(seeded(Bigram), settings(epochs=1), data()).history) >= 10
+    assert len(train_network(seeded(Bigram), settings(epochs=15), data()).history) == 15
+    every = train_network(seeded(Bigram), settings(steps=7, validate_every=3), data()).history
+    assert [record["step"] for record in every] == [3, 6, 7]
+
+
+def test_the_loss_of_training_is_the_mean_since_the_last_validation() -> None:
+    """At a learning rate of almost nothing every step sees the same weights: the mean is the loss of the text."""
+    network = seeded(Bigram)
+    text = data().train
+    layout = choose_layout(text.ids, TOKENIZER.eos, "stream", 8, Size(8, 64, 64), 0)
+    expected = validate(
+        Stepper(network, torch.device("cpu")),
+        layout,
+        HostSource(text.ids, TOKENIZER, "stream", torch.device("cpu")),
+    )
+    trained = train_network(network, settings(epochs=1, learning_rate=1e-12, validate_every=1000), data())
+    assert trained.history[0]["loss"] == pytest.approx(expected, abs=0.02)  # the last batch is smaller
+
+
+def test_patience_ends_a_run() -> None:
+    trained = train_network(
+        seeded(Bigram), settings(steps=500, validate_every=1, learning_rate=1.0, patience=3), data()
+    )
+    losses = [record["validation_loss"] for record in trained.history]
+    assert trained.steps < 500
+    assert losses.index(min(losses)) == len(losses) - 1 - 3
+
+
+def test_averaged_weights_are_what_is_validated_and_kept() -> None:
+    plain, averaged = (
+        train_network(seeded(Bigram), settings(steps=20, average=kind, validate_every=20), data())
+        for kind in ("none", "tail")
+    )
+    assert same(plain, averaged)  # the average does not disturb training
+    assert plain.best_loss != averaged.best_loss
+    network = seeded(Bigram)
+    network.load_state_dict(averaged.best)
+    valid = data().valid
+    assert valid is not None
+    layout = choose_layout(valid.ids, TOKENIZER.eos, "stream", 8, Size(8, 64, 64), 0)
+    source = HostSource(valid.ids, TOKENIZER, "stream", torch.device("cpu"))
+    assert validate(Stepper(network, torch.device("cpu")), layout, source) == averaged.best_loss
+
+
+def test_validation_is_the_mean_over_every_token() -> None:
+    """Against the sum over single tokens, of a network that only looks at the token before."""
+    network, valid = seeded(Bigram).eval(), data().valid
+    assert valid is not None
+    ids = torch.from_numpy(valid.ids.astype(np.int64))
+    before = torch.cat([torch.tensor([TOKENIZER.bos]), ids[:-1]])
+    nats = sum(network.loss(i[None, None], t[None, None]).nats.item() for i, t in zip(before, ids, strict=True))
+    trained = train_network(network, settings(steps=1, learning_rate=1e-12), data())
+    assert trained.best_loss == pytest.approx(nats / len(ids), abs=1e-4)
+
+
+class Broken(Bigram):
+    """Gives no number from a step on."""
+
+    calls = 0
+
+    def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
+        self.calls += self.training
+        loss = super().loss(inputs_BT, targets_BT, memory)
+        return loss._replace(nats=loss.nats * math.nan) if self.calls == 16 else loss
+
+
+def test_a_loss_that_is_no_number_names_the_batch() -> None:
+    """There are twelve batches an epoch: the sixteenth is number 3 of epoch 1."""
+    with pytest.raises(TrainingError, match=r"step 16 \(epoch 1, batch 3\): the loss is not a finite number"):
+        train_network(seeded(Broken), settings(epochs=3, precision="float32"), data())
+
+
+class Greedy(Bigram):
+    """Has memory for 20 tokens only."""
+
+    def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
+        if inputs_BT.numel() > 20:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+        return super().loss(inputs_BT, targets_BT, memory)
+
+
+def test_too_little_memory_says_what_would_fit() -> None:
+    with pytest.raises(TrainingError, match=r"step 1 .*: 64 tokens at once do not fit .*set device_batch=16"):
+        train_network(seeded(Greedy), settings(), data())
+    train_network(seeded(Greedy), settings(steps=2, device_batch=16), data())
+
+
+def test_bfloat16_trains_about_as_well() -> None:
+    full, half = (
+        train_network(seeded(Bigram), settings(epochs=5, precision=precision), data())
+        for precision in ("float32", "bfloat16")
+    )
+    assert half.decisions["bfloat16"]
+    assert full.best_loss == pytest.approx(half.best_loss, abs=0.02)
+    assert not same(full, half)
+
+
+def test_a_length_beyond_the_window_is_refused() -> None:
+    with pytest.raises(SettingsError, match="length should be at most 8"):
+        train_network(seeded(Bigram), settings(length=9), data())
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_a_text_of_one_line_is_enough(make: Any, context: Any) -> None:
+    tiny = TrainingData(TOKENIZER, encoded([3, TOKENIZER.eos]), encoded([TOKENIZER.eos]), context)
+    trained = train_network(seeded(make), settings(epochs=3), tiny)
+    assert (trained.steps, trained.tokens) == (3, 6)
+
+
+def test_only_streams_have_lengths_that_vary() -> None:
+    with pytest.raises(SettingsError, match="vary_length is for a network that carries its memory"):
+        train_network(seeded(Bigram), settings(vary_length=True), data())
+
+
+def test_lengths_that_vary_change_nothing_but_the_cuts() -> None:
+    trained = train_network(seeded(Recurrent), settings(epochs=2, vary_length=True), data())
+    assert trained.tokens == 2 * len(data().train.ids)

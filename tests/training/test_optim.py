@@ -1,0 +1,132 @@
+"""Optimisers take the steps that the literature says, and remember them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from trainables import Bigram, seeded
+
+from chainrule.settings import parse
+from chainrule.training.muon import FullMuon, orthogonal
+from chainrule.training.optim import Optimiser, make_optimiser
+from chainrule.training.plan import TrainingSettings
+
+OPTIMISERS = ["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
+
+
+def settings(**values: object) -> TrainingSettings:
+    return parse(TrainingSettings, values)
+
+
+class One(nn.Module):
+    """A single matrix of one number."""
+
+    window = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([[2.0]]))
+
+
+def stepped(gradient: float, factor: float = 1.0, **values: object) -> float:
+    one = One()
+    optimiser = make_optimiser(one, settings(**values))  # type: ignore[arg-type]
+    one.weight.grad = torch.tensor([[gradient]])
+    optimiser.step(factor)
+    assert one.weight.grad is None
+    return one.weight.item()
+
+
+def test_steps_by_hand() -> None:
+    # w - η g
+    assert stepped(3.0, optimiser="sgd", learning_rate=0.1, clip=0) == pytest.approx(2 - 0.1 * 3)
+    # the schedule's factor is a factor of η
+    assert stepped(3.0, 0.5, optimiser="sgd", learning_rate=0.1, clip=0) == pytest.approx(2 - 0.05 * 3)
+    # a gradient of norm 3 becomes one of norm 1
+    assert stepped(3.0, optimiser="sgd", learning_rate=0.1, clip=1) == pytest.approx(2 - 0.1 * 1, abs=1e-5)
+    # Nesterov: the first step is η (g + 0.9 g)
+    assert stepped(3.0, optimiser="momentum", learning_rate=0.1, clip=0) == pytest.approx(2 - 0.1 * 1.9 * 3)
+    # Adam's first step is η sign(g), whatever the gradient is
+    assert stepped(3.0, optimiser="adam", learning_rate=0.1, clip=0) == pytest.approx(2 - 0.1)
+    # AdamW shrinks the weight by η λ first
+    decayed = stepped(3.0, optimiser="adamw", learning_rate=0.1, weight_decay=0.5, clip=0)
+    assert decayed == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1)
+
+
+def test_only_matrices_that_are_no_embeddings_shrink() -> None:
+    network = seeded(Bigram)
+    named = {id(parameter): name for name, parameter in network.named_parameters()}
+    groups = make_optimiser(network, settings(optimiser="adamw", weight_decay=0.3)).groups
+    shrinking = {named[id(p)] for group in groups for p in group["params"] if group["weight_decay"] == 0.3}
+    assert shrinking == {"hidden.weight", "head.weight"}
+    assert sum(len(group["params"]) for group in groups) == len(named)
+
+
+def test_muon_is_for_matrices_between_features() -> None:
+    network = seeded(Bigram)
+    named = {id(parameter): name for name, parameter in network.named_parameters()}
+    muon, rest = make_optimiser(network, settings(optimiser="muon")).parts
+    assert isinstance(muon, FullMuon)
+    assert {named[id(p)] for group in muon.param_groups for p in group["params"]} == {"hidden.weight"}
+    assert sum(len(group["params"]) for group in rest.param_groups) == len(named) - 1
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (12, 5), (5, 12)])
+def test_muon_is_that_of_torch(shape: tuple[int, int]) -> None:
+    """To a few hundredths of a step: torch's computes in bfloat16, which has hardly three digits."""
+    torch.manual_seed(0)
+    one, other = (nn.Parameter(torch.ones(shape)) for _ in range(2))
+    ours = FullMuon([one], lr=0.01, weight_decay=0.1)
+    theirs = torch.optim.Muon([other], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(3):
+        one.grad = torch.randn(shape)
+        other.grad = one.grad.clone()
+        ours.step()
+        theirs.step()
+    size = 0.01 * 0.2 * max(shape) ** 0.5
+    torch.testing.assert_close(one, other, atol=0.03 * size, rtol=0)
+
+
+def test_singular_values_become_about_one() -> None:
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonal(torch.randn(6, 20)))
+    assert 0.5 < values.min() <= values.max() < 1.5
+
+
+def test_l2_is_off_unless_it_is_set() -> None:
+    for name in ("sgd", "momentum", "rmsprop", "adam"):
+        assert all(
+            group["weight_decay"] == 0 for group in make_optimiser(seeded(Bigram), settings(optimiser=name)).groups
+        )
+
+
+def trained(network: Bigram, optimiser: Optimiser, first: int, last: int) -> None:
+    for number in range(first, last):
+        torch.manual_seed(number)
+        for parameter in network.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimiser.step(1.0)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_what_is_remembered_goes_on(name: str) -> None:
+    """Three steps and then two, with the state put into a new optimiser between, are five steps."""
+    whole, parts = seeded(Bigram), seeded(Bigram)
+    trained(whole, make_optimiser(whole, settings(optimiser=name)), 0, 5)
+    first = make_optimiser(parts, settings(optimiser=name))
+    trained(parts, first, 0, 3)
+    second = make_optimiser(parts, settings(optimiser=name))
+    second.load({key: tensor.clone() for key, tensor in first.tensors().items()})
+    trained(parts, second, 3, 5)
+    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_norm_is_that_before_clipping() -> None:
+    network = seeded(Bigram)
+    optimiser = make_optimiser(network, settings(clip=0.5))
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    count = sum(parameter.numel() for parameter in network.parameters())
+    assert optimiser.step(1.0).item() == pytest.approx(count**0.5)

@@ -1,0 +1,145 @@
+"""Decisions before the first step: made by timing, and without a trace in the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from trainables import TOKENIZER, Bigram, Recurrent, data, seeded
+
+from chainrule.settings import parse
+from chainrule.training import rehearsal
+from chainrule.training.batches import HostSource
+from chainrule.training.layouts import Size, choose_layout
+from chainrule.training.loop import train_network
+from chainrule.training.plan import TrainingSettings
+from chainrule.training.rehearsal import Decisions, Rehearsal
+
+CPU = torch.device("cpu")
+
+
+def prepared(network: Any, **values: Any) -> Rehearsal:
+    settings = parse(TrainingSettings, {"batch": 64, "length": 8, **values})
+    texts = data()
+    assert texts.valid is not None
+    train, valid = (
+        (
+            choose_layout(text.ids, TOKENIZER.eos, "stream", network.window, Size(8, 64, 64), 0),
+            HostSource(text.ids, TOKENIZER, "stream", CPU),
+        )
+        for text in (texts.train, texts.valid)
+    )
+    return Rehearsal(network, settings, CPU, train, valid)
+
+
+def decided(monkeypatch: pytest.MonkeyPatch, seconds: Any, validation: float = 0.0, **values: Any) -> Decisions:
+    """With a machine whose steps take so long: by whether they are in bfloat16."""
+    rehearsed = prepared(seeded(Bigram), **values)
+    monkeypatch.setattr(rehearsed, "_seconds", lambda stepper, **_: seconds[stepper.bfloat16])
+    monkeypatch.setattr(rehearsed, "_validation_seconds", lambda stepper: validation)
+    return rehearsed.decide()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "expected"),
+    [
+        ({False: 1.0, True: 0.5}, 100, True),  # long enough, and faster
+        ({False: 1.0, True: 0.97}, 100, False),  # hardly faster
+        ({False: 1.0, True: 2.0}, 100, False),
+        ({False: 1.0, True: 0.5}, 20, False),  # too short to try
+    ],
+)
+def test_a_cpu_takes_bfloat16_if_that_is_faster(
+    monkeypatch: pytest.MonkeyPatch, seconds: Any, steps: int, expected: bool
+) -> None:
+    monkeypatch.setattr(rehearsal, "has_fast_bfloat16", lambda: True)
+    found = decided(monkeypatch, seconds, steps=steps)
+    assert found.bfloat16 == expected
+    assert ("bfloat16_step_seconds" in found.measured) == (steps == 100)
+
+
+@pytest.mark.parametrize("wanted", ["float32", "bfloat16"])
+def test_a_precision_that_is_asked_for_is_not_questioned(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    found = decided(monkeypatch, {}, steps=10**6, precision=wanted)
+    assert found.bfloat16 == (wanted == "bfloat16")
+
+
+def test_minutes_become_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes at 1 s a step: an epoch of 12 steps takes 13 s with its validation."""
+    found = decided(monkeypatch, {False: 1.0}, 1.0, minutes=10, precision="float32")
+    epochs = 600 / 13
+    assert found.total == pytest.approx(600 - epochs, abs=1)
+    assert found.validate_every == 12
+
+
+def test_validations_take_a_fifth_of_the_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 s, a validation takes 4 s: three of them, and 48 steps of a second."""
+    found = decided(monkeypatch, {False: 1.0}, 4.0, minutes=1, precision="float32", batch=8)
+    assert found.total in (47, 48)
+    assert found.validate_every in (12, 15, 16)
+
+
+def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decided(monkeypatch, {False: 1.0}, minutes=10, steps=50, precision="float32").total == 50
+    assert decided(monkeypatch, {False: 1.0}, minutes=1, steps=500, precision="float32").total in (59, 60)
+
+
+def test_minutes_are_kept() -> None:
+    """1.2 seconds, by a clock that is real: the machine may be busy, but not ten times slower at once."""
+    settings = parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 0.02})
+    trained = train_network(seeded(Bigram), settings, data())
+    assert trained.decisions["total"] == trained.steps >= 1
+    assert trained.seconds < 12
+
+
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_a_rehearsal_leaves_no_trace(make: Any) -> None:
+    network = seeded(make, dropout=0.5)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    prepared(network, minutes=0.01).decide()
+    assert torch.equal(torch.rand(2), expected)
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_long_run_on_a_gpu_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed = prepared(seeded(Bigram), steps=1000)
+    rehearsed.device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+
+    def timed(eager: float, compiled: float) -> Decisions:
+        monkeypatch.setattr(rehearsed, "_seconds", lambda stepper, **_: compiled if stepper.compiled else eager)
+        return rehearsed.decide()
+
+    assert timed(0.31, 0.2).compiled  # 310 s
+    assert not timed(0.29, 0.2).compiled
+    assert not timed(0.31, 0.31).compiled  # nothing gained
+
+
+def test_what_cannot_be_compiled_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed = prepared(seeded(Bigram), steps=10**6)
+    rehearsed.device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+
+    def timed(stepper: Any, **_: Any) -> float:
+        if stepper.compiled:
+            raise RuntimeError("Failed to find a C compiler\nand more")
+        return 1.0
+
+    monkeypatch.setattr(rehearsed, "_seconds", timed)
+    found = rehearsed.decide()
+    assert not found.compiled
+    assert found.measured["compile_error"] == "Failed to find a C compiler"
+
+
+def test_a_cpu_that_is_slow_in_bfloat16_does_not_try_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "has_fast_bfloat16", lambda: False)
+    found = decided(monkeypatch, {False: 1.0}, steps=100)
+    assert not found.bfloat16

@@ -1,0 +1,121 @@
+"""`chainrule train --resume` and `chainrule.train(run=..., resume=True)`: the run folder, from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule as cr
+from chainrule import kinds
+from chainrule.cli.main import main
+from chainrule.errors import Interrupted, SettingsError
+from chainrule.training import loop
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "contract"))
+
+SET = ["--set", "steps=12", "--set", "batch=64", "--set", "sample_every=2"]
+
+
+@pytest.fixture(autouse=True)
+def tiny_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kinds._BUILT_IN, "tiny", "tiny_kind:KIND")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(f"line {i % 7} of a text with {i % 3} cats\n" for i in range(60)), encoding="utf-8")
+    return path
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
+    step = loop._Loop._step
+
+    def stopped(self: Any) -> None:
+        step(self)
+        if self.state.step == at:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(loop._Loop, "_step", stopped)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[Any, str]:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    signal.signal(signal.SIGTERM, before)
+    return ended.value.code, capsys.readouterr().err
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_was_stopped_goes_on(
+    number: int, code: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out, whole = tmp_path / "model", tmp_path / "whole"
+    assert run(capsys, "train", "tiny", corpus, "--out", whole, *SET)[0] == 0
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, number)
+        found, said = run(capsys, "train", "tiny", corpus, "--out", out, *SET)
+    assert found == code
+    assert f"stopped after step 5 of 12; go on with --resume (resume=True): {out}.run" in said
+    assert not out.exists()
+    refused = run(capsys, "train", "tiny", corpus, "--out", out, *SET)
+    assert refused[0] == 2
+    assert "can be resumed" in refused[1]
+    assert run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--resume")[0] == 0
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert [path.name for path in Path(f"{out}.run").iterdir()] == ["metrics.jsonl"]
+
+
+def test_overwriting_begins_anew(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out, own = tmp_path / "model", tmp_path / "own"
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--run", own)
+    assert (own / "checkpoints").exists()
+    assert run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--run", own, "--overwrite")[0] == 0
+    assert records(own / "metrics.jsonl")[0]["step"] == 0
+    assert not (own / "checkpoints").exists()
+
+
+def test_a_kind_that_keeps_no_run_makes_no_folder(corpus: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "model"
+    assert run(capsys, "train", "ngram", corpus, "--out", out)[0] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "model"]
+    code, said = run(capsys, "train", "ngram", corpus, "--out", tmp_path / "other", "--resume")
+    assert code == 2
+    assert "cannot be resumed" in said
+
+
+def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        with pytest.raises(Interrupted):
+            cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
+    with pytest.raises(SettingsError, match="can be resumed"):
+        cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
+    lm = cr.train("tiny", corpus, run=tmp_path / "run", resume=True, steps=12)
+    assert lm.metrics["steps"] == 12
+    with pytest.raises(SettingsError, match="takes the run folder"):
+        cr.train("tiny", corpus, resume=True)
+
+
+def test_training_room_needs_no_torch_to_be_found() -> None:
+    """`chainrule train` of an n-gram model never waits for torch."""
+    rooms = "chainrule.training.run, chainrule.training.plan, chainrule.cli.train"
+    script = f"import sys, {rooms}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,95 @@
+"""What only a GPU shows: ids kept there, compiled code, its memory and its chance."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text
+
+from chainrule.errors import Interrupted, TrainingError
+from chainrule.settings import parse
+from chainrule.training import batches, loop
+from chainrule.training.batches import DeviceSource, HostSource, open_source
+from chainrule.training.layouts import Size, choose_layout
+from chainrule.training.loop import train_network
+from chainrule.training.plan import TrainingSettings
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def settings(**values: Any) -> TrainingSettings:
+    return parse(TrainingSettings, {"batch": 64, "length": 8, "steps": 20, "learning_rate": 0.02, **values})
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_batches_are_the_same_wherever_they_are_made(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, device = text().ids, torch.device("cuda")
+    layout = choose_layout(ids, TOKENIZER.eos, context, 8, Size(8, 64, 64), 0)
+    kept = open_source(ids, TOKENIZER, context, device)
+    monkeypatch.setattr(batches, "ON_DEVICE", 0)
+    sent = open_source(ids, TOKENIZER, context, device)
+    assert isinstance(kept, DeviceSource)
+    assert isinstance(sent, HostSource)
+    for number in range(layout.count(0)):
+        for rows in layout.epoch(0)[number].parts:
+            for one, other in zip(kept.batch(rows), sent.batch(rows), strict=True):
+                assert one.device.type == "cuda"
+                assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("compiled", ["yes", "no"])
+@pytest.mark.parametrize("context", ["line", "stream"])
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_it_learns(make: Any, context: Any, compiled: str) -> None:
+    """Short steps at the end of epochs included: 60 steps are several epochs."""
+    trained = train_network(
+        seeded(make), settings(steps=60, compile=compiled, device_batch=24), data(context, device="cuda")
+    )
+    assert trained.decisions["bfloat16"]
+    assert trained.best_loss is not None
+    assert trained.best_loss < 1.6 < np.log(10)
+    assert all(tensor.device.type == "cpu" for tensor in trained.best.values())
+
+
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_a_run_goes_on_bit_by_bit(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout draws from the GPU's chance, and memory is in bfloat16."""
+    chosen = settings(device_batch=24, average="ema")
+    whole = train_network(seeded(make, dropout=0.3), chosen, data(device="cuda"))
+    step = loop._Loop._step
+
+    def stopped(self: Any) -> None:
+        step(self)
+        if self.state.step in (5, 14):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop._Loop, "_step", stopped)
+        for resume in (False, True):
+            with pytest.raises(Interrupted):
+                train_network(seeded(make, dropout=0.3), chosen, data(device="cuda", run=tmp_path, resume=resume))
+    resumed = train_network(seeded(make, dropout=0.3), chosen, data(device="cuda", run=tmp_path, resume=True))
+    assert whole.history == resumed.history
+    for name in whole.last:
+        assert torch.equal(whole.last[name], resumed.last[name])
+        assert torch.equal(whole.best[name], resumed.best[name])
+
+
+class Wasteful(Bigram):
+    """Takes 1 GB for each token, and needs it in the backward pass."""
+
+    def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
+        found = super().loss(inputs_BT, targets_BT, memory)
+        waste = torch.ones(inputs_BT.numel(), 1 << 28, device=inputs_BT.device)
+        return found._replace(nats=found.nats + 0 * waste[:, 0].sum())
+
+
+def test_too_little_memory_says_what_fits() -> None:
+    with pytest.raises(TrainingError, match=r"tokens at once do not fit .* do: set device_batch=\d+"):
+        train_network(seeded(Wasteful), settings(batch=8 * 256, compile="no"), data(device="cuda"))

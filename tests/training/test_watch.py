@@ -1,0 +1,191 @@
+"""What a run shows of itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trainables import Bigram, data, seeded
+
+from chainrule.cli.progress import TerminalProgress
+from chainrule.errors import MissingExtraError, SettingsError
+from chainrule.progress import SILENT, Silent
+from chainrule.settings import parse
+from chainrule.training import flops, loop
+from chainrule.training.loop import train_network
+from chainrule.training.plan import TrainingSettings
+from chainrule.training.watch import Watcher
+
+
+def settings(**values: Any) -> TrainingSettings:
+    return parse(TrainingSettings, {"batch": 64, "steps": 12, "precision": "float32", **values})
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+class Listening(Silent):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.notes: list[str] = []
+        self.done = 0.0
+
+    @contextmanager
+    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Any]:
+        self.total = total
+        yield self
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+
+    def show(self, figures: str) -> None:
+        self.shown.append(figures)
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
+    trained = train_network(
+        seeded(Bigram), settings(validate_every=4, sample_every=2), data(run=tmp_path), sample=lambda: "some text"
+    )
+    found = records(tmp_path)
+    by_kind = {what: [record for record in found if record["what"] == what] for what in (r["what"] for r in found)}
+    assert by_kind["decisions"] == [{"what": "decisions", "step": 0, **trained.decisions}]
+    assert [{**record, "what": None} for record in by_kind["validation"]] == [
+        {**record, "what": None} for record in trained.history
+    ]
+    assert [record["step"] for record in by_kind["steps"]] == [4, 8, 12]
+    for record in by_kind["steps"]:
+        names = {"what", "step", "tokens", "seconds", "loss", "learning_rate", "grad_norm", "tokens_per_second"}
+        assert record.keys() == names | {"mfu", "memory_bytes"}
+        assert record["mfu"] is None
+        assert record["memory_bytes"] > 1e6
+    assert by_kind["sample"] == [{"what": "sample", "step": 8, "text": "some text"}]
+
+
+def test_losses_are_read_now_and_then_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Reading waits for the device: without a validation, once for twelve fast steps."""
+    monkeypatch.setattr(loop, "READ_SECONDS", 1000.0)
+    train_network(seeded(Bigram), settings(validate_every=12), data(run=tmp_path))
+    assert [record["step"] for record in records(tmp_path) if record["what"] == "steps"] == [12]
+
+
+def test_figures_stand_beside_the_bar() -> None:
+    listening = Listening()
+    train_network(seeded(Bigram), settings(validate_every=6), data(progress=listening))
+    assert (listening.done, listening.total) == (12, 12)
+    assert listening.shown[0].startswith("loss 2.")
+    assert "validation" not in listening.shown[0]
+    assert "validation 2." in listening.shown[1]
+    assert "tokens/s" in listening.shown[1]
+    assert "GB" in listening.shown[1]
+
+
+def test_what_was_measured_after_the_checkpoint_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"what": "steps", "step": 5}\n{"what": "steps", "step": 9}\nnonsense\n{"what": "st', encoding="utf-8"
+    )
+    watcher = Watcher(seeded(Bigram), torch.device("cpu"), SILENT)
+    watcher.open(tmp_path, tensorboard=False, step=7, tokens=0)
+    watcher.record("steps", {"step": 8})
+    watcher.close()
+    assert [record["step"] for record in records(tmp_path)] == [5, 8]
+
+
+def test_measurements_that_cannot_be_written_do_not_end_a_run(tmp_path: Path) -> None:
+    class Full:
+        def write(self, text: str) -> None:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            pass
+
+    listening = Listening()
+    watcher = Watcher(seeded(Bigram), torch.device("cpu"), listening)
+    watcher.open(tmp_path, tensorboard=False, step=0, tokens=0)
+    watcher.close()
+    watcher._file = Full()  # type: ignore[assignment]
+    watcher.record("sample", {"step": 1, "text": ""})
+    watcher.record("sample", {"step": 2, "text": ""})
+    assert listening.notes == ["measurements are no longer written: [Errno 28] No space left on device"]
+
+
+def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtraError, match=r"needs tensorboard.*chainrule\[tensorboard\]"):
+        train_network(seeded(Bigram), settings(tensorboard=True), data(run=tmp_path))
+    with pytest.raises(SettingsError, match="takes a run folder"):
+        train_network(seeded(Bigram), settings(tensorboard=True), data())
+
+
+def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = []
+
+    class SummaryWriter:
+        def __init__(self, folder: str, purge_step: int | None) -> None:
+            assert (folder, purge_step) == (str(tmp_path / "tensorboard"), None)
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            points.append((name, step))
+
+        def close(self) -> None:
+            points.append(("closed", 0))
+
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    train_network(seeded(Bigram), settings(validate_every=12, tensorboard=True), data(run=tmp_path))
+    assert ("steps/loss", 12) in points
+    assert ("validation/validation_loss", 12) in points
+    assert points[-1] == ("closed", 0)
+
+
+def test_operations_of_a_token() -> None:
+    """6 for each weight but those of the embedding: 6·6 + 6 hidden ones, 6·11 + 11 of the head."""
+    network = seeded(Bigram)
+    assert flops.flops_per_token(network) == 6 * (6 * 6 + 6 + 6 * 11 + 11)
+    network.flops_per_token = lambda: 7
+    assert flops.flops_per_token(network) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("NVIDIA H200", 989e12), ("NVIDIA A100-SXM4-80GB", 312e12), ("NVIDIA A10", 125e12), ("NVIDIA T4", None)],
+)
+def test_peaks_of_devices(name: str, expected: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    assert flops.peak(torch.device("cuda")) == expected
+    assert flops.peak(torch.device("cpu")) is None
+
+
+def test_model_flops_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 tokens in a second at 714 operations each are a tenth of 7.14e6 a second."""
+    monkeypatch.setattr("chainrule.training.watch.peak", lambda device: 7.14e6)
+    moments = iter([0.0, 1.0])
+    monkeypatch.setattr("chainrule.training.watch.time.perf_counter", lambda: next(moments))
+    listening = Listening()
+    watcher = Watcher(seeded(Bigram), torch.device("cpu"), listening)
+    watcher.steps(listening, {"step": 1, "tokens": 1000, "loss": 1.0})
+    assert "1,000 tokens/s  MFU 10%" in listening.shown[0]
+
+
+def test_a_terminal_shows_the_figures() -> None:
+    progress = TerminalProgress()
+    with progress.task("training", 10, "steps") as task:
+        task.show("loss 1.234")
+        with progress.console.capture() as captured:
+            progress.console.print(progress.bars.get_renderable())
+    bar, figures = captured.get().splitlines()
+    assert bar.startswith("training ")
+    assert figures == "loss 1.234"

@@ -1,0 +1,53 @@
+"""A run in a process of its own, to be killed: `training_child.py RUN NETWORK CONTEXT OPTIMISER AVERAGE`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from trainables import Bigram, Recurrent, data, seeded
+
+from chainrule.settings import parse
+from chainrule.training import loop
+from chainrule.training.plan import TrainingSettings
+from chainrule.training.runs import checkpoint_folders
+
+
+def settings(optimiser: str = "adamw", average: str = "none", minutes: float = 10.0) -> TrainingSettings:
+    """Forty steps in parts, a checkpoint every so many minutes."""
+    values = {
+        "batch": 64,
+        "length": 8,
+        "device_batch": 24,
+        "steps": 40,
+        "learning_rate": 0.02,
+        "precision": "float32",
+    }
+    own = {"optimiser": optimiser, "average": average, "checkpoint_minutes": minutes}
+    return parse(TrainingSettings, {**values, **own})
+
+
+def trained(
+    run: Path | None, network: str, context: Any, optimiser: str, average: str, minutes: float = 10.0
+) -> loop.Trained:
+    """The run of these, resumed if there is something to resume."""
+    made = seeded({"bigram": Bigram, "recurrent": Recurrent}[network], dropout=0.3)
+    resume = run is not None and bool(checkpoint_folders(run))
+    return loop.train_network(made, settings(optimiser, average, minutes), data(context, run=run, resume=resume))
+
+
+def slowed(step: Any) -> Any:
+    def wait(self: Any) -> None:
+        step(self)
+        time.sleep(0.01)  # so that there is time to be killed in
+
+    return wait
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    loop._Loop._step = slowed(loop._Loop._step)  # type: ignore[method-assign]
+    trained(Path(sys.argv[1]), *sys.argv[2:6], minutes=0)
