@@ -1,0 +1,218 @@
+"""What the parts share: texts as ids, our training with what it measured, and losses that mean the same for all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.errors import ChainruleError
+from chainrule.kinds import TrainingData, find_kind
+from chainrule.neural.model import NeuralModel
+from chainrule.progress import SILENT, Silent, Task
+from chainrule.settings import parse
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.training.runs import METRICS
+
+T = TypeVar("T")
+Sums = Callable[[Tensor, Tensor], Tensor]
+"""Inputs and targets as [B, T] to Σ -ln p of the targets."""
+
+_TOKENS_AT_ONCE = 1 << 15
+_FEW = 2000  # tokens of a text where all is small
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A text to train on and a held-out one, in the ids of a tokenizer."""
+
+    tokenizer: Tokenizer
+    train: Encoded
+    valid: Encoded
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where and how large to work."""
+
+    folder: Path
+    data: Path
+    device: str
+    small: bool
+    settings: Mapping[str, str]
+    """Of ours, to try others."""
+    options: argparse.Namespace
+
+    def pick(self, full: T, small: T) -> T:
+        """One of two sizes."""
+        return small if self.small else full
+
+    def text(self, name: str) -> Path:
+        """A file of the data."""
+        path = self.data / name
+        if not path.exists():
+            raise ChainruleError(f"{path} is not there: name the folder of the data with --data")
+        return path
+
+    def peer(self, name: str) -> Path | None:
+        """The checkout of a peer; says so if it was not named."""
+        option = f"--{name.lower()}"
+        folder: Path | None = getattr(self.options, option.strip("-").replace("-", "_"))
+        if folder is None:
+            print(f"{name} is left out: name a checkout of it with {option}", flush=True)
+        elif not folder.is_dir():
+            raise ChainruleError(f"{option} {folder}: no such folder")
+        return folder
+
+    def encode(self, tokenizer: Tokenizer, train: Corpus, valid: Corpus) -> Texts:
+        """Two texts as ids, in files."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+
+        def encoded(name: str, text: Corpus) -> Encoded:
+            found = encode_corpus(text, tokenizer, folder / name)
+            return replace(found, ids=found.ids[: self.pick(None, _FEW)])
+
+        return Texts(tokenizer, encoded("train", train), encoded("valid", valid))
+
+    def train(
+        self, kind: str, texts: Texts, settings: Mapping[str, Any], *, validate: bool = False, keep: bool = True
+    ) -> Run:
+        """Train one of ours; `keep` what it measures on the way, which takes a moment at the end."""
+        the_kind, clock = find_kind(kind), _Clock()
+        run = Path(tempfile.mkdtemp(dir=self.folder)) if keep else None
+        data = TrainingData(
+            texts.tokenizer,
+            texts.train,
+            texts.valid if validate else None,
+            context="stream",
+            progress=clock,
+            device=self.device,
+            run=run,
+        )
+        self.forget_compiled()
+        began = time.perf_counter()
+        lm = the_kind.train(parse(the_kind.settings, {**settings, **self.settings}), data)
+        assert isinstance(lm, NeuralModel)
+        records = []
+        if run is not None:
+            records = [json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()]
+            shutil.rmtree(run)
+        return Run(lm, clock.training - began, records)
+
+    def forget_compiled(self) -> None:
+        """A second network of other sizes would be compiled for any size, which is slower."""
+        if self.on_gpu:
+            torch._dynamo.reset()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the device is one of CUDA's."""
+        return self.device.startswith("cuda")
+
+    def wait(self) -> None:
+        """Until the device has done what it was asked for."""
+        if self.on_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Products in bfloat16 on a GPU; on a CPU as they are."""
+        if not self.on_gpu:
+            return nullcontext()
+        return torch.autocast("cuda", torch.bfloat16)
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """What some work takes, the device included."""
+        self.wait()
+        began = time.perf_counter()
+        work()
+        self.wait()
+        return time.perf_counter() - began
+
+    @torch.no_grad()
+    def loss_in_windows(self, nats: Sums, ids: np.ndarray, length: int) -> float:
+        """Mean nats per token of a text in windows side by side, each read from its beginning."""
+        every = torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(self.device)
+        inputs, targets = every[:-1], every[1:]
+        whole = len(targets) // length * length
+        total, rows = 0.0, max(_TOKENS_AT_ONCE // length, 1)
+        with self.autocast():
+            for first in range(0, whole, rows * length):
+                piece = slice(first, min(first + rows * length, whole))
+                total += float(nats(inputs[piece].view(-1, length), targets[piece].view(-1, length)))
+            if whole < len(targets):
+                total += float(nats(inputs[None, whole:], targets[None, whole:]))
+        return total / len(targets)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training of ours, and what it measured on the way."""
+
+    lm: NeuralModel
+    startup: float
+    """Seconds before the first step: compiling, and trying what is faster."""
+    records: list[dict[str, Any]]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers it learned."""
+        return sum(weight.numel() for weight in self.lm.network.parameters())
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second: the median of the looks at it, the first apart, in which all is warmed up."""
+        rates: list[float] = [record["tokens_per_second"] for record in self._of("steps")]
+        return statistics.median(rates[1:] or rates)
+
+    def seconds_until(self, step: int) -> float:
+        """Seconds of steps, without validations, up to a step."""
+        seconds, tokens = 0.0, 0
+        for record in self._of("steps"):
+            if record["step"] <= step:
+                seconds += (record["tokens"] - tokens) / record["tokens_per_second"]
+            tokens = record["tokens"]
+        return seconds
+
+    @property
+    def validations(self) -> list[tuple[int, float]]:
+        """Steps and losses."""
+        return [(record["step"], record["validation_loss"]) for record in self._of("validation")]
+
+    def nats(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        """Σ -ln p of the targets."""
+        return self.lm.network.loss(inputs_BT, targets_BT).nats
+
+    def _of(self, what: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["what"] == what]
+
+
+class _Clock(Silent):
+    """Notes when training began."""
+
+    training = 0.0
+
+    @contextmanager
+    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
+        if description == "training":
+            self.training = time.perf_counter()
+        with SILENT.task(description, total, unit) as task:
+            yield task
+
+
+def ratio(ours: float, theirs: float | None) -> str:
+    """How many times a rate of ours is theirs."""
+    return "" if theirs is None else f"{ours / theirs:.2f}x"

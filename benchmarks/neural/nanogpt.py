@@ -1,0 +1,127 @@
+"""nanoGPT's model and optimiser, taken through the steps of its training script, which cannot be imported."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.neural.lab import Lab
+from benchmarks.neural.peers import load_module
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What its configuration files say."""
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    rows: int
+    learning_rate: float
+    iterations: int
+    """Over which the learning rate falls to a tenth."""
+    warmup: int
+    beta2: float
+    dropout: float = 0.0
+    weight_decay: float = 0.1
+    clip: float = 1.0
+    log_every: int = 10
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.rows * self.context
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step: a rise, then a cosine down to a tenth."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / (self.warmup + 1)
+        done = min((step - self.warmup) / max(self.iterations - self.warmup, 1), 1.0)
+        return self.learning_rate * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
+
+
+class NanoGPT:
+    """A model under training."""
+
+    def __init__(self, lab: Lab, checkout: Path, plan: Plan, ids: np.ndarray, vocab_size: int) -> None:
+        module = load_module(checkout / "model.py", "nanogpt_model")
+        self.lab, self.plan, self.path = lab, plan, lab.folder / "nanogpt.bin"
+        ids.astype(np.uint16).tofile(self.path)
+        torch.manual_seed(1337)
+        torch.set_float32_matmul_precision("high")  # it allows TF32
+        lab.forget_compiled()
+        with contextlib.redirect_stdout(io.StringIO()):  # it tells its sizes
+            config = module.GPTConfig(
+                block_size=plan.context,
+                vocab_size=vocab_size,
+                n_layer=plan.layers,
+                n_head=plan.heads,
+                n_embd=plan.width,
+                dropout=plan.dropout,
+                bias=False,
+            )
+            self.raw = module.GPT(config).to(lab.device)
+            self.optimiser = self.raw.configure_optimizers(
+                plan.weight_decay, plan.learning_rate, (0.9, plan.beta2), "cuda" if lab.on_gpu else "cpu"
+            )
+        self.model = torch.compile(self.raw) if lab.on_gpu else self.raw  # its advice for a CPU is not to
+        self.done = 0
+        self.next_batch = self._batch()
+
+    def steps(self, count: int) -> None:
+        """Train on."""
+        self.raw.train()
+        for _ in range(count):
+            loss = self._step()
+            if self.done % self.plan.log_every == 0:
+                loss.item()  # it prints it, and so waits for the device
+            self.done += 1
+
+    def _step(self) -> Tensor:
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.plan.rate(self.done)
+        inputs_BT, targets_BT = self.next_batch
+        with self.lab.autocast():
+            _, loss = self.model(inputs_BT, targets_BT)
+        self.next_batch = self._batch()  # while the GPU is busy
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.raw.parameters(), self.plan.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        detached: Tensor = loss.detach()
+        return detached
+
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        """Rows from anywhere in the text, which it maps anew each time, one after the other."""
+        ids, length = np.memmap(self.path, dtype=np.uint16, mode="r"), self.plan.context
+        starts = torch.randint(len(ids) - length, (self.plan.rows,)).tolist()
+        inputs_BT, targets_BT = (
+            torch.stack([torch.from_numpy(ids[i + shift : i + shift + length].astype(np.int64)) for i in starts])
+            for shift in (0, 1)
+        )
+        if self.lab.on_gpu:
+            inputs_BT, targets_BT = inputs_BT.pin_memory(), targets_BT.pin_memory()
+        return (
+            inputs_BT.to(self.lab.device, non_blocking=True),
+            targets_BT.to(self.lab.device, non_blocking=True),
+        )
+
+    def loss(self, ids: np.ndarray) -> float:
+        """Mean nats per token of a text, in windows as long as its context."""
+        self.raw.eval()
+        found = self.lab.loss_in_windows(self.nats, ids, self.plan.context)
+        self.raw.train()
+        return found
+
+    def nats(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        """Σ -ln p of the targets."""
+        mean: Tensor = self.raw(inputs_BT, targets_BT)[1]
+        return mean * targets_BT.numel()

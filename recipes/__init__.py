@@ -1,0 +1,117 @@
+"""Complete runs, each in a file: what is trained on which text, with which settings, and what that reaches.
+
+`python -m recipes` lists them, `python -m recipes NAME --data DIR --out DIR` runs one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import chainrule as cr
+from chainrule.errors import ChainruleError
+from chainrule.kinds import find_kind
+from chainrule.lm import Context
+from chainrule.progress import SILENT, Progress
+from chainrule.settings import parse
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The files of a run."""
+
+    train: Path
+    valid: Path
+    test: Path
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A run that can be repeated."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    reaches: str
+    """A sentence: what comes out of it."""
+    train: str
+    """The text to train on; paths are relative to a folder of data."""
+    valid: str | None = None
+    """Held-out text; None: the end of `train`, as much of it as `held_out` says."""
+    test: str | None = None
+    """What the model is measured on at the end; None: the held-out text."""
+    held_out: float = 0.1
+    tokenizer: cr.TokenizerChoice = field(default_factory=cr.TokenizerChoice)
+    context: Context = "stream"
+
+    def texts(self, data: Path, folder: Path) -> Texts:
+        """The files in `data`; those that have to be made first are in `folder`."""
+        train = _found(data / self.train)
+        if self.valid is None:
+            train, valid = split_end(train, self.held_out, folder)
+        else:
+            valid = _found(data / self.valid)
+        return Texts(train, valid, valid if self.test is None else _found(data / self.test))
+
+    def check(self, **settings: Any) -> Any:
+        """The settings as the kind reads them, some of them changed."""
+        return parse(find_kind(self.kind).settings, {**self.settings, **settings})
+
+
+def split_end(text: Path, share: float, folder: Path) -> tuple[Path, Path]:
+    """A text in two files: its beginning, and the share of its characters that stands at the end."""
+    characters = text.read_text(encoding="utf-8")
+    first = int(len(characters) * (1 - share))
+    parts = folder / f"{text.stem}.train.txt", folder / f"{text.stem}.valid.txt"
+    for path, part in zip(parts, (characters[:first], characters[first:]), strict=True):
+        path.write_text(part, encoding="utf-8")
+    return parts
+
+
+def names() -> list[str]:
+    """Every recipe there is."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "__main__")
+
+
+def find(name: str) -> Recipe:
+    """The recipe of that name."""
+    if name not in names():
+        raise ChainruleError(f"there is no recipe {name!r}; there are: {', '.join(names())}")
+    recipe: Recipe = importlib.import_module(f"recipes.{name}").recipe()
+    return recipe
+
+
+def run(
+    recipe: Recipe,
+    data: Path,
+    *,
+    device: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    run_folder: Path | None = None,
+    progress: Progress = SILENT,
+) -> tuple[cr.LanguageModel, cr.Measured]:
+    """Train as the recipe says, with some settings changed, and measure."""
+    with tempfile.TemporaryDirectory(prefix="chainrule-recipe-") as folder:
+        texts = recipe.texts(data, Path(folder))
+        lm = cr.train(
+            recipe.kind,
+            texts.train,
+            valid=texts.valid,
+            tokenizer=recipe.tokenizer,
+            context=recipe.context,
+            progress=progress,
+            device=device,
+            run=run_folder,
+            **{**recipe.settings, **(settings or {})},
+        )
+        return lm, cr.evaluate(lm, texts.test, progress=progress)
+
+
+def _found(path: Path) -> Path:
+    if not path.exists():
+        raise ChainruleError(f"{path} is not there: name the folder of the data with --data")
+    return path

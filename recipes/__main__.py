@@ -1,0 +1,64 @@
+"""`python -m recipes NAME --data DIR --out DIR`: train a recipe's model, write it, and measure it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import recipes
+from chainrule.cli.progress import terminal_progress
+from chainrule.errors import ChainruleError
+from chainrule.folder import check_destination
+from chainrule.settings import split_words
+from chainrule.training.runs import remove_checkpoints
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m recipes", description=recipes.__doc__)
+    parser.add_argument("name", nargs="?", help="the recipe [default: list them]")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="where the texts are [default: data]")
+    parser.add_argument("--out", type=Path, help="the model folder to write")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, ... [default: an accelerator if there is one]")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting")
+    parser.add_argument("--overwrite", action="store_true", help="replace a model folder that exists")
+    options = parser.parse_args(arguments)
+    if options.name is None:
+        for name in recipes.names():
+            print(f"{name}: {recipes.find(name).reaches}")
+    elif options.out is None:
+        parser.error("--out is missing: the model folder to write")
+    else:
+        try:
+            _run(options)
+        except ChainruleError as error:
+            sys.exit(f"error: {error}")
+
+
+def _run(options: argparse.Namespace) -> None:
+    recipe, settings = recipes.find(options.name), split_words(options.set)
+    recipe.check(**settings)
+    check_destination(options.out, overwrite=options.overwrite)
+    run_folder = options.out.with_name(f"{options.out.name}.run")
+    if options.overwrite:
+        remove_checkpoints(run_folder)
+    lm, measured = recipes.run(
+        recipe,
+        options.data,
+        device=options.device,
+        settings=settings,
+        run_folder=run_folder,
+        progress=terminal_progress(),
+    )
+    lm.metrics = {**lm.metrics, "test": measured.to_json()}
+    lm.save(options.out, overwrite=options.overwrite)
+    remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
+    print(
+        f"{options.out}: {lm.metrics['parameters'] / 1e6:,.1f} M parameters, "
+        f"{lm.metrics['training_seconds']:,.0f} s; perplexity {measured.perplexity:,.2f}, "
+        f"{measured.nats:.4f} nats a token, {measured.tokens:,} tokens"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

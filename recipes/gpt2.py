@@ -1,0 +1,29 @@
+"""A Transformer of GPT-2's smallest size, on the text of an encyclopedia."""
+
+from __future__ import annotations
+
+import chainrule as cr
+from recipes import Recipe
+
+
+def recipe() -> Recipe:
+    """The run."""
+    return Recipe(
+        kind="transformer",
+        train="simplewiki/train.txt.gz",
+        valid="simplewiki/valid.txt",
+        tokenizer=cr.TokenizerChoice("bpe", vocab_size=50257),
+        reaches="Simple English Wikipedia's held-out text, in subwords, with 124 M parameters",
+        settings={
+            "layers": 12,
+            "width": 768,
+            "heads": 6,
+            "window": 1024,
+            "tied": True,
+            "optimiser": "muon",
+            "precision": "float8",
+            "compile": "yes",
+            "batch": 64 * 1024,
+            "epochs": 1,
+        },
+    )

@@ -1,0 +1,29 @@
+"""Tiny Shakespeare, characters: the size of nanoGPT's model for it, in the design that trains fastest."""
+
+from __future__ import annotations
+
+import chainrule as cr
+from recipes import Recipe
+
+
+def recipe() -> Recipe:
+    """The run."""
+    return Recipe(
+        kind="transformer",
+        train="tinyshakespeare/input.txt",
+        tokenizer=cr.TokenizerChoice("char"),
+        reaches="the last tenth of Tiny Shakespeare, character by character, with 10.6 M parameters",
+        settings={
+            "layers": 6,
+            "width": 384,
+            "heads": 6,
+            "window": 256,
+            "slide": 0.25,
+            "tied": True,
+            "dropout": 0.2,
+            "optimiser": "muon",
+            "batch": 64 * 256,
+            "steps": 1500,
+            "validate_every": 50,
+        },
+    )
