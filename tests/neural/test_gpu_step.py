@@ -1,4 +1,4 @@
-"""A step by the loops for one token is the step of the Transformer, on a GPU, or by Triton's interpreter."""
+"""On a GPU, a step by the loops for one token is the step of the Transformer."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_a_published_llama_tells_a_story() -> None:
         memory = reading.memory
         ids.append(int(transformer.head(reading.features_BTD[0, -1]).argmax()))
     text = b"".join(tokens[i] for i in ids[1:]).decode()
-    # what llama2.c writes
+    # text as the stories it was trained on have it
     assert text == (
         " Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, "
         "she saw a big, red ball. She wanted to play with it, but it was too high"

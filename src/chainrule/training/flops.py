@@ -10,11 +10,6 @@ _PEAKS = {
     "H200": 989e12,
     "H100": 989e12,
     "A100": 312e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-    "A10": 125e12,
-    "4090": 165e12,
-    "3090": 71e12,
 }
 """Operations per second in bfloat16, dense, by what is part of the device's name; as their makers give them."""
 
