@@ -19,9 +19,10 @@ def flops_per_token(network: Trainable) -> float:
     own = getattr(network, "flops_per_token", None)
     if own is not None:
         return float(own())
-    # a weight is used once forward and twice backward, each time for a product and a sum
-    weights = sum(parameter.numel() for name, parameter in network.named_parameters() if "embed" not in name)
-    return 6.0 * float(weights)
+    # a weight is used once forward and twice backward, each time for a product and a sum; a table that is looked up
+    # costs nothing, unless it gives the logits too
+    every = network.named_parameters(remove_duplicate=False)
+    return 6.0 * float(sum(parameter.numel() for name, parameter in every if "embed" not in name))
 
 
 def peak(device: torch.device) -> float | None:

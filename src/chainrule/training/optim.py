@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Muon, RMSprop
+from torch.optim import SGD, Adam, AdamW, RMSprop
 
-from chainrule.training.muon import MOMENTUM, FullMuon
+from chainrule.training.muon import Muon
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.trainable import Trainable
 
@@ -20,7 +20,6 @@ and muon did best at twice to four times as much: longer runs and larger network
 DECAYING = {"adamw": 0.1, "muon": 0.1}
 """The weight decay of the optimisers that have one of their own."""
 
-BETAS = (0.9, 0.95)  # the second: gradients of language models change too fast for 0.999
 _FUSED = {"cpu", "cuda"}
 
 
@@ -86,44 +85,46 @@ def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
     decay = settings.weight_decay
     if decay is None:
         decay = DECAYING.get(settings.optimiser, 0.0)
+    shrinking = _shrinking(network)
     if settings.optimiser != "muon":
-        return Optimiser([_plain(settings.optimiser, _groups(named, decay), rate)], settings.clip)
+        return Optimiser([_plain(settings, _groups(named.values(), shrinking, decay), rate)], settings.clip)
     hidden = {name: parameter for name, parameter in named.items() if _is_hidden_matrix(name, parameter)}
-    rest = {name: parameter for name, parameter in named.items() if name not in hidden}
+    rest = [parameter for name, parameter in named.items() if name not in hidden]
     parts: list[torch.optim.Optimizer] = []
     if hidden:
-        parts.append(_muon(list(hidden.values()), rate, decay))
+        parts.append(Muon(list(hidden.values()), rate, decay))
     if rest:
-        parts.append(_plain("adamw", _groups(rest, decay), rate))
+        parts.append(_plain(settings, _groups(rest, shrinking, decay), rate))
     return Optimiser(parts, settings.clip)
 
 
-def _muon(matrices: list[nn.Parameter], rate: float, decay: float) -> torch.optim.Optimizer:
-    """Its steps are as large as those of AdamW, so that one learning rate serves both."""
-    if any(matrix.device.type == "cpu" for matrix in matrices):
-        return FullMuon(matrices, rate, decay)
-    return Muon(matrices, lr=rate, weight_decay=decay, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw")
-
-
-def _plain(name: str, groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
+def _plain(settings: TrainingSettings, groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
+    """Any of them but Muon, beside which AdamW stands for what is no matrix between features."""
+    name, betas = settings.optimiser, (settings.beta1, settings.beta2)
     fused = all(parameter.device.type in _FUSED for group in groups for parameter in group["params"]) or None
     if name == "sgd":
         return SGD(groups, lr=rate, fused=fused)
     if name == "momentum":
-        return SGD(groups, lr=rate, momentum=0.9, nesterov=True, fused=fused)
+        return SGD(groups, lr=rate, momentum=settings.beta1, nesterov=settings.beta1 > 0, fused=fused)
     if name == "rmsprop":
         return RMSprop(groups, lr=rate, foreach=True)
     if name == "adam":
-        return Adam(groups, lr=rate, betas=BETAS, fused=fused)
-    return AdamW(groups, lr=rate, betas=BETAS, fused=fused)
+        return Adam(groups, lr=rate, betas=betas, fused=fused)
+    return AdamW(groups, lr=rate, betas=betas, fused=fused)
 
 
-def _groups(named: Mapping[str, nn.Parameter], decay: float) -> list[dict[str, Any]]:
-    """Matrices shrink; vectors (biases, norms) and embeddings, of which few are used at a time, do not."""
-    shrinks = {name: parameter.ndim >= 2 and "embed" not in name for name, parameter in named.items()}
+def _shrinking(network: Trainable) -> set[nn.Parameter]:
+    """Matrices that something is multiplied with. Vectors (biases, norms) do not shrink, nor does a table that
+    is only looked up, of which few rows are used at a time; a table that also gives the logits is a matrix."""
+    every = network.named_parameters(remove_duplicate=False)
+    return {parameter for name, parameter in every if parameter.ndim >= 2 and "embed" not in name}
+
+
+def _groups(parameters: Iterable[nn.Parameter], shrinking: set[nn.Parameter], decay: float) -> list[dict[str, Any]]:
+    every = list(parameters)
     groups = [
-        {"params": [parameter for name, parameter in named.items() if shrinks[name]], "weight_decay": decay},
-        {"params": [parameter for name, parameter in named.items() if not shrinks[name]], "weight_decay": 0.0},
+        {"params": [parameter for parameter in every if parameter in shrinking], "weight_decay": decay},
+        {"params": [parameter for parameter in every if parameter not in shrinking], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 

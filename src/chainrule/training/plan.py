@@ -39,6 +39,8 @@ class TrainingSettings:
     weight_decay: float | None = setting(
         None, "how fast matrices shrink; for sgd, momentum, rmsprop and adam the weight of L2; none: 0.1 and 0"
     )
+    beta1: float = setting(0.9, "what momentum, adam and adamw keep of the mean gradient at a step")
+    beta2: float = setting(0.95, "what adam and adamw keep of the mean square of gradients at a step")
     clip: float = setting(1.0, "the largest norm of a gradient; 0 is no bound")
     schedule: Schedule = setting("stable-decay", "how the learning rate falls after the warm-up")  # noqa: RUF009
     warmup: float = setting(0.02, "share of the steps in which the learning rate rises")
@@ -62,6 +64,8 @@ class TrainingSettings:
             _check(name, getattr(self, name), lambda value: 0 < value < float("inf"), "above 0")
         for name in ("weight_decay", "clip", "checkpoint_minutes", "sample_every"):
             _check(name, getattr(self, name), lambda value: 0 <= value < float("inf"), "at least 0")
+        for name in ("beta1", "beta2"):
+            _check(name, getattr(self, name), lambda value: 0 <= value < 1, "at least 0 and below 1")
         _check("warmup", self.warmup, lambda value: 0 <= value < 1, "at least 0 and below 1")
         following = getattr(super(), "__post_init__", None)  # settings of an architecture may stand beside these
         if following is not None:
