@@ -129,7 +129,7 @@ def test_what_recorded_steps_leave_behind_is_a_value() -> None:
 def test_few_recordings_are_kept() -> None:
     lm = small()
     assert isinstance(lm.network, Transformer)
-    playback = Playback(lm.network, lm._log_probs, 1)
+    playback = Playback(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
     kept: list[Callable[[], None]] = [playback._recorded(Choice(cr.TopK(k), None)) for k in range(1, 12)]
     assert len(playback.recordings) == 8
     assert playback._recorded(Choice(cr.TopK(11), None)) is kept[-1]

@@ -20,7 +20,12 @@ from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import train_network
 from chainrule.training.plan import TrainingSettings
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    # torch 2.11's compiler warns of its own code
+    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
+]
 
 
 def settings(**values: Any) -> TrainingSettings:

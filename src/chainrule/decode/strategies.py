@@ -24,7 +24,8 @@ from chainrule.errors import DecodingError
 Read: TypeAlias = Callable[[], Array]
 """What was read and written so far; a function, so that strategies that do not look back do not pay for it."""
 
-_COLDEST = 1e-6  # temperatures below are greedy: p^(1/T) is 0 or 1 in any precision
+COLDEST = 1e-6
+"""Temperatures below are greedy: p^(1/T) is 0 or 1 in any precision."""
 
 
 class Strategy(ABC):
@@ -82,7 +83,7 @@ class Temperature(Strategy):
         _require(0 <= self.value < math.inf, "temperature", "at least 0", self.value)
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
-        if self.value < _COLDEST:
+        if self.value < COLDEST:
             return Greedy().apply(log_probs_BV, read)
         xp = array_namespace(log_probs_BV)
         # from the best down, so that the best stays at 0 however low the temperature

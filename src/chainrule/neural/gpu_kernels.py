@@ -17,6 +17,37 @@ GELU, RELU, RELU2, SWIGLU = (tl.constexpr(number) for number in (1, 2, 3, 4))  #
 
 
 @triton.jit
+def normalised(
+    x, gain_ptr, shift_ptr, eps, k, K: tl.constexpr, NORM: tl.constexpr, HAS_GAIN: tl.constexpr,
+    HAS_SHIFT: tl.constexpr,
+):  # fmt: skip
+    """Norm(x) of one row; what lies behind its K numbers is 0."""
+    if NORM == LAYER_NORM:
+        x = tl.where(k < K, x - tl.sum(x, 0) / K, 0.0)
+    x *= tl.rsqrt(tl.sum(x * x, 0) / K + eps)
+    if HAS_GAIN:
+        x *= tl.load(gain_ptr + k, mask=k < K, other=0.0).to(tl.float32)
+    if HAS_SHIFT:
+        x += tl.load(shift_ptr + k, mask=k < K, other=0.0).to(tl.float32)
+    return x
+
+
+@triton.jit
+def norm_of_rows(
+    x_ptr, gain_ptr, shift_ptr, y_ptr, eps, K: tl.constexpr, BLOCK_K: tl.constexpr, NORM: tl.constexpr,
+    HAS_GAIN: tl.constexpr, HAS_SHIFT: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """Norm(x), a row each."""
+    if AHEAD:
+        gdc_launch_dependents()
+        gdc_wait()
+    b, k = tl.program_id(0), tl.arange(0, BLOCK_K)
+    x = tl.load(x_ptr + b * K + k, mask=k < K, other=0.0).to(tl.float32)
+    x = normalised(x, gain_ptr, shift_ptr, eps, k, K, NORM, HAS_GAIN, HAS_SHIFT)
+    tl.store(y_ptr + b * K + k, x.to(y_ptr.dtype.element_ty), mask=k < K)
+
+
+@triton.jit
 def linear_of_row(
     x_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, residual_ptr, y_ptr, eps, N: tl.constexpr, K: tl.constexpr,
     NORM: tl.constexpr, ACTIVATION: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_GAIN: tl.constexpr,
@@ -35,14 +66,8 @@ def linear_of_row(
         gdc_launch_dependents()
         gdc_wait()
     x = tl.load(x_ptr + k, mask=k < K, other=0.0).to(tl.float32)
-    if NORM == LAYER_NORM:
-        x = tl.where(k < K, x - tl.sum(x, 0) / K, 0.0)
     if NORM:
-        x *= tl.rsqrt(tl.sum(x * x, 0) / K + eps)
-        if HAS_GAIN:
-            x *= tl.load(gain_ptr + k, mask=k < K, other=0.0).to(tl.float32)
-        if HAS_SHIFT:
-            x += tl.load(shift_ptr + k, mask=k < K, other=0.0).to(tl.float32)
+        x = normalised(x, gain_ptr, shift_ptr, eps, k, K, NORM, HAS_GAIN, HAS_SHIFT)
     z = tl.sum(weight.to(tl.float32) * x[None, :], 1)
     if HAS_BIAS:
         z += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)
@@ -71,43 +96,22 @@ def _bend(z, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def linear(
-    x_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, residual_ptr, y_ptr, B, eps, N: tl.constexpr, K: tl.constexpr,
-    NORM: tl.constexpr, ACTIVATION: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_GAIN: tl.constexpr,
-    HAS_SHIFT: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, residual_ptr, y_ptr, B, N: tl.constexpr, K: tl.constexpr, ACTIVATION: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """The same for all of a batch."""
+    """The same for all of a batch, of which a norm of its own was taken: each program would take it again."""
     if AHEAD:
         gdc_launch_dependents()
         gdc_wait()
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     b = tl.arange(0, BLOCK_B)
-    mean = tl.zeros([BLOCK_B], tl.float32)
-    scale = tl.full([BLOCK_B], 1.0, tl.float32)
-    if NORM:
-        total = tl.zeros([BLOCK_B], tl.float32)
-        squares = tl.zeros([BLOCK_B], tl.float32)
-        for k0 in range(0, K, BLOCK_K):
-            k = k0 + tl.arange(0, BLOCK_K)
-            inside = (b[:, None] < B) & (k[None, :] < K)
-            x = tl.load(x_ptr + b[:, None] * K + k[None, :], mask=inside, other=0.0).to(tl.float32)
-            total += tl.sum(x, 1)
-            squares += tl.sum(x * x, 1)
-        if NORM == LAYER_NORM:
-            mean = total / K
-        scale = tl.rsqrt(squares / K - mean * mean + eps)
     z = tl.zeros([BLOCK_B, BLOCK_N], tl.float32)
     gate = tl.zeros([BLOCK_B, BLOCK_N], tl.float32)
     for k0 in range(0, K, BLOCK_K):
         k = k0 + tl.arange(0, BLOCK_K)
         inside = (b[:, None] < B) & (k[None, :] < K)
-        x = tl.load(x_ptr + b[:, None] * K + k[None, :], mask=inside, other=0.0).to(tl.float32)
-        if NORM:
-            x = tl.where(inside, (x - mean[:, None]) * scale[:, None], 0.0)
-            if HAS_GAIN:
-                x *= tl.load(gain_ptr + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
-            if HAS_SHIFT:
-                x += tl.load(shift_ptr + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
+        x = tl.load(x_ptr + b[:, None] * K + k[None, :], mask=inside, other=0.0)
         rows = weight_ptr + n[:, None].to(tl.int64) * K + k[None, :]
         is_weight = (n[:, None] < N) & (k[None, :] < K)
         if ACTIVATION == SWIGLU:
@@ -200,10 +204,7 @@ def attend_part(
             seen = (s[:, None] <= last) & (k[None, :] < K)
             # softmax(Q Kᵀ / sqrt(d_k)) V, with the largest score so far taken off
             keys = tl.load(keys_ptr + place, mask=seen, other=0.0)
-            if BLOCK_R == 1:
-                scores = tl.sum(q.to(tl.float32) * keys.to(tl.float32), 1)[None, :] * scale
-            else:
-                scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
+            scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
             if ALIBI:
                 scores -= slope[:, None] * (last - s)[None, :].to(tl.float32)
             scores = tl.where(s[None, :] <= last, scores, -float("inf"))
@@ -212,11 +213,7 @@ def attend_part(
             shrink = tl.exp(best - higher)
             total = total * shrink + tl.sum(weight, 1)
             values = tl.load(values_ptr + place, mask=seen, other=0.0)
-            if BLOCK_R == 1:
-                some = tl.sum(tl.trans(weight) * values.to(tl.float32), 0)[None, :]
-            else:
-                some = tl.dot(weight.to(values.dtype), values, input_precision="ieee")
-            taken = taken * shrink[:, None] + some
+            taken = taken * shrink[:, None] + tl.dot(weight.to(values.dtype), values, input_precision="ieee")
             best = higher
     place = (part * tl.num_programs(0) + row) * R + r
     tl.store(best_ptr + place, best, mask=r < R)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +27,26 @@ def is_available(network: Transformer, batch_size: int) -> bool:
     return True
 
 
+class NormArguments(NamedTuple):
+    """What the loops want to know of a norm."""
+
+    how: int
+    """0 none, 1 RMSNorm, 2 LayerNorm."""
+    vectors: tuple[Tensor, Tensor]
+    """Gain and shift; anything where there is none."""
+    has: tuple[bool, bool]
+    eps: float
+
+    @classmethod
+    def of(cls, norm: Norm | None, anything: Tensor) -> NormArguments:
+        """Of a norm, or of none."""
+        if norm is None:
+            return cls(0, (anything, anything), (False, False), 0.0)
+        gain, shift = (anything if vector is None else vector for vector in (norm.weight, norm.bias))
+        has = norm.weight is not None, norm.bias is not None
+        return cls(2 if norm.is_layernorm else 1, (gain, shift), has, norm.eps)
+
+
 class FusedStep:
     """The step of one network for batches of one size; what is between the loops lies at fixed addresses."""
 
@@ -32,11 +54,12 @@ class FusedStep:
         config = network.config
         self.network, self.config, self.rows = network, config, batch_size
         self.head_size = config.width // config.heads
-        self.span = max(128, _power_of_two(config.window) // 32)
+        self.span = max(128, power_of_two(config.window) // 32)
         self.parts = -(-config.window // self.span)
         like = network.embedding.detach()
         self.qkv = like.new_empty(batch_size, (config.heads + 2 * config.kv_heads) * self.head_size)
         self.q = like.new_empty(batch_size, config.width)
+        self.normed = like.new_empty(batch_size, config.width)
         self.taken = like.new_empty(batch_size, config.width)
         self.hidden = like.new_empty(batch_size, config.hidden)
         queries = self.parts, batch_size * config.heads
@@ -49,6 +72,11 @@ class FusedStep:
     def __call__(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
         """Features [B, D]; keys and values are written in place, behind the lengths_B that are there."""
         x_BD = self.network.embed(ids_B[:, None], lengths_B[:, None])[:, 0].contiguous()
+        features_BD: Tensor = self.network.norm(self.read(x_BD, keys_LBGSK, values_LBGSK, lengths_B))
+        return features_BD
+
+    def read(self, x_BD: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """All blocks: from the vectors of tokens to what the last block gives."""
         for layer, block in enumerate(self.network.blocks):
             assert isinstance(block, Block)
             attention, feedforward = block.attention, block.feedforward
@@ -58,8 +86,7 @@ class FusedStep:
             bend = _ACTIVATIONS[self.config.activation]
             self._linear(x_BD, feedforward.up, self.hidden, norm=block.feedforward_norm, activation=bend)
             x_BD = self._linear(self.hidden, feedforward.out, torch.empty_like(x_BD), residual=x_BD)
-        features_BD: Tensor = self.network.norm(x_BD)
-        return features_BD
+        return x_BD
 
     def _linear(
         self,
@@ -75,32 +102,37 @@ class FusedStep:
 
         B, K = x.shape
         N = out.shape[1]
-        how = 0 if norm is None else 2 if norm.is_layernorm else 1
-        gain, shift = (None, None) if norm is None else (norm.weight, norm.bias)
-        what = x, layer.weight, *(x if p is None else p for p in (layer.bias, gain, shift, residual)), out
-        eps = 0.0 if norm is None else norm.eps
-        has = layer.bias is not None, gain is not None, shift is not None, residual is not None
+        normed = NormArguments.of(norm, x)
+        bias, added = (x if tensor is None else tensor for tensor in (layer.bias, residual))
+        has_bias, has_residual = layer.bias is not None, residual is not None
         if B == 1:
-            block_k = _power_of_two(K)
+            block_k = power_of_two(K)
             block_n = max(_TILE // block_k, 1)
             while block_n > 1 and N // block_n < 256:  # enough programs for all of the GPU
                 block_n //= 2
             kernels.linear_of_row[(-(-N // block_n),)](
-                *what, eps, N, K, how, activation, *has, block_n, block_k, self.ahead, num_warps=8, **self.launch
-            )
-        else:
-            block_n = 16 if N < 4096 else 32
-            blocks = max(_power_of_two(B), 16), block_n, 128, self.ahead
-            kernels.linear[(-(-N // block_n),)](
-                *what, B, eps, N, K, how, activation, *has, *blocks, num_warps=4, num_stages=4, **self.launch
-            )
+                x, layer.weight, bias, *normed.vectors, added, out, normed.eps, N, K, normed.how, activation,
+                has_bias, *normed.has, has_residual, block_n, block_k, self.ahead, num_warps=8, **self.launch,
+            )  # fmt: skip
+            return out
+        if norm is not None:
+            kernels.norm_of_rows[(B,)](
+                x, *normed.vectors, self.normed, normed.eps, K, power_of_two(K), normed.how, *normed.has,
+                self.ahead, num_warps=4, **self.launch,
+            )  # fmt: skip
+            x = self.normed
+        block_n = 16 if N < 4096 else 32
+        kernels.linear[(-(-N // block_n),)](
+            x, layer.weight, bias, added, out, B, N, K, activation, has_bias, has_residual,
+            max(power_of_two(B), 16), block_n, 128, self.ahead, num_warps=4, num_stages=4, **self.launch,
+        )  # fmt: skip
         return out
 
     def _attend(self, keys_BGSK: Tensor, values_BGSK: Tensor, lengths_B: Tensor) -> None:
         from chainrule.neural import gpu_kernels as kernels
 
         config, positions, K = self.config, self.network.positions, self.head_size
-        H, G, block_k = config.heads, config.kv_heads, _power_of_two(self.head_size)
+        H, G, block_k = config.heads, config.kv_heads, power_of_two(self.head_size)
         strides = keys_BGSK.stride(0), keys_BGSK.stride(1)
         cos, sin = (self.q if table is None else table for table in (positions.cos_TK, positions.sin_TK))
         kernels.place_heads[(self.rows, H + 2 * G)](
@@ -111,15 +143,15 @@ class FusedStep:
         slopes = self.q if positions.slopes_H is None else positions.slopes_H
         kernels.attend_part[(self.rows * G, self.parts)](
             self.q, keys_BGSK, values_BGSK, lengths_B, slopes, self.best, self.total, self.part_taken, *strides,
-            K**-0.5, G, sharing, K, 1 if sharing == 1 else max(_power_of_two(sharing), 16), block_k,
+            K**-0.5, G, sharing, K, max(power_of_two(sharing), 16), block_k,
             self.span, 64, positions.slopes_H is not None, self.ahead, num_warps=4, **self.launch,
         )  # fmt: skip
         kernels.join_parts[(self.rows * H,)](
             self.best, self.total, self.part_taken, self.taken, self.parts,
-            K, _power_of_two(self.parts), block_k, self.ahead, num_warps=1, **self.launch,
+            K, power_of_two(self.parts), block_k, self.ahead, num_warps=1, **self.launch,
         )  # fmt: skip
 
 
-def _power_of_two(n: int) -> int:
+def power_of_two(n: int) -> int:
     """The least one that is not below n."""
     return 1 << (n - 1).bit_length()

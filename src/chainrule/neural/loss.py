@@ -10,8 +10,6 @@ a piece at a time, and each piece's gradient is computed while its logits are th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -179,16 +177,8 @@ def _wide(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def _transpose_bytes(matrix: Tensor) -> Tensor:
-    return matrix.T.contiguous()
-
-
 def _transposed(matrix: Tensor) -> Tensor:
     """Lying in memory the other way; torch's own copy of a transposed matrix of bytes takes ten times as long."""
-    transposed: Tensor = _compiled(_transpose_bytes)(matrix.view(torch.uint8))
-    return transposed.view(matrix.dtype)
+    from chainrule.neural import loss_kernel
 
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function)
+    return loss_kernel.transposed(matrix)

@@ -131,7 +131,7 @@ class NeuralModel(LanguageModel):
         if window.longest + steps > window.size or steps > MOST_STEPS:
             return None
         if rows not in self._playbacks:
-            self._playbacks = {rows: Playback(self.network, self._log_probs, rows)}
+            self._playbacks = {rows: Playback(self.network, self._log_probs, rows, self.tokenizer.bos)}
         playback = self._playbacks[rows]
         written = playback.write(cache, window, state.features_BD, choose, uniforms_BT)
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from chainrule.arrays import PAD
 from chainrule.neural.cache import Buffer, Cache
+from chainrule.neural.gpu_choice import Desk, FusedChoice, Plan, plan_of
 from chainrule.neural.gpu_step import FusedStep, is_available
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.windows import Window
@@ -43,27 +44,37 @@ class Written(NamedTuple):
     scores_BT: Tensor
 
 
+class Recorded(NamedTuple):
+    """A step that can be played."""
+
+    play: Callable[[], None]
+    step: Callable[[], None]
+    """What was recorded; kept because the arrays that it has of its own are what is played with."""
+
+
 class Playback:
     """Recorded steps of one network, for batches of one size."""
 
-    def __init__(self, network: Transformer, log_probs: LogProbs, batch_size: int) -> None:
-        self.network, self.log_probs = network, log_probs
+    def __init__(self, network: Transformer, log_probs: LogProbs, batch_size: int, bos: int) -> None:
+        self.log_probs, self.bos = log_probs, bos
         weight = network.head.weight
         empty = network.begin(batch_size, network.window)
         self.keys_LBGSK, self.values_LBGSK = empty.buffer.keys_LBGSK, empty.buffer.values_LBGSK
         self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
-        self.lengths_B = empty.lengths_B
-        device = weight.device
-        self.ids_BW = torch.zeros(batch_size, network.config.window, dtype=torch.int64, device=device)
-        self.features_BD = torch.zeros(batch_size, weight.shape[1], dtype=weight.dtype, device=device)
-        self.going_B = torch.ones(batch_size, dtype=torch.bool, device=device)
-        self.uniforms_BT = torch.zeros(batch_size, MOST_STEPS, dtype=torch.float64, device=device)
-        self.tokens_BT = torch.zeros(batch_size, MOST_STEPS, dtype=torch.int64, device=device)
-        self.scores_BT = torch.zeros(batch_size, MOST_STEPS, device=device)
-        self.column_1 = torch.zeros(1, dtype=torch.int64, device=device)
+        rows, device = (batch_size,), weight.device
+        self.desk = Desk(
+            features_BD=torch.zeros(*rows, weight.shape[1], dtype=weight.dtype, device=device),
+            going_B=torch.ones(rows, dtype=torch.bool, device=device),
+            uniforms_BT=torch.zeros(*rows, MOST_STEPS, dtype=torch.float64, device=device),
+            tokens_BT=torch.zeros(*rows, MOST_STEPS, dtype=torch.int64, device=device),
+            scores_BT=torch.zeros(*rows, MOST_STEPS, device=device),
+            ids_BW=torch.zeros(*rows, network.config.window, dtype=torch.int64, device=device),
+            lengths_B=empty.lengths_B,
+            column_1=torch.zeros(1, dtype=torch.int64, device=device),
+        )
         is_fused = is_available(network, batch_size)
         self.network_step = FusedStep(network, batch_size) if is_fused else network.step
-        self.recordings: dict[Any, Callable[[], None]] = {}
+        self.recordings: dict[Any, Recorded] = {}
         self.steps = 0
 
     @torch.no_grad()
@@ -71,25 +82,25 @@ class Playback:
         self, cache: Cache, window: Window, features_BD: Tensor, choose: Choose, uniforms_BT: np.ndarray
     ) -> Written:
         """As many tokens a row as there are columns."""
-        steps = uniforms_BT.shape[1]
+        desk, steps = self.desk, uniforms_BT.shape[1]
         longest = window.longest + steps
-        step = self._recorded(choose)
+        play = self._recorded(choose).play
         buffer = self._adopt(cache)
-        self.lengths_B.copy_(cache.lengths_B)
-        self.ids_BW.copy_(window.ids_BW)
-        self.features_BD.copy_(features_BD)
-        self.going_B.fill_(True)
-        self.column_1.zero_()
-        self.uniforms_BT[:, :steps].copy_(torch.from_numpy(uniforms_BT))
+        desk.lengths_B.copy_(cache.lengths_B)
+        desk.ids_BW.copy_(window.ids_BW)
+        desk.features_BD.copy_(features_BD)
+        desk.going_B.fill_(True)
+        desk.column_1.zero_()
+        desk.uniforms_BT[:, :steps].copy_(torch.from_numpy(uniforms_BT))
         for _ in range(steps):
-            step()
+            play()
         self.steps += steps
         buffer.version += 1
-        lengths_B = self.lengths_B.clone()
+        lengths_B = desk.lengths_B.clone()
         after = Cache(buffer, buffer.version, lengths_B, longest, False, cache.window)
-        seen = Window(self.ids_BW.clone(), lengths_B, longest, False)
-        tokens_BT, scores_BT = self.tokens_BT[:, :steps].clone(), self.scores_BT[:, :steps].clone()
-        return Written(after, seen, self.features_BD.clone(), tokens_BT, scores_BT)
+        seen = Window(desk.ids_BW.clone(), lengths_B, longest, False)
+        tokens_BT, scores_BT = desk.tokens_BT[:, :steps].clone(), desk.scores_BT[:, :steps].clone()
+        return Written(after, seen, desk.features_BD.clone(), tokens_BT, scores_BT)
 
     def _adopt(self, cache: Cache) -> Buffer:
         """The keys and values of a cache, at our addresses; who has them there now gets a copy."""
@@ -105,34 +116,31 @@ class Playback:
         self.owner = weakref.ref(buffer)
         return buffer
 
-    def _recorded(self, choose: Choose) -> Callable[[], None]:
+    def _recorded(self, choose: Choose) -> Recorded:
         """The step as something to play; recorded now if it was not."""
-        is_worth_compiling = self.steps >= _STEPS_THAT_REPAY and self.going_B.device.type == "cuda"
+        plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
+        on_gpu = self.desk.going_B.device.type == "cuda"
+        is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY
         key = choose, is_worth_compiling
         if key not in self.recordings:
             if len(self.recordings) >= _RECORDINGS:
                 del self.recordings[next(iter(self.recordings))]
-
-            def decide(features_BD: Tensor, uniforms_B: Tensor, going_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-                return choose(self.log_probs(features_BD), uniforms_B, going_B)
-
-            decide_fast = torch.compile(decide, dynamic=False) if is_worth_compiling else decide
-            with warnings.catch_warnings():
-                # the compiler warns of functions it looks into although they remember their results
-                warnings.simplefilter("ignore", UserWarning)
-                self.recordings[key] = self._record(lambda: self._step(decide_fast))
+            step = self._by_loops(plan) if plan else self._by_torch(*key)
+            self.recordings[key] = Recorded(self._record(step), step)
         return self.recordings[key]
 
     def _record(self, step: Callable[[], None]) -> Callable[[], None]:
         """A graph of the step; where there are no graphs, the step itself."""
-        if self.lengths_B.device.type != "cuda":
+        if self.desk.lengths_B.device.type != "cuda":
             return step
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        with torch.cuda.stream(beside), warnings.catch_warnings():
+            # the compiler warns of functions it looks into although they remember their results
+            warnings.simplefilter("ignore", UserWarning)
             for _ in range(3):  # libraries choose and compile kernels when they are first called
-                self.lengths_B.zero_()
-                self.column_1.zero_()
+                self.desk.lengths_B.zero_()
+                self.desk.column_1.zero_()
                 step()
         torch.cuda.current_stream().wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
@@ -140,17 +148,33 @@ class Playback:
             step()
         return graph.replay
 
+    def _by_loops(self, plan: Plan) -> Callable[[], None]:
+        """A step, for a choice that has a plan."""
+        assert isinstance(self.network_step, FusedStep)
+        step = FusedChoice(plan, self.network_step, self.desk, self.bos)
+        return lambda: step(self.keys_LBGSK, self.values_LBGSK)
+
+    def _by_torch(self, choose: Choose, is_compiled: bool) -> Callable[[], None]:
+        """A step, for any choice."""
+
+        def decide(features_BD: Tensor, uniforms_B: Tensor, going_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return choose(self.log_probs(features_BD), uniforms_B, going_B)
+
+        best = torch.compile(decide, dynamic=False) if is_compiled else decide
+        return lambda: self._step(best)
+
     def _step(self, decide: Choose) -> None:
-        uniforms_B = self.uniforms_BT.index_select(1, self.column_1)[:, 0]
-        tokens_B, scores_B, going_B = decide(self.features_BD, uniforms_B, self.going_B)
-        self.tokens_BT.index_copy_(1, self.column_1, tokens_B[:, None])
-        self.scores_BT.index_copy_(1, self.column_1, scores_B[:, None].float())
-        self.going_B.copy_(going_B)
+        desk = self.desk
+        uniforms_B = desk.uniforms_BT.index_select(1, desk.column_1)[:, 0]
+        tokens_B, scores_B, going_B = decide(desk.features_BD, uniforms_B, desk.going_B)
+        desk.tokens_BT.index_copy_(1, desk.column_1, tokens_B[:, None])
+        desk.scores_BT.index_copy_(1, desk.column_1, scores_B[:, None].float())
+        desk.going_B.copy_(going_B)
         is_token_B = tokens_B != PAD
         ids_B = tokens_B.clamp(min=0)
-        self.ids_BW.scatter_(1, self.lengths_B[:, None], ids_B[:, None])
+        desk.ids_BW.scatter_(1, desk.lengths_B[:, None], ids_B[:, None])
         # what an ended row writes lies behind its end, where nothing looks
-        features_BD = self.network_step(ids_B, self.keys_LBGSK, self.values_LBGSK, self.lengths_B)
-        self.features_BD.copy_(torch.where(is_token_B[:, None], features_BD, self.features_BD))
-        self.lengths_B += is_token_B
-        self.column_1 += 1
+        features_BD = self.network_step(ids_B, self.keys_LBGSK, self.values_LBGSK, desk.lengths_B)
+        desk.features_BD.copy_(torch.where(is_token_B[:, None], features_BD, desk.features_BD))
+        desk.lengths_B.add_(is_token_B)
+        desk.column_1.add_(1)
