@@ -12,7 +12,7 @@ def recipe() -> Recipe:
         train="wikitext-2/train.txt",
         valid="wikitext-2/valid.txt",
         test="wikitext-2/test.txt",
-        reaches="WikiText-2's test text with one state that carries all before, in 5 minutes on a GPU",
+        reaches="perplexity 125.5 on WikiText-2's test text",
         settings={
             "embedding": 400,
             "hidden": 1152,
@@ -23,8 +23,8 @@ def recipe() -> Recipe:
             "length": 35,
             "compile": "no",
             "learning_rate": 1e-3,
-            "weight_decay": 0.02,
+            "weight_decay": 0.1,
             "schedule": "linear",
-            "minutes": 5,
+            "steps": 11_700,
         },
     )

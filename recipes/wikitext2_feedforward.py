@@ -12,7 +12,7 @@ def recipe() -> Recipe:
         train="wikitext-2/train.txt",
         valid="wikitext-2/valid.txt",
         test="wikitext-2/test.txt",
-        reaches="WikiText-2's test text with the last seven words as context, in 4 minutes on a GPU",
+        reaches="perplexity 172.4 on WikiText-2's test text, with the last seven words as context",
         settings={
             "order": 8,
             "embedding": 400,
@@ -26,7 +26,8 @@ def recipe() -> Recipe:
             "compile": "no",
             "learning_rate": 1e-3,
             "weight_decay": 0.05,
+            "schedule": "linear",
             "average": "ema",
-            "minutes": 4,
+            "steps": 7000,
         },
     )

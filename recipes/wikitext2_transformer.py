@@ -12,7 +12,7 @@ def recipe() -> Recipe:
         train="wikitext-2/train.txt",
         valid="wikitext-2/valid.txt",
         test="wikitext-2/test.txt",
-        reaches="WikiText-2's test text with the last 192 words or more as context, in 9 minutes on a GPU",
+        reaches="perplexity 76.5 on WikiText-2's test text, with the last 192 words or more as context",
         settings={
             "layers": 6,
             "width": 512,
@@ -27,10 +27,9 @@ def recipe() -> Recipe:
             "token_dropout": 0.1,
             "batch": 8192,
             "learning_rate": 1e-3,
-            "weight_decay": 0.1,
+            "weight_decay": 0.3,
             "schedule": "linear",
             "average": "ema",
-            "steps": 9000,
-            "minutes": 9,
+            "steps": 6900,
         },
     )

@@ -62,7 +62,7 @@ def test_a_part_runs(
 ) -> None:
     monkeypatch.delenv("CHAINRULE_NANOGPT", raising=False)
     monkeypatch.delenv("CHAINRULE_GPT_FAST", raising=False)
-    main([part, "--small", "--loss", "--device", "cpu", "--data", str(data)])
+    main([part, "--small", "--device", "cpu", "--data", str(data)])
     printed = " ".join(capsys.readouterr().out.split())
     assert said in printed
     assert "chainrule" in printed or part == "wikitext"
@@ -71,7 +71,7 @@ def test_a_part_runs(
 @needs_nanogpt
 @pytest.mark.parametrize("part", ["cpu", "shakespeare", "gpt2"])
 def test_a_part_runs_beside_nanogpt(part: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main([part, "--small", "--loss", "--device", "cpu", "--data", str(data), "--nanogpt", str(NANOGPT)])
+    main([part, "--small", "--device", "cpu", "--data", str(data), "--nanogpt", str(NANOGPT)])
     printed = capsys.readouterr().out
     assert "left out" not in printed
     assert "nanoGPT" in printed

@@ -2,7 +2,7 @@
 
     cpu          training a tiny Transformer on a CPU, and its loss after as many tokens; beside nanoGPT
     shakespeare  seconds until a validation loss on Tiny Shakespeare, and the best one; beside nanoGPT
-    gpt2         training a Transformer of 124 M parameters; beside nanoGPT. With --loss: the loss per token too
+    gpt2         training a Transformer of 124 M parameters; its loss after as many tokens; beside nanoGPT
     lstm         training the three layers of AWD-LSTM; beside nn.LSTM in a plain loop
     generate     text from 1.1 B parameters, and from 124 M, alone and 32 at once; beside transformers, gpt-fast
     wikitext     the recipes for WikiText-2 (--recipe: one of them) beside our 5-gram model
@@ -49,9 +49,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--nanogpt", type=Path, default=_folder("NANOGPT"), help="a checkout of nanoGPT")
     parser.add_argument("--gpt-fast", type=Path, default=_folder("GPT_FAST"), help="a checkout of gpt-fast")
     parser.add_argument("--small", action="store_true", help="very small, to see that it runs")
-    parser.add_argument("--steps", type=int, help="cpu, gpt2 --loss: so many steps of training")
+    parser.add_argument("--steps", type=int, help="cpu, gpt2: so many steps of training")
     parser.add_argument("--target", type=float, default=1.458, help="shakespeare: the loss to reach [1.458]")
-    parser.add_argument("--loss", action="store_true", help="gpt2: the loss per token too")
     parser.add_argument("--recipe", action="append", default=[], help="wikitext: this recipe only; repeatable")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="another setting of ours; repeatable"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import time
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import recipes
 
@@ -19,102 +20,95 @@ from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.subword import SubwordTokenizer, byte_level
 from chainrule.tokens.vocabulary import Limit
 
-ROWS = (32, 64)
-"""Batches that nanoGPT may choose from."""
-WARM_UP, TIMED = 5, 40
-LINES = 100_000
-"""Of the text, where speed is all that is asked for."""
+ROWS, CONTEXT, STEPS = 64, 1024, 300
+LOOKS = 4
+"""How often the held-out loss is looked at, the end included; that time does not count."""
+LINES = 200_000
+"""Of the text."""
+
+
+class Training(NamedTuple):
+    """What a side did."""
+
+    rate: float
+    """Tokens per second, but for the first quarter, in which all is warmed up."""
+    startup: float
+    losses: list[float]
+    """Held-out nats a token, on the way."""
 
 
 def run(lab: Lab) -> None:
-    texts = _texts(lab)
+    texts, steps = _texts(lab), lab.options.steps or lab.pick(STEPS, 4)
     print(f"{texts.train.tokens:,} tokens, {texts.tokenizer.vocab_size:,} different", flush=True)
+    sides = {name: _train_ours(lab, name, design, texts, steps) for name, design in designs(lab).items()}
     checkout = lab.peer("nanoGPT")
-    theirs: float | None = None
-    rows_of_theirs = lab.pick(ROWS[-1], 4)
-    if checkout is not None:
-        theirs, rows_of_theirs = _best_of_theirs(lab, checkout, texts)
-    rows = []
-    for name, design in designs(lab).items():
-        trained = lab.train("transformer", texts, {**design, "steps": lab.pick(300, 4), "validate_every": 300})
-        millions = f"{trained.parameters / 1e6:,.1f}"
-        rows.append([name, millions, f"{trained.rate:,.0f}", f"{trained.startup:.0f}", ratio(trained.rate, theirs)])
+    theirs = None if checkout is None else _train_theirs(lab, checkout, texts, steps)
     if theirs is not None:
-        rows.append([f"nanoGPT, {rows_of_theirs} rows", "", f"{theirs:,.0f}", "", ""])
-    show("training", ["side", "M parameters", "tokens/s", "s before it", "ours is"], rows)
-    if lab.options.loss:
-        _losses(lab, checkout, texts, rows_of_theirs)
+        sides["nanoGPT"] = theirs
+    rows = []
+    for name, side in sides.items():
+        compared = ratio(side.rate, theirs.rate) if theirs is not None and side is not theirs else ""
+        rows.append([name, f"{side.rate:,.0f}", f"{side.startup:.0f}", compared])
+    show("training", ["side", "tokens/s", "s before it", "ours is"], rows)
+    batch = lab.pick(ROWS * CONTEXT, 64)
+    table = [
+        [f"{(look + 1) * steps // LOOKS * batch:,}", *(f"{side.losses[look]:.4f}" for side in sides.values())]
+        for look in range(LOOKS)
+    ]
+    show("held-out nats a token", ["tokens seen", *sides], table)
 
 
 def designs(lab: Lab) -> dict[str, dict[str, Any]]:
-    """Ours: the recipe, and nanoGPT's design in bfloat16."""
+    """Ours: the recipe, the same by AdamW, and nanoGPT's design."""
     recipe = {key: value for key, value in recipes.find("gpt2").settings.items() if key != "epochs"}
-    same = {"preset": "gpt2", "bias": False, "heads": 12, "precision": "bfloat16", "optimiser": "adamw"}
+    same = {"preset": "gpt2", "bias": False, "heads": 12, "precision": "bfloat16", "learning_rate": 6e-4}
     tiny = {"layers": 1, "width": 24, "window": 16, "batch": 64, "compile": "no", "precision": "float32"}
-    small = lab.pick({}, tiny)
+    small = lab.pick({"batch": ROWS * CONTEXT}, tiny)
     return {
         "chainrule, fast": {**recipe, **small},
-        "chainrule, the same design": {**recipe, **same, "learning_rate": 6e-4, **small},
+        "chainrule, fast, AdamW": {**recipe, "optimiser": "adamw", "learning_rate": 1.5e-3, **small},
+        "chainrule, the same design": {**recipe, "optimiser": "adamw", **same, **small},
     }
 
 
-def _plan(lab: Lab, rows: int, steps: int) -> Plan:
-    return Plan(
+def _train_ours(lab: Lab, name: str, design: dict[str, Any], texts: Texts, steps: int) -> Training:
+    settings = {**design, "steps": steps, "validate_every": steps // LOOKS}
+    trained = lab.train("transformer", texts, settings, validate=True)
+    found = Training(trained.rate, trained.startup, [loss for _, loss in trained.validations])
+    millions = trained.parameters / 1e6
+    print(
+        f"{name}, {millions:.1f} M parameters: {found.rate:,.0f} tokens/s, {found.losses[-1]:.4f} nats", flush=True
+    )
+    return found
+
+
+def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Training:
+    plan = Plan(
         layers=lab.pick(12, 1),
         heads=12,
         width=lab.pick(768, 24),
-        context=lab.pick(1024, 16),
-        rows=rows,
+        context=lab.pick(CONTEXT, 16),
+        rows=lab.pick(ROWS, 4),
         learning_rate=6e-4,
         iterations=steps,
         warmup=max(1, steps // 50),
         beta2=0.95,
     )
-
-
-def _best_of_theirs(lab: Lab, checkout: Path, texts: Texts) -> tuple[float, int]:
-    """Tokens per second with the batch that suits it best, and that batch."""
-    timed = lab.pick(TIMED, 2)
-
-    def rate(rows: int) -> float:
-        peer = _theirs(lab, checkout, texts, _plan(lab, rows, 10_000))
-        peer.steps(lab.pick(WARM_UP, 1))
-        found = peer.plan.tokens * timed / lab.seconds(lambda: peer.steps(timed))
-        print(f"nanoGPT, {rows} rows: {found:,.0f} tokens/s", flush=True)
-        return found
-
-    return max((rate(rows), rows) for rows in lab.pick(ROWS, (4,)))
-
-
-def _theirs(lab: Lab, checkout: Path, texts: Texts, plan: Plan) -> NanoGPT:
-    return NanoGPT(lab, checkout, plan, texts.train.ids, padded_size(texts.tokenizer.vocab_size))
-
-
-def _losses(lab: Lab, checkout: Path | None, texts: Texts, rows: int) -> None:
-    """The held-out loss on the way, after as many tokens."""
-    plan = _plan(lab, rows, 0)
-    steps = lab.options.steps or lab.pick(texts.train.tokens // plan.tokens, 4)
-    every = max(1, steps // 4)
-    columns: dict[str, list[float]] = {}
-    for name, design in designs(lab).items():
-        settings = {**design, "batch": plan.tokens, "steps": steps, "validate_every": every}
-        trained = lab.train("transformer", texts, settings, validate=True)
-        columns[name] = [loss for _, loss in trained.validations]
-    if checkout is not None:
-        peer = _theirs(lab, checkout, texts, _plan(lab, rows, steps))
-        losses = columns["nanoGPT"] = []
-        while peer.done < steps:
-            peer.steps(min(every, steps - peer.done))
-            losses.append(peer.loss(texts.valid.ids))
-    seen = [min(every * (number + 1), steps) * plan.tokens for number in range(len(next(iter(columns.values()))))]
-    table = [[f"{tokens:,}", *(f"{column[i]:.4f}" for column in columns.values())] for i, tokens in enumerate(seen)]
-    show("held-out nats a token", ["tokens seen", *columns], table)
+    began = time.perf_counter()
+    peer = NanoGPT(lab, checkout, plan, texts.train.ids, padded_size(texts.tokenizer.vocab_size))
+    lab.seconds(lambda: peer.steps(1))  # in which it is compiled
+    startup = time.perf_counter() - began
+    seconds, losses = [], []
+    for look in range(LOOKS):
+        seconds.append(lab.seconds(lambda: peer.steps((look + 1) * steps // LOOKS - peer.done)))  # noqa: B023
+        losses.append(peer.loss(texts.valid.ids))
+    return Training(plan.tokens * (steps - steps // LOOKS) / sum(seconds[1:]), startup, losses)
 
 
 def _texts(lab: Lab) -> Texts:
     """The text in GPT-2's subwords, or in as many of its own."""
     packed = lab.text("simplewiki/train.txt.gz")
-    lines = lab.pick(None if lab.options.loss else LINES, 200)
+    lines = lab.pick(LINES, 200)
     path = lab.folder / "simplewiki.txt"
     with gzip.open(packed) as source, path.open("wb") as target:
         target.writelines(islice(source, lines))
