@@ -23,6 +23,7 @@ FLOORS = [
     {"chain", "kinds"},
     {"decode"},
     {"training"},
+    {"autodiff"},
     {"ngram", "neural"},
     {"evaluation"},
     {"cli", "__init__", "__main__"},

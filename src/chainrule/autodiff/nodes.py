@@ -1,0 +1,117 @@
+"""What a computation graph is made of: nodes, and its leaves, which are data and parameters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from chainrule.autodiff.gradients import Array, Gradient, SparseRows
+from chainrule.errors import AutodiffError
+
+if TYPE_CHECKING:
+    from chainrule.autodiff.tape import Tape
+
+
+class Node(ABC):
+    """Something with a value and a gradient: a module, or a leaf of the graph."""
+
+    name: str
+    out_tensor: Array
+    out_gradient: Array | SparseRows | None = None
+    needs_gradient: bool = False
+    in_modules: tuple[Node, ...] = ()
+
+    @abstractmethod
+    def receive(self, gradient: Gradient) -> None:
+        """Add to the gradient."""
+
+    def room(self, tape: Tape) -> Array:
+        """An array in which a gradient can be written before it is received."""
+        return tape.empty(self.out_tensor.shape, self.out_tensor.dtype)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {list(self.out_tensor.shape) if hasattr(self, 'out_tensor') else 'new'}>"
+
+
+class Value(Node):
+    """Data: ids, masks, a state that was carried over. No gradient flows into it."""
+
+    def __init__(self, tensor: ArrayLike, name: str = "value") -> None:
+        self.name = name
+        self.out_tensor = np.asarray(tensor)
+
+    def receive(self, gradient: Gradient) -> None:
+        """Nothing: data stays as it is."""
+
+
+class Parameter(Node):
+    """What is learned. Its gradient adds up, over backward passes too, until it is forgotten.
+
+    The gradient is written into the same array each time: copy it to keep it. A table of which only rows were
+    read has SparseRows.
+    """
+
+    needs_gradient = True
+
+    def __init__(self, name: str, tensor: ArrayLike) -> None:
+        self.name = name
+        self.out_tensor = np.asarray(tensor)
+        if self.out_tensor.dtype.kind != "f":
+            raise AutodiffError(
+                f"parameter {name!r} should hold floating-point numbers, not {self.out_tensor.dtype}"
+            )
+        self._buffer: Array | None = None
+        self._is_lent = False
+
+    def forget(self) -> None:
+        """Begin a new gradient."""
+        self.out_gradient = None
+        self._is_lent = False
+
+    def dense_gradient(self) -> Array:
+        """The gradient as one array, zeros if nothing flowed in."""
+        if isinstance(self.out_gradient, np.ndarray):
+            return self.out_gradient
+        shape = self.out_tensor.shape
+        return np.zeros_like(self.out_tensor) if self.out_gradient is None else self.out_gradient.dense(shape)
+
+    def room(self, tape: Tape) -> Array:
+        if self.out_gradient is not None or self._is_lent:
+            return super().room(tape)
+        self._is_lent = True
+        return self._own()
+
+    def receive(self, gradient: Gradient) -> None:
+        held = self.out_gradient
+        if held is None and isinstance(gradient, SparseRows):
+            # a copy, for the rows may be a tape's, and a parameter outlives the tape
+            self.out_gradient = SparseRows(gradient.ids.copy(), gradient.rows.copy())
+        elif isinstance(held, SparseRows) and isinstance(gradient, SparseRows):
+            self.out_gradient = held + gradient
+        elif held is None and gradient is self._buffer:
+            self.out_gradient = self._buffer
+        else:
+            dense = self._densified(held)
+            if isinstance(gradient, np.ndarray):
+                dense += gradient
+            else:
+                gradient.add_to(dense)
+            self.out_gradient = dense
+
+    def _densified(self, held: Array | SparseRows | None) -> Array:
+        if isinstance(held, np.ndarray):
+            return held
+        # while a module writes into the buffer, what others bring must not go there
+        dense = np.empty_like(self.out_tensor) if self._is_lent else self._own()
+        dense.fill(0)
+        if held is not None:
+            held.add_to(dense)
+        return dense
+
+    def _own(self) -> Array:
+        if self._buffer is None or self._buffer.shape != self.out_tensor.shape:
+            self._buffer = np.empty(self.out_tensor.shape, self.out_tensor.dtype)
+        return self._buffer
