@@ -377,6 +377,29 @@ class TestComposed:
         assert_same(value_and_gradients(unrolled, tensors), by_torch(by_hand, tensors))
 
 
+class TestPrecision:
+    def test_data_takes_the_parameters_precision(self) -> None:
+        W = Parameter("W", np.ones((2, 3), np.float32))
+        with Tape():
+            z = Linear().apply_fwd(np.ones((4, 3)), W)
+            both = Concat().apply_fwd(z, np.zeros((4, 1)))
+            assert both.out_tensor.dtype == np.float32
+            Sum().apply_fwd(both)
+            tape_bwd()
+        assert W.dense_gradient().dtype == np.float32
+        assert W.dense_gradient() == pytest.approx(np.full((2, 3), 4))
+
+    def test_two_precisions_do_not_mix(self) -> None:
+        narrow, wide = Parameter("a", np.ones(2, np.float32)), Parameter("b", np.ones(2))
+        with Tape():
+            with pytest.raises(
+                AutodiffError, match="Add: expected inputs of one precision, found a float32, b float64"
+            ):
+                Add().apply_fwd(narrow, wide)
+            with pytest.raises(AutodiffError, match="Multiply: made float64 of float32"):
+                Multiply().apply_fwd(narrow, np.array([0, 1]))  # NumPy's product of whole numbers and float32
+
+
 class TestLossOptions:
     z = np.log(np.array([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]))
 
@@ -408,7 +431,10 @@ X = np.ones((2, 3))
 MISFITS: list[tuple[Module, list[np.ndarray], str]] = [
     (Linear(), [X, np.ones((4, 5))], r"Linear: .*\[2, 3\] and \[4, 5\].*axis -1 .*axis 1 .*3 and 5"),
     (Linear(), [X, np.ones((4, 3)), np.ones(5)], r"Linear: .*\[4, 3\] and \[5\].*axis 0 .*4 and 5"),
-    (Linear(), [np.ones(()), X], r"Linear: .*\[\] and \[2, 3\].*found None and 3"),
+    (Linear(), [np.ones(()), X], r"Linear: expected at least 1 axes, found 0 in \[\]"),
+    (Linear(), [X, np.ones((2, 3, 3))], r"Linear: expected 2 axes, found 3 in \[2, 3, 3\]"),
+    (MatMul(), [np.ones(3), np.ones((3, 2))], r"MatMul: expected at least 2 axes, found 1 in \[3\]"),
+    (Softmax(), [np.ones(())], r"Softmax: expected at least 1"),
     (MatMul(), [X, X], r"MatMul: .*\[2, 3\] and \[2, 3\].*axis -1 .*axis -2 .*3 and 2"),
     (
         MatMul(),

@@ -59,10 +59,5 @@ class Part:
     def add_to(self, array: Array) -> None:
         array[self.where] += self.gradient
 
-    def dense(self, shape: tuple[int, ...]) -> Array:
-        array = np.zeros(shape, self.gradient.dtype)
-        self.add_to(array)
-        return array
-
 
 Gradient: TypeAlias = Array | SparseRows | Part

@@ -9,7 +9,7 @@ import numpy as np
 from chainrule.arrays import PAD
 from chainrule.autodiff.gradients import Array
 from chainrule.autodiff.nodes import Node
-from chainrule.autodiff.shapes import fit_all
+from chainrule.autodiff.shapes import fit_all, has_axes
 from chainrule.autodiff.tape import Module
 from chainrule.errors import AutodiffError
 
@@ -18,6 +18,7 @@ class Softmax(Module):
     """p_i = e^z_i / Σ_j e^z_j, along the last axis."""
 
     def forward(self, z: Array) -> Array:
+        has_axes(self, 1, z, or_more=True)
         # e^(z - max) / Σ e^(z - max) is the same, and cannot overflow
         p: Array = np.subtract(z, z.max(axis=-1, keepdims=True), out=self.empty_like(z))
         np.exp(p, out=p)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from chainrule.autodiff.gradients import Array, SparseRows
-from chainrule.autodiff.shapes import check_ids, fit, fit_broadcast, sum_to
+from chainrule.autodiff.shapes import check_ids, fit, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape import Module
 
 
@@ -18,12 +18,15 @@ class Linear(Module):
     """z = W x + b for each row: inputs x [..., in], W [out, in], and b [out] or none."""
 
     def forward(self, x: Array, W: Array, b: Array | None = None) -> Array:
+        has_axes(self, 1, x, or_more=True)
+        has_axes(self, 2, W)
         fit(self, x, -1, W, 1)
         rows = x.reshape(-1, x.shape[-1])
         z = self.empty((*x.shape[:-1], len(W)), np.result_type(x, W))
         # z = x Wᵀ + b, with x and z as rows
         np.matmul(rows, W.T, out=z.reshape(len(rows), -1))
         if b is not None:
+            has_axes(self, 1, b)
             fit(self, W, 0, b, 0)
             z += b
         self._has_bias = b is not None
@@ -48,6 +51,7 @@ class MatMul(Module):
     """z = A B, of the last two axes: inputs A [..., n, k] and B [..., k, m]."""
 
     def forward(self, A: Array, B: Array) -> Array:
+        has_axes(self, 2, A, B, or_more=True)
         fit(self, A, -1, B, -2)
         fit_broadcast(self, A, B, leaving=2)
         z: Array = np.matmul(A, B)
@@ -63,6 +67,7 @@ class Embedding(Module):
     """z = E[id], which is the one-hot vector of the id times E: inputs E [V, D] and ids [...]."""
 
     def forward(self, E: Array, ids: Array) -> Array:
+        has_axes(self, 2, E)
         check_ids(self, ids, E)
         z = self.empty((*ids.shape, E.shape[1]), E.dtype)
         # the ids were checked; otherwise NumPy would copy, to leave z whole if one is wrong
@@ -193,6 +198,8 @@ class LayerNorm(Module):
         self.eps = eps
 
     def forward(self, x: Array, gain: Array, shift: Array) -> Array:
+        has_axes(self, 1, x, or_more=True)
+        has_axes(self, 1, gain, shift)
         fit(self, x, -1, gain, 0)
         fit(self, x, -1, shift, 0)
         normed = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.empty_like(x))
@@ -226,10 +233,11 @@ class ScaledDotProductAttention(Module):
         self.causal = causal
 
     def forward(self, q: Array, k: Array, v: Array) -> Array:
+        has_axes(self, 2, q, k, v, or_more=True)
         fit(self, q, -1, k, -1)
         fit(self, k, -2, v, -2)
-        fit_broadcast(self, q, k, leaving=2)
-        fit_broadcast(self, k, v, leaving=2)
+        for a, b in ((q, k), (k, v), (q, v)):
+            fit_broadcast(self, a, b, leaving=2)
         scores = q @ k.swapaxes(-1, -2)
         scores *= q.shape[-1] ** -0.5
         if self.causal:

@@ -9,13 +9,23 @@ from chainrule.autodiff.nodes import Node
 from chainrule.errors import AutodiffError
 
 
+def has_axes(module: Node, number: int, *arrays: Array, or_more: bool = False) -> None:
+    """Refuse arrays that have not that many axes."""
+    for array in arrays:
+        if array.ndim < number or (array.ndim > number and not or_more):
+            raise AutodiffError(
+                f"{module.name}: expected {'at least ' if or_more else ''}{number} axes, found {array.ndim} "
+                f"in {list(array.shape)}"
+            )
+
+
 def fit(module: Node, a: Array, axis_a: int, b: Array, axis_b: int) -> None:
     """Refuse two arrays whose axes do not have the same length."""
-    if _length(a, axis_a) != _length(b, axis_b):
+    if a.shape[axis_a] != b.shape[axis_b]:
         raise AutodiffError(
             f"{module.name}: shapes {list(a.shape)} and {list(b.shape)} do not fit: "
             f"axis {axis_a} of the first should be as long as axis {axis_b} of the second, "
-            f"found {_length(a, axis_a)} and {_length(b, axis_b)}"
+            f"found {a.shape[axis_a]} and {b.shape[axis_b]}"
         )
 
 
@@ -63,8 +73,3 @@ def sum_to(gradient: Array, shape: tuple[int, ...]) -> Array:
     axes = [missing + i for i, length in enumerate(shape) if length == 1]
     summed: Array = gradient.sum(axis=(*range(missing), *axes), keepdims=True)
     return summed.reshape(shape)
-
-
-def _length(array: Array, axis: int) -> int | None:
-    """None if there is no such axis."""
-    return array.shape[axis] if -array.ndim <= axis < array.ndim else None

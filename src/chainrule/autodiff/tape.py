@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -67,17 +67,22 @@ class Module(Node):
             raise AutodiffError(
                 f"{self.name}: {self.stage.value} already; one application is one module: make another"
             )
-        nodes = tuple(node if isinstance(node, Node) else Value(node) for node in in_modules)
+        nodes = [node if isinstance(node, Node) else Value(node) for node in in_modules]
         for i, node in enumerate(nodes):
             self._check_input(i, node)
+        dtype = self._share_type(nodes)
         self._tape = tape = current_tape()
         with _quiet():
             self.out_tensor = self.forward(*[node.out_tensor for node in nodes])
+        if dtype not in (None, self.out_tensor.dtype):
+            raise AutodiffError(
+                f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
+            )
         if _has_nan(self.out_tensor):
             raise NotANumberError(self._nan_message(nodes))
         self.stage = Stage.FORWARD
         if tape.is_recording:
-            self.in_modules = nodes
+            self.in_modules = tuple(nodes)
             self.needs_gradient = any(node.needs_gradient for node in nodes)
             tape.push(self)
         return self
@@ -133,6 +138,20 @@ class Module(Node):
             }[node.stage]
             raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
 
+    def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
+        """The precision of what is computed or learned; data that has another is cast to it."""
+        types = {node.out_tensor.dtype for node in nodes if not isinstance(node, Value)}
+        if not types:
+            return None
+        if len(types) > 1:
+            found = ", ".join(f"{node.name} {node.out_tensor.dtype}" for node in nodes)
+            raise AutodiffError(f"{self.name}: expected inputs of one precision, found {found}")
+        [dtype] = types
+        for i, node in enumerate(nodes):
+            if node.out_tensor.dtype.kind == "f" and node.out_tensor.dtype != dtype:
+                nodes[i] = Value(node.out_tensor.astype(dtype), node.name)
+        return dtype
+
     def _check_gradient(self, node: Node, gradient: Gradient) -> None:
         if isinstance(gradient, np.ndarray) and gradient.shape != node.out_tensor.shape:
             raise AutodiffError(
@@ -140,7 +159,7 @@ class Module(Node):
                 f"but its value has {list(node.out_tensor.shape)}"
             )
 
-    def _nan_message(self, nodes: tuple[Node, ...]) -> str:
+    def _nan_message(self, nodes: list[Node]) -> str:
         shapes = ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
         bad = [node.name for node in nodes if node.out_tensor.dtype.kind == "f" and _has_nan(node.out_tensor)]
         reason = f"{', '.join(bad)} had NaN before" if bad else "its inputs have none"
