@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import tracemalloc
 import weakref
@@ -157,6 +159,17 @@ def test_the_inner_tape_hides_the_outer_one() -> None:
     assert x.out_gradient == pytest.approx(5 + 3)
 
 
+def test_a_module_of_another_tape_is_no_input() -> None:
+    with Tape():
+        tanh = Tanh().apply_fwd(parameter(1.0))
+        with Tape() as inner:
+            with pytest.raises(AutodiffError, match="Sum: input 0, Tanh, is of another tape"):
+                Sum().apply_fwd(tanh)
+            assert Sum().apply_fwd(Value(tanh.out_tensor)) in inner.modules
+        with no_grad():
+            assert Sum().apply_fwd(tanh).out_tensor == pytest.approx(np.tanh(1))
+
+
 def test_threads_do_not_see_each_others_tapes() -> None:
     gradients, tapes = {}, {}
     meet = threading.Barrier(2, timeout=20)
@@ -202,6 +215,8 @@ def test_backward_can_start_with_a_gradient() -> None:
     x = parameter(1.0, 2.0)
     with Tape() as tape:
         Scale(2).apply_fwd(x)
+        with pytest.raises(AutodiffError, match=r"gave Scale a gradient of \[1\], but its value has \[2\]"):
+            tape.backward(np.ones(1))
         tape.backward(np.array([1.0, -3.0]))
     assert x.out_gradient == pytest.approx([2, -6])
 
@@ -342,6 +357,14 @@ class TestReuse:
         for p, gradient in zip((table, head), before, strict=True):
             assert np.array_equal(p.dense_gradient(), gradient)
 
+    def test_a_parameter_has_one_array_for_its_gradient(self) -> None:
+        table, head = self.parameters()
+        tape, ids = Tape(reuse=True), np.arange(200)
+        self.step(tape, table, head, ids)
+        first = head.out_gradient
+        self.step(tape, table, head, ids)
+        assert head.out_gradient is first
+
     def test_memory_does_not_grow(self) -> None:
         table, head = self.parameters()
         tape, rng = Tape(reuse=True), np.random.default_rng(2)
@@ -374,6 +397,13 @@ class TestReuse:
         pool.take_back()
         again = pool.empty((99, 100), np.float64)  # of another shape, in the same room
         assert np.may_share_memory(again, first) or np.may_share_memory(again, second)
+
+
+def test_neither_torch_nor_numba_is_needed() -> None:
+    code = (
+        "import sys, chainrule.autodiff.cases; print([name for name in ('torch', 'numba') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_sparse_rows() -> None:

@@ -61,3 +61,11 @@ class Part:
 
 
 Gradient: TypeAlias = Array | SparseRows | Part
+
+
+def add_to(array: Array, gradient: Gradient) -> None:
+    """array += gradient, of whatever kind."""
+    if isinstance(gradient, np.ndarray):
+        array += gradient
+    else:
+        gradient.add_to(array)

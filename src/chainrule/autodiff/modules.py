@@ -53,9 +53,9 @@ class MatMul(Module):
     def forward(self, A: Array, B: Array) -> Array:
         has_axes(self, 2, A, B, or_more=True)
         fit(self, A, -1, B, -2)
-        fit_broadcast(self, A, B, leaving=2)
-        z: Array = np.matmul(A, B)
-        return z
+        leading = fit_broadcast(self, A, B, leaving=2)
+        z = self.empty((*leading, A.shape[-2], B.shape[-1]), np.result_type(A, B))
+        return np.matmul(A, B, out=z)
 
     def backward(self, g: Array) -> tuple[Array, Array]:
         A, B = (node.out_tensor for node in self.in_modules)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from chainrule.autodiff.gradients import Array, Gradient, SparseRows
+from chainrule.autodiff.gradients import Array, Gradient, SparseRows, add_to
 from chainrule.errors import AutodiffError
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Value(Node):
 class Parameter(Node):
     """What is learned. Its gradient adds up, over backward passes too, until it is forgotten.
 
-    The gradient is written into the same array each time: copy it to keep it. A table of which only rows were
-    read has SparseRows.
+    The tensor is taken as it is, and an optimiser may write into it, but not put another in its place. The gradient
+    is written into the same array each time: copy it to keep it. A table of which only rows were read has SparseRows.
     """
 
     needs_gradient = True
@@ -86,32 +86,33 @@ class Parameter(Node):
 
     def receive(self, gradient: Gradient) -> None:
         held = self.out_gradient
-        if held is None and isinstance(gradient, SparseRows):
-            # a copy, for the rows may be a tape's, and a parameter outlives the tape
-            self.out_gradient = SparseRows(gradient.ids.copy(), gradient.rows.copy())
-        elif isinstance(held, SparseRows) and isinstance(gradient, SparseRows):
+        if held is None:
+            self.out_gradient = self._taken(gradient)
+        elif isinstance(held, np.ndarray):
+            add_to(held, gradient)
+        elif isinstance(gradient, SparseRows):
             self.out_gradient = held + gradient
-        elif held is None and gradient is self._buffer:
-            self.out_gradient = self._buffer
         else:
-            dense = self._densified(held)
-            if isinstance(gradient, np.ndarray):
-                dense += gradient
-            else:
-                gradient.add_to(dense)
+            dense = self._taken(gradient)
+            held.add_to(dense)
             self.out_gradient = dense
 
-    def _densified(self, held: Array | SparseRows | None) -> Array:
-        if isinstance(held, np.ndarray):
-            return held
+    def _taken(self, gradient: Gradient) -> Any:
+        """The gradient in arrays of our own: a parameter outlives the tape whose arrays these may be."""
+        if gradient is self._buffer:
+            return gradient
+        if isinstance(gradient, SparseRows):
+            return SparseRows(gradient.ids.copy(), gradient.rows.copy())
         # while a module writes into the buffer, what others bring must not go there
         dense = np.empty_like(self.out_tensor) if self._is_lent else self._own()
-        dense.fill(0)
-        if held is not None:
-            held.add_to(dense)
+        if isinstance(gradient, np.ndarray):
+            dense[...] = gradient
+        else:
+            dense.fill(0)
+            gradient.add_to(dense)
         return dense
 
     def _own(self) -> Array:
-        if self._buffer is None or self._buffer.shape != self.out_tensor.shape:
+        if self._buffer is None:
             self._buffer = np.empty(self.out_tensor.shape, self.out_tensor.dtype)
         return self._buffer

@@ -29,7 +29,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from chainrule.autodiff.gradients import Array, Gradient
+from chainrule.autodiff.gradients import Array, Gradient, add_to
 from chainrule.autodiff.nodes import Node, Value
 from chainrule.autodiff.pool import Pool
 from chainrule.errors import AutodiffError, NotANumberError
@@ -67,19 +67,20 @@ class Module(Node):
             raise AutodiffError(
                 f"{self.name}: {self.stage.value} already; one application is one module: make another"
             )
+        tape = current_tape()
         nodes = [node if isinstance(node, Node) else Value(node) for node in in_modules]
         for i, node in enumerate(nodes):
-            self._check_input(i, node)
+            self._check_input(i, node, tape)
         dtype = self._share_type(nodes)
-        self._tape = tape = current_tape()
+        self._tape = tape
         with _quiet():
             self.out_tensor = self.forward(*[node.out_tensor for node in nodes])
-        if dtype not in (None, self.out_tensor.dtype):
-            raise AutodiffError(
-                f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
-            )
-        if _has_nan(self.out_tensor):
-            raise NotANumberError(self._nan_message(nodes))
+            if dtype not in (None, self.out_tensor.dtype):
+                raise AutodiffError(
+                    f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
+                )
+            if _has_nan(self.out_tensor):
+                raise NotANumberError(self._nan_message(nodes))
         self.stage = Stage.FORWARD
         if tape.is_recording:
             self.in_modules = tuple(nodes)
@@ -90,19 +91,19 @@ class Module(Node):
     def apply_bwd(self) -> None:
         """Hand the gradient on to the inputs."""
         if self.stage is not Stage.FORWARD:
-            reason = "backward before forward" if self.stage is Stage.NEW else "backward twice; run forward again"
-            raise AutodiffError(f"{self.name}: {reason}")
+            is_new = self.stage is Stage.NEW
+            reason = "backward before forward" if is_new else "backward twice, or after its tape was emptied"
+            raise AutodiffError(f"{self.name}: {reason}: run forward first")
         if self.out_gradient is None:
             raise AutodiffError(f"{self.name}: backward, but no gradient has flowed in; start at the loss")
         self.stage = Stage.BACKWARD
-        with _quiet():
-            gradients = self.backward(self.out_gradient)
-            if len(gradients) != len(self.in_modules):
-                raise AutodiffError(f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs")
-            for node, gradient in zip(self.in_modules, gradients, strict=True):
-                if gradient is not None and node.needs_gradient:
-                    self._check_gradient(node, gradient)
-                    node.receive(gradient)
+        gradients = self.backward(self.out_gradient)
+        if len(gradients) != len(self.in_modules):
+            raise AutodiffError(f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs")
+        for node, gradient in zip(self.in_modules, gradients, strict=True):
+            if gradient is not None and node.needs_gradient:
+                _check_gradient(self.name, node, gradient)
+                node.receive(gradient)
 
     def receive(self, gradient: Gradient) -> None:
         if self.out_gradient is None and isinstance(gradient, np.ndarray):
@@ -114,10 +115,7 @@ class Module(Node):
             own[...] = 0 if self.out_gradient is None else self.out_gradient
             self.out_gradient, self._owns_gradient = own, True
         assert self.out_gradient is not None
-        if isinstance(gradient, np.ndarray):
-            self.out_gradient += gradient
-        else:
-            gradient.add_to(self.out_gradient)
+        add_to(self.out_gradient, gradient)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """An array for the module's own value or for what it keeps."""
@@ -130,34 +128,34 @@ class Module(Node):
         """An array for the gradient of input i, to be returned by `backward`."""
         return self.in_modules[i].room(self._tape)
 
-    def _check_input(self, i: int, node: Node) -> None:
-        if isinstance(node, Module) and node.stage is not Stage.FORWARD:
-            problem = {
-                Stage.NEW: "has no value yet: call its apply_fwd first",
-                Stage.BACKWARD: "is of an emptied tape: run forward again, or wrap its out_tensor in a Value",
-            }[node.stage]
-            raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
+    def _check_input(self, i: int, node: Node, tape: Tape) -> None:
+        if not isinstance(node, Module):
+            return
+        if node.stage is Stage.NEW:
+            problem = "has no value yet: call its apply_fwd first"
+        elif node.stage is Stage.BACKWARD:
+            problem = "is of an emptied tape: run forward again, or wrap its out_tensor in a Value"
+        elif tape.is_recording and node._tape is not tape and node._tape.is_recording:
+            # its gradient would be another tape's, and lost or overwritten when this one is emptied
+            problem = "is of another tape: wrap its out_tensor in a Value"
+        else:
+            return
+        raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
 
     def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
         """The precision of what is computed or learned; data that has another is cast to it."""
-        types = {node.out_tensor.dtype for node in nodes if not isinstance(node, Value)}
+        floats = [node for node in nodes if node.out_tensor.dtype.kind == "f"]
+        types = {node.out_tensor.dtype for node in floats if not isinstance(node, Value)}
         if not types:
             return None
         if len(types) > 1:
-            found = ", ".join(f"{node.name} {node.out_tensor.dtype}" for node in nodes)
+            found = ", ".join(f"{node.name} {node.out_tensor.dtype}" for node in floats)
             raise AutodiffError(f"{self.name}: expected inputs of one precision, found {found}")
         [dtype] = types
         for i, node in enumerate(nodes):
             if node.out_tensor.dtype.kind == "f" and node.out_tensor.dtype != dtype:
                 nodes[i] = Value(node.out_tensor.astype(dtype), node.name)
         return dtype
-
-    def _check_gradient(self, node: Node, gradient: Gradient) -> None:
-        if isinstance(gradient, np.ndarray) and gradient.shape != node.out_tensor.shape:
-            raise AutodiffError(
-                f"{self.name}: backward gave {node.name} a gradient of {list(gradient.shape)}, "
-                f"but its value has {list(node.out_tensor.shape)}"
-            )
 
     def _nan_message(self, nodes: list[Node]) -> str:
         shapes = ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
@@ -214,14 +212,17 @@ class Tape:
             )
             raise AutodiffError(f"backward on an empty tape ({reason}): run forward first")
         loss = self._modules[-1]
-        loss.receive(np.ones_like(loss.out_tensor) if gradient is None else gradient)
+        start = np.ones_like(loss.out_tensor) if gradient is None else gradient
+        _check_gradient("the start of backward", loss, start)
+        loss.receive(start)
         try:
-            while self._modules:
-                module = self._modules.pop()
-                if module.out_gradient is None:  # not on the way to the loss
-                    module.stage = Stage.BACKWARD
-                else:
-                    module.apply_bwd()
+            with _quiet():
+                while self._modules:
+                    module = self._modules.pop()
+                    if module.out_gradient is None:  # not on the way to the loss
+                        module.stage = Stage.BACKWARD
+                    else:
+                        module.apply_bwd()
         finally:
             self.clear()
 
@@ -270,8 +271,15 @@ def _quiet() -> np.errstate:
     return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 
 
+def _check_gradient(giver: str, node: Node, gradient: Gradient) -> None:
+    if isinstance(gradient, np.ndarray) and gradient.shape != node.out_tensor.shape:
+        raise AutodiffError(
+            f"{giver}: gave {node.name} a gradient of {list(gradient.shape)}, "
+            f"but its value has {list(node.out_tensor.shape)}"
+        )
+
+
 def _has_nan(tensor: Array) -> bool:
     # Σ x² is NaN if and only if some x is: squares cannot cancel. One product is faster than a look at each.
     flat = tensor.ravel(order="K")
-    with _quiet():
-        return bool(np.isnan(np.dot(flat, flat)))
+    return bool(np.isnan(np.dot(flat, flat)))
