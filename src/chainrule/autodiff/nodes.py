@@ -50,8 +50,8 @@ class Value(Node):
 class Parameter(Node):
     """What is learned. Its gradient adds up, over backward passes too, until it is forgotten.
 
-    The tensor is taken as it is, and an optimiser may write into it, but not put another in its place. The gradient
-    is written into the same array each time: copy it to keep it. A table of which only rows were read has SparseRows.
+    The tensor is taken as it is; an optimiser writes into it, and does not put another in its place. The gradient
+    has one array too: copy it to keep it. That of a table of which only rows were read is SparseRows.
     """
 
     needs_gradient = True
