@@ -9,18 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Muon, RMSprop
 
-from chainrule.training.muon import MOMENTUM, FullMuon
-from chainrule.training.plan import TrainingSettings
+from chainrule.training.muon import MOMENTUM as MUON_MOMENTUM
+from chainrule.training.muon import FullMuon
+from chainrule.training.plan import BETAS, MOMENTUM, TrainingSettings, shrinks
 from chainrule.training.trainable import Trainable
 
-LEARNING_RATES = {"sgd": 1.0, "momentum": 0.3, "rmsprop": 1e-3, "adam": 2e-3, "adamw": 2e-3, "muon": 4e-3}
-"""Where none is set. Tried in 250 steps of a small Transformer and a small LSTM on characters, where adam, adamw
-and muon did best at twice to four times as much: longer runs and larger networks need less."""
-
-DECAYING = {"adamw": 0.1, "muon": 0.1}
-"""The weight decay of the optimisers that have one of their own."""
-
-BETAS = (0.9, 0.95)  # the second: gradients of language models change too fast for 0.999
 _FUSED = {"cpu", "cuda"}
 
 
@@ -82,10 +75,7 @@ class Optimiser:
 def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
     """The optimiser of these settings, for the parameters that learn."""
     named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
-    rate = settings.learning_rate or LEARNING_RATES[settings.optimiser]
-    decay = settings.weight_decay
-    if decay is None:
-        decay = DECAYING.get(settings.optimiser, 0.0)
+    rate, decay = settings.rate, settings.decay
     if settings.optimiser != "muon":
         return Optimiser([_plain(settings.optimiser, _groups(named, decay), rate)], settings.clip)
     hidden = {name: parameter for name, parameter in named.items() if _is_hidden_matrix(name, parameter)}
@@ -102,7 +92,7 @@ def _muon(matrices: list[nn.Parameter], rate: float, decay: float) -> torch.opti
     """Its steps are as large as those of AdamW, so that one learning rate serves both."""
     if any(matrix.device.type == "cpu" for matrix in matrices):
         return FullMuon(matrices, rate, decay)
-    return Muon(matrices, lr=rate, weight_decay=decay, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw")
+    return Muon(matrices, lr=rate, weight_decay=decay, momentum=MUON_MOMENTUM, adjust_lr_fn="match_rms_adamw")
 
 
 def _plain(name: str, groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
@@ -110,7 +100,7 @@ def _plain(name: str, groups: list[dict[str, Any]], rate: float) -> torch.optim.
     if name == "sgd":
         return SGD(groups, lr=rate, fused=fused)
     if name == "momentum":
-        return SGD(groups, lr=rate, momentum=0.9, nesterov=True, fused=fused)
+        return SGD(groups, lr=rate, momentum=MOMENTUM, nesterov=True, fused=fused)
     if name == "rmsprop":
         return RMSprop(groups, lr=rate, foreach=True)
     if name == "adam":
@@ -119,11 +109,11 @@ def _plain(name: str, groups: list[dict[str, Any]], rate: float) -> torch.optim.
 
 
 def _groups(named: Mapping[str, nn.Parameter], decay: float) -> list[dict[str, Any]]:
-    """Matrices shrink; vectors (biases, norms) and embeddings, of which few are used at a time, do not."""
-    shrinks = {name: parameter.ndim >= 2 and "embed" not in name for name, parameter in named.items()}
+    """Those that shrink, and those that do not."""
+    shrinking = {name for name, parameter in named.items() if shrinks(name, parameter.ndim)}
     groups = [
-        {"params": [parameter for name, parameter in named.items() if shrinks[name]], "weight_decay": decay},
-        {"params": [parameter for name, parameter in named.items() if not shrinks[name]], "weight_decay": 0.0},
+        {"params": [parameter for name, parameter in named.items() if name in shrinking], "weight_decay": decay},
+        {"params": [parameter for name, parameter in named.items() if name not in shrinking], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
