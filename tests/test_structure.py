@@ -23,8 +23,8 @@ FLOORS = [
     {"chain", "kinds"},
     {"decode"},
     {"training"},
-    {"autodiff"},
     {"ngram", "neural"},
+    {"autodiff"},
     {"evaluation"},
     {"cli", "__init__", "__main__"},
 ]

@@ -24,7 +24,7 @@ class Linear(Module):
         rows = x.reshape(-1, x.shape[-1])
         z = self.empty((*x.shape[:-1], len(W)), np.result_type(x, W))
         # z = x Wᵀ + b, with x and z as rows
-        np.matmul(rows, W.T, out=z.reshape(len(rows), -1))
+        np.matmul(rows, W.T, out=z.reshape(len(rows), len(W)))
         if b is not None:
             has_axes(self, 1, b)
             fit(self, W, 0, b, 0)
