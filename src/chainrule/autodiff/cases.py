@@ -28,6 +28,10 @@ class Case:
     def kind(self) -> type[Module]:
         return type(self.make())
 
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
     def check(self, *, eps: float = 1e-6, tolerance: float = 1e-6) -> GradientReport:
         return check(
             lambda *inputs: self.make().apply_fwd(*inputs),
@@ -40,13 +44,18 @@ class Case:
 
 def every_module(*, eps: float = 1e-6, tolerance: float = 1e-6, seed: int = 0) -> list[GradientReport]:
     """A report for each case; a module without one is an error."""
+    return [case.check(eps=eps, tolerance=tolerance) for case in all_cases(seed)]
+
+
+def all_cases(seed: int = 0) -> list[Case]:
+    """At least one for every module."""
     some = list(cases(seed))
     missing = module_classes() - {case.kind for case in some}
     if missing:
         raise AutodiffError(
             f"modules without a case in cases.py: {', '.join(sorted(kind.name for kind in missing))}"
         )
-    return [case.check(eps=eps, tolerance=tolerance) for case in some]
+    return some
 
 
 def module_classes() -> set[type[Module]]:

@@ -49,9 +49,14 @@ class GradientReport:
         return all(one.passed for one in self.inputs)
 
     @property
+    def worst(self) -> InputCheck:
+        """The input with the largest relative error."""
+        return max(self.inputs, key=lambda one: one.error)
+
+    @property
     def error(self) -> float:
         """The largest relative error."""
-        return max(one.error for one in self.inputs)
+        return self.worst.error
 
     def rows(self) -> list[tuple[str, ...]]:
         """A row for each input: name, input, shape, entries, relative error, verdict."""
@@ -121,6 +126,9 @@ def check_parameters(
 
     The parameters are as before afterwards, but for their gradients, which are forgotten.
     """
+    for what, value in (("eps", eps), ("tolerance", tolerance)):
+        if not 0 < value < np.inf:
+            raise AutodiffError(f"{what} should be a positive number, not {value}")
     for parameter in parameters:
         if parameter.out_tensor.dtype != np.float64:
             raise AutodiffError(
