@@ -1,8 +1,8 @@
 """One prediction as the lectures draw it: one token after the other, a vector each, every gate a module.
 
 `network.loss` computes the same for batches, and as much at once as it can; tests hold the two equal. Parameters
-have the lecture's letters here: E embeds, W and b read a token, U and d the state before it, V and c make logits; in
-a feed-forward network U and c do. They are copies in double precision, without the rows that pad a table, and <s>,
+have the lecture's letters here: E embeds, W and b read a token, U and d the state before it, V and c make logits
+(in a feed-forward network U and c). They are copies in double precision, without the rows that pad a table; <s>,
 which is never predicted, has the bias -∞.
 """
 
@@ -53,7 +53,7 @@ class Prediction:
         """
         self.symbols: dict[Node, str] = {}
         self._network, self._word = network, word
-        self._parameters: dict[str, Parameter] = {}
+        self.parameters: dict[str, Parameter] = {}
         if isinstance(network, TapeFeedforward):
             features = self._feedforward(network, ids)
         else:
@@ -114,8 +114,7 @@ class Prediction:
         """The state before the first token: data, or learned."""
         symbols = [letter + self._layer(network, i) + subscript(0) for letter in "hc"[: PARTS[network.config.cell]]]
         if memory is None and network.config.learned_start:
-            starts = network.parameters[f"starts.{i}"].out_tensor.astype(np.float64)
-            return tuple(Parameter(symbol, start) for symbol, start in zip(symbols, starts, strict=True))
+            return tuple(self._parameter(symbol, f"starts.{i}", n) for n, symbol in enumerate(symbols))
         name = "zeros" if memory is None else "what was read"
         state = (network.begin(1) if memory is None else memory).layers[i]
         return tuple(
@@ -143,15 +142,17 @@ class Prediction:
         table = ("E", "embedding.weight") if network.tied else (letter, "head.weight")
         return Linear().apply_fwd(features, self._parameter(*table), self._parameter("c", "head.bias"))
 
-    def _parameter(self, letter: str, name: str) -> Parameter:
-        if name not in self._parameters:
+    def _parameter(self, letter: str, name: str, row: int | None = None) -> Parameter:
+        """The network's parameter of that name, or a row of it, under the lecture's letter."""
+        key = name if row is None else f"{name}.{row}"
+        if key not in self.parameters:
             tensor = self._network.parameters[name].out_tensor.astype(np.float64)
             if name in ("embedding.weight", "head.weight", "head.bias"):
                 tensor = tensor[: self._network.vocab_size]
             if name == "head.bias":
                 tensor[self._network.bos] = -np.inf
-            self._parameters[name] = Parameter(letter, tensor)
-        return self._parameters[name]
+            self.parameters[key] = Parameter(letter, tensor if row is None else tensor[row])
+        return self.parameters[key]
 
     def _named(self, symbol: str, node: _Named) -> _Named:
         self.symbols[node] = symbol

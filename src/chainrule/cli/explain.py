@@ -60,9 +60,9 @@ def explain(
 def _print(found: Explanation, svg: str | None) -> None:
     screen = console()
     before = len(found.tokens) - found.shown
-    if before:
-        left = f"{before:,} tokens come before" if before > 1 else "1 token comes before"
-        say(screen, f"{left} those shown" + (" and are in the state" if found.kind != "feedforward" else ""))
+    if before and found.kind != "feedforward":
+        some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
+        say(screen, f"{some} read without the tape: the state after {'it' if before == 1 else 'them'} is data")
     p = math.exp(-found.nats)
     say(screen, f"{found.title} = {found.nats / math.log(2):.4g} bits, p = {number(p)}\n")
     _print_modules(screen, found)
