@@ -1,7 +1,7 @@
 """One prediction as the lectures draw it: one token after the other, a vector each, every gate a module.
 
 `network.loss` computes the same for batches, and as much at once as it can; tests hold the two equal. Parameters
-have the lecture's letters here: E embeds, W and b read a token, U and d the state before it, V and c make logits
+have the lecture's letters here: E embeds, W and b read a token, U and d the state before it, O and c make logits
 (in a feed-forward network U and c). They are copies in double precision, without the rows that pad a table; <s>,
 which is never predicted, has the bias -∞.
 """
@@ -138,7 +138,7 @@ class Prediction:
         network = self._network
         if "projection.weight" in network.parameters:
             features = Linear().apply_fwd(features, self._parameter("P", "projection.weight"))
-        letter = "U" if isinstance(network, TapeFeedforward) else "V"
+        letter = "U" if isinstance(network, TapeFeedforward) else "O"
         table = ("E", "embedding.weight") if network.tied else (letter, "head.weight")
         return Linear().apply_fwd(features, self._parameter(*table), self._parameter("c", "head.bias"))
 
