@@ -189,7 +189,10 @@ class Trainer:
 
     def _validate(self, state: State, sample: Callable[[], str] | None) -> None:
         """Measure the weights on the held-out text; keep the best."""
-        loss = None if self.valid is None else self.validation_loss()
+        try:
+            loss = None if self.valid is None else self.validation_loss()
+        except NotANumberError as error:
+            raise TrainingError(f"step {state.step}: the held-out text: {error}") from None
         if loss is not None and not math.isfinite(loss):
             raise TrainingError(f"step {state.step}: the loss on the held-out text is not a finite number")
         if state.note_validation(loss, self.settings.patience):
