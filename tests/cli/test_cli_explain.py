@@ -66,7 +66,7 @@ def test_steps_are_unrolled(run: Run, networks: dict[str, Path]) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "the first token is read without the tape: the state after it is data"
-    assert [line.strip() for line in lines if line.startswith("step ")] == ["step 1", "step 2"]
+    assert [line.strip() for line in lines if line.startswith("step ")] == ["step 1: we", "step 2: love"]
     assert ran.out.count("Tanh") == 2
     assert "h₂ = tanh(" in ran.out and "h₃" not in ran.out
     assert run("explain", networks["elman"], "--text", "we love cats").out.count("Tanh") == 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from chainrule.autodiff.graph import Edge, Graph, GraphNode
 from chainrule.autodiff.layout import LETTER, PILL_HEIGHT, Cell, box_lines, lay_out, shape_text
@@ -104,7 +104,7 @@ def _cell(graph: Graph, cell: Cell, centre: Point, thickness: _Thickness) -> Ite
             wide = thickness(pill.edge.gradient)
             back = f"M{left:.1f} {py + 2.5:.1f} L{right:.1f} {py + 2.5:.1f}"
             yield f'<path class="backward" d="{back}" stroke-width="{wide:.1f}"/>'
-    yield f"<g class={quoteattr(node.kind)}>"
+    yield f'<g class="{node.kind}">'
     rounded = 3 if node.kind == "module" else 0
     yield _rect(x, y, cell.width, cell.height, rounded)
     first, second = box_lines(node)
@@ -115,7 +115,7 @@ def _cell(graph: Graph, cell: Cell, centre: Point, thickness: _Thickness) -> Ite
         above = y - cell.height / 2 - 7
         yield f'<text class="shape" x="{x - 5:.1f}" y="{above:.1f}">{shape_text(node)}</text>'
         if node.gradient is not None:
-            figure = gradient_text(node.gradient)
+            figure = _gradient_text(node.gradient)
             yield f'<text class="gradient" x="{x + _BESIDE + 5:.1f}" y="{above:.1f}">{figure}</text>'
 
 
@@ -125,11 +125,11 @@ def _pill(parameter: GraphNode, gradient: float | None, x: float, y: float, widt
     text = f"{escape(parameter.symbol)} {shape_text(parameter)}"
     yield f'<text x="{x:.1f}" y="{y - 1:.1f}">{text}</text>'
     if gradient is not None:
-        yield f'<text class="gradient" x="{x:.1f}" y="{y + 12:.1f}">{gradient_text(gradient)}</text>'
+        yield f'<text class="gradient" x="{x:.1f}" y="{y + 12:.1f}">{_gradient_text(gradient)}</text>'
     yield "</g>"
 
 
-def gradient_text(gradient: float) -> str:
+def _gradient_text(gradient: float) -> str:
     """Two digits, which is what an eye compares."""
     return f"{gradient:.2g}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from chainrule.autodiff.gradients import Array
 from chainrule.autodiff.graph import Graph, differentiate
 from chainrule.autodiff.model import TapeModel, as_tape_model
 from chainrule.autodiff.prediction import Prediction
+from chainrule.autodiff.recurrent import States, TapeRecurrent
 from chainrule.autodiff.tape import Tape, no_grad
 from chainrule.errors import DiagnosisError
 from chainrule.lm import LanguageModel
@@ -32,7 +34,7 @@ class Explanation:
     tokens: tuple[str, ...]
     """What was read before it, <s> first."""
     shown: int
-    """So many of them, the last ones, are in the graph; what came before them is in the state it begins with."""
+    """So many of them, the last ones, are in the graph; a recurrent network begins with the state before them."""
     target: str
     nats: float
     likely: tuple[tuple[str, float], ...]
@@ -52,17 +54,16 @@ class Explanation:
 
     def record(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        nodes = self.graph.nodes
         return {
             "kind": self.kind,
             "tokens": list(self.tokens),
             "shown": self.shown,
             "target": self.target,
             "nats": self.nats,
-            "bits": self.nats / np.log(2),
-            "probability": float(np.exp(-self.nats)),
+            "bits": self.nats / math.log(2),
+            "probability": math.exp(-self.nats),
             "likely": [{"token": token, "probability": p} for token, p in self.likely],
-            "nodes": [{**vars(node), "shape": list(node.shape)} for node in nodes],
+            "nodes": [{**vars(node), "shape": list(node.shape)} for node in self.graph.nodes],
             "edges": [vars(edge) for edge in self.graph.edges],
         }
 
@@ -84,9 +85,7 @@ def explain(
     ids, target = _ids(model, text, next_word, progress)
     read = [model.tokenizer.bos, *ids]
     reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
-    shown, before = read[-reach:], read[:-reach]
-    with no_grad():
-        memory = model.network.read(np.array([before]), None).memory if before else None
+    shown, memory = read[-reach:], _memory(model, read[:-reach])
     with Tape() as tape:
         found = Prediction(model.network, shown, target, lambda token: _word(model, token), memory)
         nats, logits_V = float(found.loss.out_tensor), found.logits.out_tensor
@@ -115,6 +114,15 @@ def _ids(model: TapeModel, text: str, next_word: str | None, progress: Progress)
         raise DiagnosisError("the text has no token to predict: give some words, or the next word")
     note_unknown(model, ids, progress)
     return ids[:-1], ids[-1]
+
+
+def _memory(model: TapeModel, before: list[int]) -> States | None:
+    """What a recurrent network remembers of these tokens."""
+    if not before or not isinstance(model.network, TapeRecurrent):
+        return None
+    with no_grad():
+        memory: States = model.network.read(np.array([before])).memory
+    return memory
 
 
 def _likely(model: TapeModel, logits_V: Array) -> tuple[tuple[str, float], ...]:

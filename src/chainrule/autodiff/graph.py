@@ -132,7 +132,7 @@ def _note_flows(module: Module, flows: dict[Module, list[float | None]]) -> None
     def noting(g: Array) -> tuple[Gradient | None, ...]:
         gradients = backward(g)
         flows[module] = [
-            norm(gradient) if gradient is not None and node.needs_gradient else None
+            _norm(gradient) if gradient is not None and node.needs_gradient else None
             for node, gradient in zip(module.in_modules, gradients, strict=True)
         ]
         return gradients
@@ -140,7 +140,7 @@ def _note_flows(module: Module, flows: dict[Module, list[float | None]]) -> None
     module.backward = noting
 
 
-def norm(gradient: Gradient) -> float:
+def _norm(gradient: Gradient) -> float:
     """sqrt(Σ g²), whatever form the gradient has."""
     if isinstance(gradient, SparseRows):
         # an id that was read twice has one gradient, the sum
@@ -212,7 +212,7 @@ def _described(node: Node, symbols: Mapping[Node, str], step: int, is_unrolled: 
         shape=node.out_tensor.shape,
         dtype=str(node.out_tensor.dtype),
         value=float(node.out_tensor.reshape(-1)[0]) if node.out_tensor.size == 1 else None,
-        gradient=None if node.out_gradient is None else norm(node.out_gradient),
+        gradient=None if node.out_gradient is None else _norm(node.out_gradient),
         step=step,
         is_unrolled=is_unrolled,
     )

@@ -70,10 +70,6 @@ class Layout:
     def ranks(self) -> int:
         return 1 + max(cell.rank for cell in self.cells.values())
 
-    @property
-    def columns(self) -> int:
-        return len(self.widths)
-
 
 def lay_out(graph: Graph) -> Layout:
     """A place for every module and every piece of data."""

@@ -90,7 +90,7 @@ class Prediction:
         return x
 
     def _step(self, network: TapeRecurrent, i: int, x: Node, state: CellState, t: int) -> CellState:
-        layer = self._layer(network, i)
+        layer = "′" * i  # tells the letters of several layers apart
         W, U, b, d = (
             self._parameter(letter + layer, LAYER.format(i, name))
             for letter, name in zip("WUbd", ("weight_ih", "weight_hh", "bias_ih", "bias_hh"), strict=True)
@@ -112,7 +112,7 @@ class Prediction:
 
     def _before(self, network: TapeRecurrent, i: int, memory: States | None) -> CellState:
         """The state before the first token: data, or learned."""
-        symbols = [letter + self._layer(network, i) + subscript(0) for letter in "hc"[: PARTS[network.config.cell]]]
+        symbols = [letter + "′" * i + subscript(0) for letter in "hc"[: PARTS[network.config.cell]]]
         if memory is None and network.config.learned_start:
             return tuple(self._parameter(symbol, f"starts.{i}", n) for n, symbol in enumerate(symbols))
         name = "zeros" if memory is None else "what was read"
@@ -121,11 +121,6 @@ class Prediction:
             self._named(symbol, Value(part_BH[0].astype(np.float64), name))
             for symbol, part_BH in zip(symbols, state, strict=True)
         )
-
-    @staticmethod
-    def _layer(network: TapeRecurrent, i: int) -> str:
-        """What tells the letters of several layers apart."""
-        return "′" * i if network.config.layers > 1 else ""
 
     def _embed(self, token: int, place: int) -> Module:
         x = self._named("x" + subscript(place), Value(np.int64(token), self._word(token)))

@@ -40,6 +40,7 @@ class Picture:
 
 def route(graph: Graph, layout: Layout) -> Picture:
     """A way for every arrow between boxes."""
+    # what one module takes twice is one arrow
     edges = list(dict.fromkeys(edge for edge in graph.edges if edge.giver in layout.cells))
     across = _Across(layout, edges)
     tracks = _strip_tracks(layout, edges, across)

@@ -82,7 +82,7 @@ def _print_modules(screen: Console, found: Explanation) -> None:
     for node in modules:
         if node.step != step and modules[-1].step:
             step = node.step
-            table.add_row(f"step {step + 1}", style="bold")
+            table.add_row(f"step {step + 1}: {found.tokens[step - found.shown]}", style="bold")
         gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
         table.add_row(node.name, node.equation, _shape(node), gradient)
     screen.print(table)
