@@ -86,4 +86,4 @@ def test_a_part_that_is_not_there_is_refused() -> None:
 
 def test_names_are_listed() -> None:
     found = subprocess.run([sys.executable, "-m", "benchmarks"], capture_output=True, text=True, check=False)
-    assert found.stderr.endswith("there are: neural, ngram, tokens\n")
+    assert found.stderr.endswith("there are: autodiff, neural, ngram, tokens\n")

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.neural.lab import Lab
 from benchmarks.neural.peers import load_module
-from chainrule.neural.head import padded_size
+from chainrule.neural.designs import padded_size
 from chainrule.neural.presets import TransformerConfig
 
 TEMPERATURE, TOP_K = 0.8, 200

@@ -65,6 +65,7 @@ from chainrule._version import __version__
 
 if TYPE_CHECKING:
     from chainrule.arrays import PAD, to_numpy
+    from chainrule.autodiff.explain import Explanation, explain
     from chainrule.decode.generate import Generation, generate, generate_many, stream
     from chainrule.decode.strategies import (
         Beam,
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
+    "chainrule.autodiff.explain": ("Explanation", "explain"),
     "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
     "chainrule.decode.strategies": (
         "Beam",
@@ -129,6 +131,7 @@ __all__ = [
     "ChainruleError",
     "Corpus",
     "Diagnosis",
+    "Explanation",
     "Generation",
     "Greedy",
     "LanguageModel",
@@ -147,6 +150,7 @@ __all__ = [
     "compare",
     "diagnose",
     "evaluate",
+    "explain",
     "generate",
     "generate_many",
     "interpolate",

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from chainrule.errors import MissingExtraError, SettingsError
+
+
+def has_torch() -> bool:
+    """Whether torch is installed; it is not imported."""
+    return find_spec("torch") is not None
 
 
 def choose_device(name: str) -> str:

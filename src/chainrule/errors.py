@@ -13,6 +13,8 @@ ChainruleError                 the command line prints its one line and exits wi
 ├── ModelError                 a model that gives what is no probability
 ├── TrainingError              training that cannot go on: a loss that is no number, too little memory, ...
 │   └── Interrupted            ... because it was told to stop; says how to resume
+├── AutodiffError              a computation that does not fit: shapes, or backward before forward
+│   └── NotANumberError        ... because it made NaN: which module did so first
 ├── DecodingError              generation that was asked for something impossible
 ├── DiagnosisError             a model that cannot be looked into, or a text that shows nothing
 └── MissingExtraError          an optional library that is not installed
@@ -82,6 +84,14 @@ class Interrupted(TrainingError):
     def __init__(self, message: str, signal: int) -> None:
         self.signal = signal
         super().__init__(message)
+
+
+class AutodiffError(ChainruleError):
+    """A computation that does not fit: shapes, or the order of forward and backward."""
+
+
+class NotANumberError(AutodiffError):
+    """A computation that made NaN."""
 
 
 class DecodingError(ChainruleError):

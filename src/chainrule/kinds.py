@@ -25,11 +25,11 @@ from chainrule.tokens.ids import Encoded
 
 _BUILT_IN = {
     "ngram": "chainrule.ngram.train:KIND",
-    "feedforward": "chainrule.neural.kinds:FEEDFORWARD",
+    "feedforward": "chainrule.autodiff.kinds:FEEDFORWARD",
     "averaging": "chainrule.neural.kinds:AVERAGING",
-    "elman": "chainrule.neural.kinds:ELMAN",
-    "lstm": "chainrule.neural.kinds:LSTM",
-    "gru": "chainrule.neural.kinds:GRU",
+    "elman": "chainrule.autodiff.kinds:ELMAN",
+    "lstm": "chainrule.autodiff.kinds:LSTM",
+    "gru": "chainrule.autodiff.kinds:GRU",
     "transformer": "chainrule.neural.kinds:TRANSFORMER",
 }
 """Where each kind is: its module, and its name there."""
@@ -79,8 +79,8 @@ class Kind:
     ladder: tuple[Rung, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
-    keeps_run: bool = False
-    """Whether training can be resumed from a run folder."""
+    keeps_run: Callable[[Any], bool] = field(default=lambda settings: False)
+    """Whether, with these settings, training can be resumed from a run folder."""
 
 
 def kind_names() -> list[str]:

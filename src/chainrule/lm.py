@@ -115,7 +115,7 @@ class LanguageModel(ABC):
         """
         return None
 
-    def on(self, device: str, dtype: str = "float32") -> Self:
+    def on(self, device: str, dtype: str = "float32") -> LanguageModel:
         """The model on a device, in a precision; one that computes in one place only stays as it is."""
         return self
 

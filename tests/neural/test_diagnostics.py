@@ -16,12 +16,13 @@ from torch.nn import functional
 from chainrule import kinds
 from chainrule.errors import DiagnosisError
 from chainrule.neural.averaging import Averaging, AveragingConfig
+from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
 from chainrule.neural.diagnostics import KINDS, Diagnosis, diagnose
-from chainrule.neural.feedforward import Feedforward, FeedforwardConfig
+from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
 from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.recurrent import Recurrent, RecurrentConfig
+from chainrule.neural.recurrent import Recurrent
 from chainrule.neural.transformer import Transformer
 from chainrule.ngram.model import NgramModel
 from chainrule.progress import Silent

@@ -7,8 +7,8 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
 from chainrule.errors import SettingsError
-from chainrule.neural.feedforward import Feedforward, FeedforwardConfig
-from chainrule.neural.head import padded_size
+from chainrule.neural.designs import FeedforwardConfig, padded_size
+from chainrule.neural.feedforward import Feedforward
 
 
 def made(**settings: Any) -> Feedforward:

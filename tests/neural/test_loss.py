@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from chainrule.arrays import PAD
 from chainrule.neural import loss
-from chainrule.neural.head import Head, padded_size
+from chainrule.neural.designs import padded_size
+from chainrule.neural.head import Head
 
 
 def example(

@@ -8,8 +8,8 @@ from network_laws import BOS, IDS_BT, VOCABULARY, check, memories, same
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.neural.head import padded_size
-from chainrule.neural.recurrent import Recurrent, RecurrentConfig, RecurrentMemory
+from chainrule.neural.designs import RecurrentConfig, padded_size
+from chainrule.neural.recurrent import Recurrent, RecurrentMemory
 
 CELLS: list[dict[str, Any]] = [
     {"cell": "elman"},

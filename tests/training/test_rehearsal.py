@@ -14,7 +14,8 @@ from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import train_network
 from chainrule.training.plan import TrainingSettings
-from chainrule.training.rehearsal import Decisions, Rehearsal
+from chainrule.training.rehearsal import Rehearsal
+from chainrule.training.state import Decisions
 
 CPU = torch.device("cpu")
 

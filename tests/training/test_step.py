@@ -11,7 +11,7 @@ from trainables import TOKENIZER, Bigram, Recurrent, seeded, text
 
 from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Rows, Size, Step, Windows, choose_layout
-from chainrule.training.losses import Place
+from chainrule.training.state import Place
 from chainrule.training.step import Stepper, is_out_of_memory, propose
 
 CPU = torch.device("cpu")

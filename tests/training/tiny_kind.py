@@ -23,4 +23,4 @@ def train(settings: TrainingSettings, data: TrainingData) -> TorchBigram:
     return lm
 
 
-KIND = Kind("tiny", "a small network", TrainingSettings, train, load, keeps_run=True)
+KIND = Kind("tiny", "a small network", TrainingSettings, train, load, keeps_run=lambda settings: True)

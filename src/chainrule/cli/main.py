@@ -17,7 +17,9 @@ from chainrule.cli.completion import completion
 from chainrule.cli.convert import convert
 from chainrule.cli.diagnose import diagnose
 from chainrule.cli.evaluate import evaluate
+from chainrule.cli.explain import explain
 from chainrule.cli.generate import generate
+from chainrule.cli.gradcheck import gradcheck
 from chainrule.cli.inspect import inspect
 from chainrule.cli.kinds import kinds
 from chainrule.cli.mix import mix
@@ -26,7 +28,22 @@ from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError, Interrupted
 
-VERBS = (compare, train, evaluate, score, generate, tokenize, mix, convert, inspect, diagnose, kinds, completion)
+VERBS = (
+    compare,
+    train,
+    evaluate,
+    score,
+    generate,
+    tokenize,
+    mix,
+    convert,
+    inspect,
+    diagnose,
+    explain,
+    gradcheck,
+    kinds,
+    completion,
+)
 
 
 class _InOrder(click.Group):

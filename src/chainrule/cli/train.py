@@ -86,8 +86,9 @@ def train(
     check_destination(out, overwrite=overwrite)
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, split_words(settings))
+    kept = the_kind.keeps_run(the_settings)
     run_folder = Path(options["run"] or f"{out.rstrip('/')}.run")
-    if the_kind.keeps_run and overwrite and not options["resume"]:
+    if kept and overwrite and not options["resume"]:
         remove_checkpoints(run_folder)
     lm = train_kind(
         the_kind,
@@ -99,11 +100,11 @@ def train(
         seed=options["seed"],
         progress=terminal_progress(),
         device=options["device"],
-        run=run_folder,
+        run=run_folder if kept or options["run"] else None,
         resume=options["resume"],
     )
     lm.save(out, overwrite=overwrite)
-    if the_kind.keeps_run:
+    if kept:
         remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
     seconds, size = lm.metrics["training_seconds"], lm.tokenizer.vocab_size

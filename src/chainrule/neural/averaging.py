@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chainrule.neural.layers import Activation, Embedding, HiddenLayers, check_shares, check_sizes, make_head
+from chainrule.neural.designs import Activation, check_shares, check_sizes
+from chainrule.neural.layers import Embedding, HiddenLayers, make_head
 from chainrule.neural.network import Memory, Network, Reading, Table
 from chainrule.settings import setting
 

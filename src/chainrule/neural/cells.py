@@ -13,13 +13,12 @@ and each has two biases, b beside W and d beside U. A state is (h,), for an LSTM
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 CellState: TypeAlias = tuple[Tensor, ...]
-CellName: TypeAlias = Literal["elman", "lstm", "gru"]
 
 
 class CellWeights(NamedTuple):

@@ -91,6 +91,8 @@ def diagnose(
 
     At most the last `longest` tokens before that are read, and no more than the network's window holds.
     """
+    if hasattr(lm, "in_torch"):  # a model of another engine, whose network this does not know
+        lm = lm.in_torch()
     network = getattr(lm, "network", None)
     if network is None:
         raise DiagnosisError(
@@ -115,11 +117,7 @@ def diagnose(
 
 def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress: Progress) -> list[int]:
     """The tokens that are looked at; the last one is predicted."""
-    text = text.replace("\r\n", "\n")
-    if lm.context == "line" and "\n" in text[:-1]:
-        text = text[text.rindex("\n", 0, -1) + 1 :]
-        progress.note("the model knows single lines: only the last one is read")
-    ids: list[int] = lm.tokenizer.encode(text).tolist()
+    ids = text_ids(lm, text, progress)
     if not ids:
         raise DiagnosisError("the text has no token to predict: give some words")
     if token is not None and not 1 <= token <= len(ids):
@@ -128,10 +126,25 @@ def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress
     if len(ids) > longest:
         progress.note(f"of {len(ids):,} tokens the last {longest:,} are read, as if the text began there")
         ids = ids[-longest:]
+    note_unknown(lm, ids, progress)
+    return ids
+
+
+def text_ids(lm: LanguageModel, text: str, progress: Progress) -> list[int]:
+    """The tokens of a text, of its last line where the model knows single lines only."""
+    text = text.replace("\r\n", "\n")
+    if lm.context == "line" and "\n" in text[:-1]:
+        text = text[text.rindex("\n", 0, -1) + 1 :]
+        progress.note("the model knows single lines: only the last one is read")
+    ids: list[int] = lm.tokenizer.encode(text).tolist()
+    return ids
+
+
+def note_unknown(lm: LanguageModel, ids: list[int], progress: Progress) -> None:
+    """Say how many of the tokens are unknown, if some are."""
     unknown = ids.count(lm.tokenizer.unk) if lm.tokenizer.unk is not None else 0
     if unknown:
         progress.note(f"{unknown:,} of {len(ids):,} tokens are unknown to the model")
-    return ids
 
 
 def _rounded(values: np.ndarray) -> list[float]:

@@ -14,32 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from chainrule.errors import SettingsError
-from chainrule.neural.layers import Activation, Embedding, HiddenLayers, check_shares, check_sizes, make_head
+from chainrule.neural.designs import FeedforwardConfig
+from chainrule.neural.layers import Embedding, HiddenLayers, make_head
 from chainrule.neural.network import Memory, Network, Reading, Table
 from chainrule.neural.regularise import EmbeddingDropout
-from chainrule.settings import setting
-
-
-@dataclass(frozen=True)
-class FeedforwardConfig:
-    """What a feed-forward network is made of."""
-
-    order: int = setting(5, "tokens in an n-gram; the network reads one less")
-    embedding: int = setting(128, "numbers in the vector of a token")
-    hidden: int = setting(512, "units of a hidden layer")
-    layers: int = setting(1, "hidden layers; from the second on each adds to the one below")
-    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
-    direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
-    tied: bool = setting(False, "one table for the embeddings and the logits")
-    dropout: float = setting(0.1, "share of the numbers in embeddings and hidden layers left out in training")
-    token_dropout: float = setting(0.0, "share of tokens whose embedding is left out in training")
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.order <= 1000:
-            raise SettingsError(f"order should be from 2 to 1000, not {self.order}")
-        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
-        check_shares(dropout=self.dropout, token_dropout=self.token_dropout)
 
 
 @dataclass(frozen=True)

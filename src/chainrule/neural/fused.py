@@ -18,13 +18,11 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from chainrule.neural import cells
-from chainrule.neural.cells import CellName, CellState, CellWeights, keep_where, read_by_steps
+from chainrule.neural.cells import CellState, CellWeights, keep_where, read_by_steps
+from chainrule.neural.designs import GATES, CellName
 from chainrule.neural.precision import working_type
 
-GATES: dict[CellName, int] = {"elman": 1, "lstm": 4, "gru": 3}
 _IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
-PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1}
-"""How many vectors a state is made of."""
 
 
 class FusedLayer(nn.Module):

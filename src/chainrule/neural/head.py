@@ -6,13 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from chainrule.neural.designs import padded_size
 from chainrule.neural.loss import best_nats
-
-
-def padded_size(vocab_size: int) -> int:
-    """Rows of a table of tokens: matrix products are fast at multiples of 64, small ones at multiples of 8."""
-    multiple = 64 if vocab_size >= 4096 else 8
-    return -(-vocab_size // multiple) * multiple
 
 
 class Head(nn.Module):

@@ -1,10 +1,13 @@
-"""The neural kinds: what each can be told, how it is trained and loaded, and its rung of the ladder."""
+"""Neural kinds in torch: how each is trained and loaded.
+
+Of those that have another engine too, `chainrule.autodiff.kinds` has the rest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -15,14 +18,23 @@ from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.neural.averaging import Averaging, AveragingConfig
-from chainrule.neural.feedforward import Feedforward, FeedforwardConfig
+from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.model import NeuralModel, load_weights
 from chainrule.neural.network import Network
 from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.recurrent import Recurrent, RecurrentConfig
+from chainrule.neural.recurrent import Recurrent
+from chainrule.neural.settings import (
+    RUNG,
+    SMALL,
+    ElmanSettings,
+    EngineSettings,
+    FeedforwardSettings,
+    GruSettings,
+    LstmSettings,
+    WindowSettings,
+)
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.vectors import fill, load_vectors
-from chainrule.settings import setting
 from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.plan import TrainingSettings
@@ -32,53 +44,8 @@ LAST = "last"
 
 
 @dataclass(frozen=True)
-class NeuralSettings(TrainingSettings):
-    """What every neural kind can be told, beside its architecture."""
-
-    vectors: str | None = setting(None, "a file of word vectors (GloVe or word2vec, text) to begin with")
-
-
-@dataclass(frozen=True)
-class WindowSettings(NeuralSettings):
-    """What a kind that reads through a window can be told."""
-
-    slide: float = setting(0.5, "share of a full window that is dropped to go on; less is slower and sees more")
-
-    def __post_init__(self) -> None:
-        if not 0 < self.slide <= 1:
-            raise SettingsError(f"slide should be above 0 and at most 1, not {self.slide}")
-        super().__post_init__()
-
-
-@dataclass(frozen=True)
-class FeedforwardSettings(NeuralSettings, FeedforwardConfig):
-    """A feed-forward network and its training."""
-
-
-@dataclass(frozen=True)
 class AveragingSettings(WindowSettings, AveragingConfig):
     """A bag of words and its training."""
-
-
-@dataclass(frozen=True)
-class ElmanSettings(NeuralSettings, RecurrentConfig):
-    """An Elman network and its training."""
-
-    cell: Literal["elman"] = setting("elman", "what a layer is made of")
-
-
-@dataclass(frozen=True)
-class LstmSettings(NeuralSettings, RecurrentConfig):
-    """An LSTM and its training."""
-
-    cell: Literal["lstm"] = setting("lstm", "what a layer is made of")
-
-
-@dataclass(frozen=True)
-class GruSettings(NeuralSettings, RecurrentConfig):
-    """A GRU and its training."""
-
-    cell: Literal["gru"] = setting("gru", "what a layer is made of")
 
 
 @dataclass(frozen=True)
@@ -86,48 +53,56 @@ class TransformerSettings(WindowSettings, TransformerConfig):
     """A Transformer and its training."""
 
 
-def make_kind(
-    name: str, summary: str, settings_class: type, network_class: Callable[..., Network], rung: Mapping[str, Any]
-) -> Kind:
-    """A kind of networks of that class."""
+@dataclass(frozen=True)
+class Torch:
+    """Trains and loads the networks of one class."""
 
-    def build(settings: Any, data: TrainingData) -> NeuralModel:
-        with torch.random.fork_rng([]):
-            torch.manual_seed(data.seed % 2**63)
-            network = network_class(settings, data.tokenizer.vocab_size, data.tokenizer.bos)
-        return NeuralModel(network, data.tokenizer, data.context, kind=name, settings=settings)
+    kind: str
+    settings: type
+    network: Callable[..., Network]
 
-    def train(settings: Any, data: TrainingData) -> NeuralModel:
-        lm = build(settings, data)
+    def train(self, settings: Any, data: TrainingData) -> NeuralModel:
+        if isinstance(settings, EngineSettings):
+            settings = replace(settings, engine="torch")  # what was chosen is what the folder says
+        lm = self._build(settings, data)
         coverage = _begin_with_vectors(lm, settings.vectors, data) if settings.vectors else {}
         lm.network.head.float8 = _is_float8(settings, data.device)
         trained = train_network(lm.network, settings, data, sample=lambda: _sample(lm, data.seed))
         lm.metrics = {**coverage, **_figures(lm, trained)}
         if data.run is not None:
-            last = build(settings, data)
+            last = self._build(settings, data)
             last.network.load_state_dict(trained.last)
             last.save(data.run / LAST, overwrite=True)
         return lm
 
-    def load(folder: ModelFolder) -> NeuralModel:
+    def load(self, folder: ModelFolder) -> NeuralModel:
         tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-        settings: Any = settings_of.parse(settings_class, folder.config)
-        network = network_class(settings, tokenizer.vocab_size, tokenizer.bos)
+        settings: Any = settings_of.parse(self.settings, folder.config)
+        network = self.network(settings, tokenizer.vocab_size, tokenizer.bos)
         try:
             load_weights(network, folder.tensor)
         except ValueError as error:
             raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
-        return NeuralModel(network, tokenizer, folder.context, kind=name, settings=settings)
+        return NeuralModel(network, tokenizer, folder.context, kind=self.kind, settings=settings)
 
+    def _build(self, settings: Any, data: TrainingData) -> NeuralModel:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(data.seed % 2**63)
+            network = self.network(settings, data.tokenizer.vocab_size, data.tokenizer.bos)
+        return NeuralModel(network, data.tokenizer, data.context, kind=self.kind, settings=settings)
+
+
+def _kind(engine: Torch, summary: str, rung: Rung) -> Kind:
+    """A kind that has no other engine."""
     return Kind(
-        name=name,
+        name=engine.kind,
         summary=summary,
-        settings=settings_class,
-        train=train,
-        load=load,
-        ladder=(Rung(rung["name"], {**_RUNG, **{key: value for key, value in rung.items() if key != "name"}}),),
+        settings=engine.settings,
+        train=engine.train,
+        load=engine.load,
+        ladder=(rung,),
         tunes_on_held_out=lambda settings: True,
-        keeps_run=True,
+        keeps_run=lambda settings: True,
     )
 
 
@@ -162,49 +137,21 @@ def _figures(lm: NeuralModel, trained: Trained) -> dict[str, Any]:
     }
 
 
-_RUNG = {"epochs": 20, "minutes": 0.5, "patience": 3, "batch": 1024, "tied": True}
-"""A rung of the ladder: small, and as good as it gets in half a minute."""
-_SMALL = {"embedding": 128, "hidden": 256}
+ENGINES: Mapping[str, Torch] = {
+    "feedforward": Torch("feedforward", FeedforwardSettings, Feedforward),
+    "elman": Torch("elman", ElmanSettings, Recurrent),
+    "lstm": Torch("lstm", LstmSettings, Recurrent),
+    "gru": Torch("gru", GruSettings, Recurrent),
+}
+"""Of the kinds that have another engine as well."""
 
-FEEDFORWARD = make_kind(
-    "feedforward",
-    "the last few tokens as vectors, side by side, and a hidden layer",
-    FeedforwardSettings,
-    Feedforward,
-    {"name": "feed-forward", **_SMALL},
-)
-AVERAGING = make_kind(
-    "averaging",
+AVERAGING = _kind(
+    Torch("averaging", AveragingSettings, Averaging),
     "a bag of words: the mean of all tokens before, whatever their order",
-    AveragingSettings,
-    Averaging,
-    {"name": "bag of words", **_SMALL},
+    Rung("bag of words", {**RUNG, **SMALL}),
 )
-ELMAN = make_kind(
-    "elman",
-    "a recurrent network: one state carries all that was read",
-    ElmanSettings,
-    Recurrent,
-    {"name": "elman", "layers": 1, **_SMALL},
-)
-LSTM = make_kind(
-    "lstm",
-    "a recurrent network whose gates decide what to keep",
-    LstmSettings,
-    Recurrent,
-    {"name": "lstm", "layers": 1, **_SMALL},
-)
-GRU = make_kind(
-    "gru",
-    "a recurrent network with two gates",
-    GruSettings,
-    Recurrent,
-    {"name": "gru", "layers": 1, **_SMALL},
-)
-TRANSFORMER = make_kind(
-    "transformer",
+TRANSFORMER = _kind(
+    Torch("transformer", TransformerSettings, Transformer),
     "every token looks at those before it",
-    TransformerSettings,
-    Transformer,
-    {"name": "transformer", "width": 128, "window": 128},
+    Rung("transformer", {**RUNG, "width": 128, "window": 128}),
 )

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chainrule.errors import SettingsError
-from chainrule.neural.head import Head, padded_size
-
-Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
-
-
-def check_sizes(**sizes: int) -> None:
-    """Refuse settings that should be at least 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise SettingsError(f"{name} should be at least 1, not {size}")
-
-
-def check_shares(**shares: float) -> None:
-    """Refuse settings that should be a share which leaves something."""
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise SettingsError(f"{name} should be at least 0 and below 1, not {share}")
+from chainrule.neural.designs import Activation, padded_size
+from chainrule.neural.head import Head
 
 
 class Embedding(nn.Module):

@@ -137,7 +137,11 @@ class NeuralModel(LanguageModel):
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        parts = ModelFolder(
+        write_folder(folder, self.content(), overwrite=overwrite)
+
+    def content(self) -> ModelFolder:
+        """What its folder holds."""
+        return ModelFolder(
             kind=self.kind,
             config=asdict(self.settings),
             context=self.context,
@@ -146,7 +150,6 @@ class NeuralModel(LanguageModel):
             provenance=dict(self.provenance),
             metrics=dict(self.metrics),
         )
-        write_folder(folder, parts, overwrite=overwrite)
 
     @torch.inference_mode()
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState]:

@@ -9,60 +9,16 @@ What a layer computes is in cells.py, how it does so fast in fused.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from chainrule.errors import SettingsError
-from chainrule.neural.cells import CellName, CellState
-from chainrule.neural.fused import PARTS, FusedLayer
-from chainrule.neural.layers import Embedding, check_shares, check_sizes, make_head
+from chainrule.neural.cells import CellState
+from chainrule.neural.designs import PARTS, RecurrentConfig
+from chainrule.neural.fused import FusedLayer
+from chainrule.neural.layers import Embedding, make_head
 from chainrule.neural.network import Memory, Network, Reading, Table
 from chainrule.neural.regularise import ActivationPenalty, EmbeddingDropout, VariationalDropout
-from chainrule.settings import setting
-
-
-@dataclass(frozen=True)
-class RecurrentConfig:
-    """What a recurrent network is made of."""
-
-    cell: CellName = setting("lstm", "what a layer is made of")  # noqa: RUF009
-    activation: Literal["tanh", "relu"] = setting("tanh", "elman: what a unit does with its sum")
-    embedding: int = setting(256, "numbers in the vector of a token")
-    hidden: int = setting(512, "units of a layer; multiples of 8 are fast on a GPU")
-    layers: int = setting(2, "layers, each reading what the one below gives out")
-    last: int | None = setting(
-        None,
-        "units of the last layer; none: as many as in an embedding where there are several layers and tied=true",
-    )
-    tied: bool = setting(True, "one table for the embeddings and the logits")
-    learned_start: bool = setting(False, "learn the state before the first token, rather than begin with zeros")
-    input_dropout: float = setting(0.2, "share of the embeddings' numbers left out, the same all along a sequence")
-    hidden_dropout: float = setting(0.2, "the same, between layers")
-    output_dropout: float = setting(0.2, "the same, of what the last layer gives out")
-    embedding_dropout: float = setting(0.0, "share of tokens whose embedding is left out")
-    weight_dropout: float = setting(0.0, "share of the weights from a state to the next left out")
-    alpha: float = setting(0.0, "penalty on large outputs of the last layer")
-    beta: float = setting(0.0, "penalty on outputs of the last layer that change fast")
-
-    def __post_init__(self) -> None:
-        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers, last=self.widths[-1])
-        names = ("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
-        check_shares(**{name: getattr(self, name) for name in names})
-        for name in ("alpha", "beta"):
-            if not getattr(self, name) >= 0:
-                raise SettingsError(f"{name} should be at least 0, not {getattr(self, name)}")
-        if self.activation != "tanh" and self.cell != "elman":
-            raise SettingsError(f"activation={self.activation} goes with cell=elman, not with cell={self.cell}")
-
-    @property
-    def widths(self) -> list[int]:
-        """The units of each layer."""
-        last = self.last
-        if last is None:
-            last = self.embedding if self.tied and self.layers > 1 else self.hidden
-        return [self.hidden] * (self.layers - 1) + [last]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from chainrule.neural.attention import Attend, fused_attention, single_query_attention
 from chainrule.neural.blocks import Block, Norm
 from chainrule.neural.cache import Cache, empty_cache, write_at
-from chainrule.neural.head import Head, padded_size
+from chainrule.neural.designs import padded_size
+from chainrule.neural.head import Head
 from chainrule.neural.network import Network, Reading, Table
 from chainrule.neural.positions import Positions
 from chainrule.neural.precision import working_type

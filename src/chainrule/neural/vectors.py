@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from chainrule.errors import EncodingError, SettingsError, VectorsError
-from chainrule.neural.network import Table
 from chainrule.text.files import Cleaning, clean_blocks, raw_pieces
 from chainrule.tokens.base import Tokenizer, lines_of
+
+if TYPE_CHECKING:
+    from chainrule.neural.network import Table
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ class Vectors:
     def coverage(self) -> float:
         """The share of the vocabulary that has a vector."""
         return len(self.ids_N) / self.types if self.types else 0.0
+
+    def check_width(self, width: int, setting: str) -> None:
+        """Refuse a table of another width than the vectors have; `setting` is what sets it."""
+        size = self.matrix_ND.shape[1]
+        if size != width:
+            raise SettingsError(
+                f"{self.name}: its vectors have {size} numbers, the embeddings of the network {width}: "
+                f"set {setting}={size}"
+            )
 
     def __str__(self) -> str:
         found = f"{len(self.ids_N):,} of {self.types:,} tokens ({self.coverage:.1%})"
@@ -71,17 +82,14 @@ def load_vectors(path: str | Path, tokenizer: Tokenizer) -> Vectors:
     return Vectors(str(path), ids_N, matrix_ND, len(tokens))
 
 
-@torch.no_grad()
 def fill(table: Table, vectors: Vectors) -> None:
     """Make the vectors what the network looks up; tokens without one keep theirs."""
-    size, width = vectors.matrix_ND.shape[1], table.weight_VD.shape[1]
-    if size != width:
-        raise SettingsError(
-            f"{vectors.name}: its vectors have {size} numbers, the embeddings of the network {width}: "
-            f"set {table.setting}={size}"
-        )
+    import torch  # only here: what is read above needs none
+
+    vectors.check_width(table.weight_VD.shape[1], table.setting)
     rows_N = torch.from_numpy(vectors.ids_N).to(table.weight_VD.device)
-    table.weight_VD[rows_N] = torch.from_numpy(vectors.matrix_ND).to(table.weight_VD) / table.scale
+    with torch.no_grad():
+        table.weight_VD[rows_N] = torch.from_numpy(vectors.matrix_ND).to(table.weight_VD) / table.scale
 
 
 class _Lines:

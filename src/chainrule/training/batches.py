@@ -11,6 +11,7 @@ from torch import Tensor
 from chainrule.arrays import PAD
 from chainrule.lm import Context
 from chainrule.tokens.base import Tokenizer
+from chainrule.training.gathering import Text
 from chainrule.training.layouts import Rows
 
 ON_DEVICE = 1 << 30
@@ -36,25 +37,11 @@ class HostSource(Source):
     """Gathers by NumPy, from memory or a mapped file."""
 
     def __init__(self, ids: np.ndarray, tokenizer: Tokenizer, context: Context, device: torch.device) -> None:
-        self.ids = np.asarray(ids)  # a view: indexing what NumPy maps goes through slow Python
-        self.bos, self.eos = tokenizer.bos, tokenizer.eos if context == "line" else None
-        self.device = device
+        self.text, self.device = Text(ids, tokenizer, context), device
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """As it says above."""
-        columns_T = np.arange(rows.width)
-        # one column more: the token before the first target
-        places = rows.starts_B[:, None] + np.arange(-1, rows.width)
-        ids = self.ids.take(places, mode="clip").astype(np.int64)
-        first_B = rows.starts_B == 0
-        if self.eos is not None:
-            first_B = first_B | (ids[:, 0] == self.eos)
-        ids[first_B, 0] = self.bos
-        inputs_BT, targets_BT = ids[:, :-1], ids[:, 1:]
-        if not rows.is_full:
-            outside_BT = columns_T >= rows.lengths_B[:, None]
-            inputs_BT = np.where(outside_BT, PAD, inputs_BT)
-            targets_BT = np.where(outside_BT | (columns_T < rows.skips_B[:, None]), PAD, targets_BT)
+        inputs_BT, targets_BT = self.text.batch(rows)
         return self._send(inputs_BT), self._send(targets_BT)
 
     def _send(self, array: np.ndarray) -> Tensor:

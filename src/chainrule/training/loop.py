@@ -20,14 +20,14 @@ from chainrule.training.batches import Source, open_source
 from chainrule.training.checkpoint import Checkpoints
 from chainrule.training.interrupts import Interrupts
 from chainrule.training.layouts import Layout, Size, choose_layout
-from chainrule.training.losses import Losses, Place
+from chainrule.training.losses import Losses
 from chainrule.training.optim import make_optimiser
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
 from chainrule.training.runs import check_run
 from chainrule.training.schedule import factor
 from chainrule.training.snapshot import Running, check_identity, identity
-from chainrule.training.state import State
+from chainrule.training.state import Place, State
 from chainrule.training.step import Stepper, take_step
 from chainrule.training.trainable import Trainable
 from chainrule.training.validate import validate

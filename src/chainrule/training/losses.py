@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from chainrule.errors import TrainingError
-
-
-class Place(NamedTuple):
-    """Which step, as people count."""
-
-    step: int
-    epoch: int
-    batch: int
-
-    def __str__(self) -> str:
-        return f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
+from chainrule.training.state import Place
 
 
 class Losses:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout
-from chainrule.training.losses import Place
 from chainrule.training.optim import make_optimiser
-from chainrule.training.plan import EPOCHS, TrainingSettings
+from chainrule.training.pace import Times, pace, planned_steps
+from chainrule.training.plan import TrainingSettings
+from chainrule.training.state import Decisions, Place
 from chainrule.training.step import Memories, Stepper, take_step
 from chainrule.training.trainable import Trainable
 from chainrule.training.validate import validate
@@ -29,26 +29,8 @@ WORTH_TRYING_PRECISIONS = 60.0
 WORTH_COMPILING = 300.0
 """Seconds of a run from which on compiling, a minute or so, is soon repaid."""
 
-VALIDATIONS = 10
-"""How many validations a run has at least."""
-
-_VALIDATION_SHARE = 0.2  # of the time, at most, where time is what is given
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 _CLEARLY_FASTER = 0.95
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """What was decided, and by which measurements."""
-
-    bfloat16: bool
-    compiled: bool
-    recorded: bool
-    """Whether steps are played back as a whole: on a GPU, where that is faster."""
-    total: int
-    """Steps of the run."""
-    validate_every: int
-    measured: dict[str, Any]
 
 
 class Rehearsal:
@@ -72,24 +54,9 @@ class Rehearsal:
         stepper = self._choose_precision()
         stepper = self._choose_compiling(stepper)
         stepper = self._choose_recording(stepper)
-        total, validations = self._planned(), float(VALIDATIONS)
-        if self.settings.minutes is not None:
-            fits, validations = self._fitting(stepper, began)
-            total = fits if total is None else min(total, fits)
-        assert total is not None
-        every = self.settings.validate_every
-        if every is None:
-            every = max(1, min(self.train[0].count(0), round(total / validations)))
+        times = None if self.settings.minutes is None else self._times(stepper, began)
+        total, every = pace(self.settings, self.train[0], times)
         return Decisions(stepper.bfloat16, stepper.compiled, stepper.recorded, total, every, self.measured)
-
-    def _planned(self) -> int | None:
-        """The number of steps as far as the clock has no say in it."""
-        settings = self.settings
-        if settings.steps is not None:
-            return settings.steps
-        if settings.epochs is None and settings.minutes is not None:
-            return None
-        return self.train[0].steps(settings.epochs or EPOCHS)
 
     def _choose_precision(self) -> Stepper:
         plain, small = (Stepper(self.network, self.device, bfloat16=wanted) for wanted in (False, True))
@@ -143,23 +110,16 @@ class Rehearsal:
         """About how many seconds the run takes."""
         if self.settings.minutes is not None:
             return 60 * self.settings.minutes
-        planned = self._planned()
+        planned = planned_steps(self.settings, self.train[0])
         assert planned is not None
         return planned * self._seconds(stepper, at_most=2)
 
-    def _fitting(self, stepper: Stepper, began: float) -> tuple[int, float]:
-        """How many steps, and how many validations beside them, the minutes since `began` have room for."""
+    def _times(self, stepper: Stepper, began: float) -> Times:
+        """What a step and a validation take, and what is left of the minutes since `began`."""
         assert self.settings.minutes is not None
         seconds, validation = self._seconds(stepper), self._validation_seconds(stepper)
         self.measured |= {"step_seconds": seconds, "validation_seconds": validation}
-        budget = max(0.0, began + 60 * self.settings.minutes - time.perf_counter())
-        if self.settings.validate_every is not None:
-            steps = budget / (seconds + validation / self.settings.validate_every)
-            return max(1, int(steps)), VALIDATIONS
-        per_epoch = self.train[0].count(0) * seconds + validation
-        wanted = max(VALIDATIONS, budget / per_epoch)
-        validations = max(1.0, min(wanted, _VALIDATION_SHARE * budget / validation if validation else wanted))
-        return max(1, int((budget - validations * validation) / seconds)), validations
+        return Times(seconds, validation, began + 60 * self.settings.minutes - time.perf_counter())
 
     def _validation_seconds(self, stepper: Stepper) -> float:
         """What a validation takes, told from its first steps."""

@@ -79,7 +79,7 @@ def train_kind(
 ) -> LanguageModel:
     """The same with a kind and its settings as values."""
     device = choose_device(device)
-    if kind.keeps_run:
+    if kind.keeps_run(settings):
         check_run(run, resume=resume)
     elif resume:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")

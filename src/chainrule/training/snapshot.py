@@ -24,7 +24,7 @@ from chainrule.training.state import State
 from chainrule.training.step import Memories
 from chainrule.training.trainable import Trainable
 
-_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard")
+_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard", "engine")  # only torch keeps checkpoints
 
 
 def identity(network: Trainable, settings: TrainingSettings, data: TrainingData) -> dict[str, Any]:

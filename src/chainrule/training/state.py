@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from chainrule.training.rehearsal import Decisions
+
+@dataclass(frozen=True)
+class Decisions:
+    """What was decided, and by which measurements."""
+
+    bfloat16: bool
+    compiled: bool
+    recorded: bool
+    """Whether steps are played back as a whole: on a GPU, where that is faster."""
+    total: int
+    """Steps of the run."""
+    validate_every: int
+    measured: dict[str, Any]
+
+
+class Place(NamedTuple):
+    """Which step, as people count."""
+
+    step: int
+    epoch: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
 
 
 @dataclass

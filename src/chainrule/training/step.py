@@ -14,10 +14,10 @@ from torch import Tensor
 from chainrule.errors import TrainingError
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout, Rows, Step
-from chainrule.training.losses import Place
 from chainrule.training.memories import copy_of
 from chainrule.training.optim import Optimiser
 from chainrule.training.recording import Recording
+from chainrule.training.state import Place
 from chainrule.training.trainable import Loss, Trainable
 
 Memories = list[Any]

@@ -1,0 +1,87 @@
+"""What `chainrule gradcheck` checks: every module, and small networks made of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from chainrule.arrays import PAD
+from chainrule.autodiff.cases import Case, all_cases
+from chainrule.autodiff.feedforward import TapeFeedforward
+from chainrule.autodiff.gradcheck import GradientReport, check_parameters
+from chainrule.autodiff.gradients import Array
+from chainrule.autodiff.network import TapeNetwork
+from chainrule.autodiff.recurrent import TapeRecurrent
+from chainrule.autodiff.weights import shapes
+from chainrule.errors import AutodiffError
+from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
+
+_VOCABULARY = 7
+
+
+@dataclass(frozen=True)
+class NetworkCase:
+    """A whole network, and text to try its loss with."""
+
+    name: str
+    title: str
+    network: TapeNetwork
+    inputs_BT: Array
+    targets_BT: Array
+
+    def check(self, *, eps: float = 1e-6, tolerance: float = 1e-6) -> GradientReport:
+        return check_parameters(
+            lambda: self.network.loss(self.inputs_BT, self.targets_BT).module,
+            list(self.network.parameters.values()),
+            name=self.title,
+            eps=eps,
+            tolerance=tolerance,
+        )
+
+
+def every_check(
+    names: Sequence[str] = (), *, eps: float = 1e-6, tolerance: float = 1e-6, seed: int = 0
+) -> list[GradientReport]:
+    """A report for each module and network, or for those named."""
+    known = check_names()
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise AutodiffError(f"there is no module {name!r}{hint} (there are: {', '.join(known)})")
+    return [case.check(eps=eps, tolerance=tolerance) for case in _all(seed) if not names or case.name in names]
+
+
+def _all(seed: int) -> list[Case | NetworkCase]:
+    return [*all_cases(seed), *network_cases(seed)]
+
+
+def check_names() -> list[str]:
+    """What can be named."""
+    return list(dict.fromkeys(case.name for case in _all(seed=0)))
+
+
+def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
+    """One for each kind of network, small enough to try every weight."""
+    rng = np.random.default_rng(seed)
+    small = RecurrentConfig(embedding=3, hidden=4, layers=1)
+    designs: dict[str, tuple[str, FeedforwardConfig | RecurrentConfig]] = {
+        "feedforward": ("", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),
+        "elman": (", not tied", replace(small, cell="elman", tied=False)),
+        "lstm": (", two layers", replace(small, cell="lstm", layers=2)),
+        "gru": (", learned start", replace(small, cell="gru", learned_start=True)),
+    }
+    # the second row is shorter than the first
+    text_BT = np.array([[1, 4, 2, 6], [1, 5, 3, PAD]])
+    for name, (variant, design) in designs.items():
+        # larger than what training begins with: gradients near zero would be no test
+        tensors = {key: rng.normal(0, 0.5, shape) for key, shape in shapes(design, _VOCABULARY).items()}
+        network: TapeNetwork = (
+            TapeFeedforward(design, _VOCABULARY, 1, tensors)
+            if isinstance(design, FeedforwardConfig)
+            else TapeRecurrent(design, _VOCABULARY, 1, tensors)
+        )
+        yield NetworkCase(name, name + variant, network, text_BT[:, :-1], text_BT[:, 1:])

@@ -1,0 +1,139 @@
+"""One prediction of a trained network, explained: the graph that made it, and the gradients that flow back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule.autodiff.drawing import to_svg
+from chainrule.autodiff.feedforward import TapeFeedforward
+from chainrule.autodiff.gradients import Array
+from chainrule.autodiff.graph import Graph, differentiate
+from chainrule.autodiff.model import TapeModel, as_tape_model
+from chainrule.autodiff.prediction import Prediction
+from chainrule.autodiff.recurrent import States, TapeRecurrent
+from chainrule.autodiff.tape import Tape, no_grad
+from chainrule.errors import DiagnosisError
+from chainrule.lm import LanguageModel
+from chainrule.neural.diagnostics import note_unknown, text_ids
+from chainrule.progress import SILENT, Progress
+
+LAST = 3
+"""Tokens of which the graph is made."""
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The loss of predicting one token, L = -ln p(target | tokens), and its graph."""
+
+    kind: str
+    tokens: tuple[str, ...]
+    """What was read before it, <s> first."""
+    shown: int
+    """So many of them, the last ones, are in the graph; a recurrent network begins with the state before them."""
+    target: str
+    nats: float
+    likely: tuple[tuple[str, float], ...]
+    """The most likely tokens and their probabilities."""
+    graph: Graph
+
+    @property
+    def title(self) -> str:
+        """The loss in a line."""
+        read = " ".join(self.tokens[-self.shown :])
+        before = "… " if self.shown < len(self.tokens) else ""
+        return f"L = -ln p({self.target} | {before}{read}) = {self.nats:.4g} nats"
+
+    def svg(self) -> str:
+        """The graph as a picture, for a document."""
+        return to_svg(self.graph, self.title)
+
+    def record(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "kind": self.kind,
+            "tokens": list(self.tokens),
+            "shown": self.shown,
+            "target": self.target,
+            "nats": self.nats,
+            "bits": self.nats / math.log(2),
+            "probability": math.exp(-self.nats),
+            "likely": [{"token": token, "probability": p} for token, p in self.likely],
+            "nodes": [{**vars(node), "shape": list(node.shape)} for node in self.graph.nodes],
+            "edges": [vars(edge) for edge in self.graph.edges],
+        }
+
+
+def explain(
+    lm: LanguageModel,
+    text: str,
+    *,
+    next_word: str | None = None,
+    last: int = LAST,
+    progress: Progress = SILENT,
+) -> Explanation:
+    """The graph of predicting the last token of a text, or the next word after it.
+
+    The graph of a recurrent network is that of the last few tokens: the state before them is data, as in truncated
+    back-propagation through time. A feed-forward network reads no more than its order has it.
+    """
+    model = as_tape_model(lm)
+    ids, target = _ids(model, text, next_word, progress)
+    read = [model.tokenizer.bos, *ids]
+    reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
+    shown, memory = read[-reach:], _memory(model, read[:-reach])
+    with Tape() as tape:
+        found = Prediction(model.network, shown, target, lambda token: _word(model, token), memory)
+        nats, logits_V = float(found.loss.out_tensor), found.logits.out_tensor
+        graph = differentiate(tape, found.symbols)
+    return Explanation(
+        kind=model.kind,
+        tokens=tuple(_word(model, token) for token in read),
+        shown=len(shown),
+        target=_word(model, target),
+        nats=nats,
+        likely=_likely(model, logits_V),
+        graph=graph,
+    )
+
+
+def _ids(model: TapeModel, text: str, next_word: str | None, progress: Progress) -> tuple[list[int], int]:
+    """What is read, and what is predicted."""
+    ids = text_ids(model, text, progress)
+    if next_word is not None:
+        found = model.tokenizer.encode(next_word).tolist()
+        if len(found) != 1:
+            pieces = ", ".join(_word(model, one) for one in found) or "nothing"
+            raise DiagnosisError(f"the next word should be one token; {next_word!r} is {len(found)}: {pieces}")
+        ids += found
+    if not ids:
+        raise DiagnosisError("the text has no token to predict: give some words, or the next word")
+    note_unknown(model, ids, progress)
+    return ids[:-1], ids[-1]
+
+
+def _memory(model: TapeModel, before: list[int]) -> States | None:
+    """What a recurrent network remembers of these tokens."""
+    if not before or not isinstance(model.network, TapeRecurrent):
+        return None
+    with no_grad():
+        memory: States = model.network.read(np.array([before])).memory
+    return memory
+
+
+def _likely(model: TapeModel, logits_V: Array) -> tuple[tuple[str, float], ...]:
+    # p_i = e^z_i / Σ_j e^z_j
+    p_V = np.exp(logits_V - logits_V.max())
+    p_V /= p_V.sum()
+    best = np.argsort(-p_V, kind="stable")[:TOP]
+    return tuple((_word(model, int(i)), float(p_V[i])) for i in best)
+
+
+def _word(model: TapeModel, token: int) -> str:
+    """What a token is called in a picture: in quotes if it is not plain letters."""
+    text = model.tokenizer.token(token)
+    return text if text.isprintable() and text.strip() == text != "" else repr(text)

@@ -1,0 +1,128 @@
+"""Softmax, and what the right tokens cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.arrays import PAD
+from chainrule.autodiff.gradients import Array
+from chainrule.autodiff.nodes import Node
+from chainrule.autodiff.shapes import fit_all, has_axes
+from chainrule.autodiff.tape import Module
+from chainrule.errors import AutodiffError
+
+
+class Softmax(Module):
+    """p_i = e^z_i / Σ_j e^z_j, along the last axis."""
+
+    def forward(self, z: Array) -> Array:
+        has_axes(self, 1, z, or_more=True)
+        # e^(z - max) / Σ e^(z - max) is the same, and cannot overflow
+        p: Array = np.subtract(z, z.max(axis=-1, keepdims=True), out=self.empty_like(z))
+        np.exp(p, out=p)
+        p /= p.sum(axis=-1, keepdims=True)
+        return p
+
+    def backward(self, g: Array) -> tuple[Array]:
+        p = self.out_tensor
+        # dp/dz = diag(p) - p pᵀ, so that dL/dz = p ⊙ (g - Σ g ⊙ p)
+        dz = np.multiply(g, p, out=self.empty_like(p))
+        total = dz.sum(axis=-1, keepdims=True)
+        np.subtract(g, total, out=dz)
+        dz *= p
+        return (dz,)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """The right token of each row, and the share each row has in the loss: w / count."""
+
+    ids_N: Array
+    share_N: Array
+
+    @classmethod
+    def read(
+        cls, module: Node, scores: Array, targets: Array, weights: Array | None, count: float | None
+    ) -> _Targets:
+        fit_all(module, scores, targets[..., None], range(targets.ndim))
+        V = scores.shape[-1]
+        if targets.dtype.kind not in "iu" or (targets.size and not (targets.min() >= PAD and targets.max() < V)):
+            raise AutodiffError(
+                f"{module.name}: targets {list(targets.shape)} should be ids of the last axis of "
+                f"{list(scores.shape)}, 0 to {V - 1}, or PAD ({PAD}): found {targets.dtype} "
+                f"{targets.min()} to {targets.max()}"
+            )
+        wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
+        fit_all(module, wide, targets, range(targets.ndim))
+        wide = np.where(targets == PAD, 0.0, wide)
+        # a batch of padding only costs nothing
+        total = count if count is not None else wide.sum() or 1.0
+        return cls(np.maximum(targets, 0).reshape(-1), (wide / total).reshape(-1).astype(scores.dtype))
+
+    @property
+    def places(self) -> tuple[Array, Array]:
+        """Where the targets are in [N, V]."""
+        return np.arange(len(self.ids_N)), self.ids_N
+
+    def mean(self, nats_N: Array) -> Array:
+        """Σ w nats / count."""
+        # 0 · ∞ is no number, but padding costs nothing
+        costs_N = np.where(self.share_N == 0, 0, nats_N * self.share_N)
+        return np.asarray(costs_N.sum(dtype=np.float64), nats_N.dtype)
+
+
+class CrossEntropy(Module):
+    """L = Σ_n w_n (-ln p_n[y_n]) / count: inputs p [..., V] and the target ids y [...].
+
+    The weights are 1 if not given, and 0 where a target is PAD. The count is the sum of the weights if not given,
+    so that the loss is a mean; with count=1 it is a sum.
+    """
+
+    def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
+        self.weights, self.count = weights, count
+
+    def forward(self, p: Array, targets: Array) -> Array:
+        self._targets = _Targets.read(self, p, targets, self.weights, self.count)
+        self._p_N = p.reshape(-1, p.shape[-1])[self._targets.places]
+        # -ln p(y)
+        return self._targets.mean(-np.log(self._p_N))
+
+    def backward(self, g: Array) -> tuple[Array, None]:
+        p = self.in_modules[0].out_tensor
+        share_N = self._targets.share_N
+        dp = self.empty_like(p)
+        dp.fill(0)
+        # dL/dp(y) = -1 / p(y), and nothing elsewhere
+        dp.reshape(-1, p.shape[-1])[self._targets.places] = np.where(share_N == 0, 0, -g * share_N / self._p_N)
+        return dp, None
+
+
+class SoftmaxCrossEntropy(Module):
+    """L = Σ_n w_n (-ln softmax(z_n)[y_n]) / count, at once: inputs z [..., V] and the target ids y [...].
+
+    Weights and count are those of CrossEntropy. What is lost in p by rounding, and the infinite slope of ln p where
+    p is 0, are not there.
+    """
+
+    def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
+        self.weights, self.count = weights, count
+
+    def forward(self, z: Array, targets: Array) -> Array:
+        self._targets = _Targets.read(self, z, targets, self.weights, self.count)
+        best = z.max(axis=-1, keepdims=True)
+        e = np.subtract(z, best, out=self.empty_like(z)).reshape(-1, z.shape[-1])
+        shifted_N = e[self._targets.places]
+        np.exp(e, out=e)
+        self._e_NV, self._total_N = e, e.sum(axis=-1)
+        # -ln p(y) = ln Σ e^z - z_y
+        return self._targets.mean(np.log(self._total_N) - shifted_N)
+
+    def backward(self, g: Array) -> tuple[Array, None]:
+        share_N = self._targets.share_N * g
+        # dL/dz = p - y; the exponentials are no longer needed, so they become the gradient
+        dz = self._e_NV
+        dz *= (share_N / self._total_N)[:, None]
+        dz[self._targets.places] -= share_N
+        return dz.reshape(self.in_modules[0].out_tensor.shape), None

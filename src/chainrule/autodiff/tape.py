@@ -1,0 +1,285 @@
+"""The tape: modules push themselves on it going forward, and are popped going backward.
+
+A module is one application of an operation. It takes the values of other modules, makes its own, and knows how a
+change of the loss with its own value becomes a change with theirs:
+
+    forward:   y = f(x_1, ..., x_n)
+    backward:  dL/dx_i += dL/dy · dy/dx_i
+
+>>> import numpy as np
+>>> from chainrule.autodiff import Linear, Parameter, Sum, Tape, Tanh, tape_bwd
+>>> w, b = Parameter("w", np.ones((1, 2))), Parameter("b", np.zeros(1))
+>>> with Tape():
+...     z = Linear().apply_fwd(np.array([[0.5, -0.5]]), w, b)
+...     loss = Sum().apply_fwd(Tanh().apply_fwd(z))
+...     tape_bwd()
+>>> w.out_gradient
+array([[ 0.5, -0.5]])
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from chainrule.autodiff.gradients import Array, Gradient, add_to
+from chainrule.autodiff.nodes import Node, Value
+from chainrule.autodiff.pool import Pool
+from chainrule.errors import AutodiffError, NotANumberError
+
+
+class Stage(Enum):
+    """How far a module has come."""
+
+    NEW = "new"
+    FORWARD = "forward done"
+    BACKWARD = "backward done"
+
+
+class Module(Node):
+    """One application of an operation; another application needs another module.
+
+    A subclass has `forward`, from the inputs' tensors to its own, and `backward`, from its gradient to a tuple of
+    the inputs' gradients, None where there is none. Neither may write into what it was given.
+    """
+
+    forward: Callable[..., Array]
+    backward: Callable[[Array], tuple[Gradient | None, ...]]
+
+    out_gradient: Array | None = None
+    stage = Stage.NEW
+    _owns_gradient = False
+    _tape: Tape
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
+
+    def apply_fwd(self, *in_modules: Node | ArrayLike) -> Self:
+        """Compute the value, and push the module on the tape. An array stands for a Value of it."""
+        if self.stage is not Stage.NEW:
+            raise AutodiffError(
+                f"{self.name}: {self.stage.value} already; one application is one module: make another"
+            )
+        tape = current_tape()
+        nodes = [node if isinstance(node, Node) else Value(node) for node in in_modules]
+        for i, node in enumerate(nodes):
+            self._check_input(i, node, tape)
+        dtype = self._share_type(nodes)
+        self._tape = tape
+        with _quiet():
+            self.out_tensor = self.forward(*[node.out_tensor for node in nodes])
+            if dtype not in (None, self.out_tensor.dtype):
+                raise AutodiffError(
+                    f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
+                )
+            if _has_nan(self.out_tensor):
+                raise NotANumberError(self._nan_message(nodes))
+        self.stage = Stage.FORWARD
+        if tape.is_recording:
+            self.in_modules = tuple(nodes)
+            self.needs_gradient = any(node.needs_gradient for node in nodes)
+            tape.push(self)
+        return self
+
+    def apply_bwd(self) -> None:
+        """Hand the gradient on to the inputs."""
+        if self.stage is not Stage.FORWARD:
+            is_new = self.stage is Stage.NEW
+            reason = "backward before forward" if is_new else "backward twice, or after its tape was emptied"
+            raise AutodiffError(f"{self.name}: {reason}: run forward first")
+        if self.out_gradient is None:
+            raise AutodiffError(f"{self.name}: backward, but no gradient has flowed in; start at the loss")
+        self.stage = Stage.BACKWARD
+        gradients = self.backward(self.out_gradient)
+        if len(gradients) != len(self.in_modules):
+            raise AutodiffError(f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs")
+        for node, gradient in zip(self.in_modules, gradients, strict=True):
+            if gradient is not None and node.needs_gradient:
+                _check_gradient(self.name, node, gradient)
+                node.receive(gradient)
+
+    def receive(self, gradient: Gradient) -> None:
+        if self.out_gradient is None and isinstance(gradient, np.ndarray):
+            # taken as it is: another module may have been given the same array, so it is never written into
+            self.out_gradient = gradient
+            return
+        if not self._owns_gradient:
+            own = self.room(self._tape)
+            own[...] = 0 if self.out_gradient is None else self.out_gradient
+            self.out_gradient, self._owns_gradient = own, True
+        assert self.out_gradient is not None
+        add_to(self.out_gradient, gradient)
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array for the module's own value or for what it keeps."""
+        return self._tape.empty(shape, dtype)
+
+    def empty_like(self, tensor: Array) -> Array:
+        return self._tape.empty(tensor.shape, tensor.dtype)
+
+    def room_for(self, i: int) -> Array:
+        """An array for the gradient of input i, to be returned by `backward`."""
+        return self.in_modules[i].room(self._tape)
+
+    def _check_input(self, i: int, node: Node, tape: Tape) -> None:
+        if not isinstance(node, Module):
+            return
+        if node.stage is Stage.NEW:
+            problem = "has no value yet: call its apply_fwd first"
+        elif node.stage is Stage.BACKWARD:
+            problem = "is of an emptied tape: run forward again, or wrap its out_tensor in a Value"
+        elif tape.is_recording and node._tape is not tape and node._tape.is_recording:
+            # its gradient would be another tape's, and lost or overwritten when this one is emptied
+            problem = "is of another tape: wrap its out_tensor in a Value"
+        else:
+            return
+        raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
+
+    def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
+        """The precision of what is computed or learned; data that has another is cast to it."""
+        floats = [node for node in nodes if node.out_tensor.dtype.kind == "f"]
+        types = {node.out_tensor.dtype for node in floats if not isinstance(node, Value)}
+        if not types:
+            return None
+        if len(types) > 1:
+            found = ", ".join(f"{node.name} {node.out_tensor.dtype}" for node in floats)
+            raise AutodiffError(f"{self.name}: expected inputs of one precision, found {found}")
+        [dtype] = types
+        for i, node in enumerate(nodes):
+            if node.out_tensor.dtype.kind == "f" and node.out_tensor.dtype != dtype:
+                nodes[i] = Value(node.out_tensor.astype(dtype), node.name)
+        return dtype
+
+    def _nan_message(self, nodes: list[Node]) -> str:
+        shapes = ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
+        bad = [node.name for node in nodes if node.out_tensor.dtype.kind == "f" and _has_nan(node.out_tensor)]
+        reason = f"{', '.join(bad)} had NaN before" if bad else "its inputs have none"
+        return f"{self.name} is the first module that made NaN, from {shapes}: {reason}"
+
+
+class Tape:
+    """A stack of modules. Inside `with`, it is the one that modules push themselves on; it hides those outside.
+
+    With `reuse`, big arrays are used again once the tape is emptied: copy what should outlive it. Gradients of
+    parameters do outlive it.
+    """
+
+    def __init__(self, *, reuse: bool = False, is_recording: bool = True) -> None:
+        self.is_recording = is_recording
+        self._modules: list[Module] = []
+        self._pool = Pool() if reuse else None
+
+    def __enter__(self) -> Self:
+        _open.tapes.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        _open.tapes.pop()
+        if kind is not None:
+            self.clear()
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """What was pushed, the first one first."""
+        return tuple(self._modules)
+
+    @property
+    def bytes_held(self) -> int:
+        """The memory that is kept to be used again."""
+        return self._pool.bytes_held if self._pool else 0
+
+    def push(self, module: Module) -> None:
+        self._modules.append(module)
+
+    def backward(self, gradient: Array | None = None) -> None:
+        """dL/dL = 1 at the last module pushed, the loss; then each module hands on its own, the last one first.
+
+        `gradient` stands in for the ones. Afterwards the tape is empty.
+        """
+        if not self._modules:
+            reason = (
+                "emptied by an earlier backward, or nothing was pushed" if self.is_recording else "under no_grad"
+            )
+            raise AutodiffError(f"backward on an empty tape ({reason}): run forward first")
+        loss = self._modules[-1]
+        start = np.ones_like(loss.out_tensor) if gradient is None else gradient
+        _check_gradient("the start of backward", loss, start)
+        loss.receive(start)
+        try:
+            with _quiet():
+                while self._modules:
+                    module = self._modules.pop()
+                    if module.out_gradient is None:  # not on the way to the loss
+                        module.stage = Stage.BACKWARD
+                    else:
+                        module.apply_bwd()
+        finally:
+            self.clear()
+
+    def clear(self) -> None:
+        """Empty the tape."""
+        for module in self._modules:
+            module.stage = Stage.BACKWARD
+        self._modules.clear()
+        if self._pool:
+            self._pool.take_back()
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array that may be used again once the tape is emptied."""
+        return self._pool.empty(shape, dtype) if self._pool else np.empty(shape, dtype)
+
+
+class _OpenTapes(threading.local):
+    """The tapes a thread is inside of; the outermost is its default."""
+
+    def __init__(self) -> None:
+        self.tapes = [Tape()]
+
+
+_open = _OpenTapes()
+
+
+def current_tape() -> Tape:
+    """The tape that modules of this thread push themselves on."""
+    return _open.tapes[-1]
+
+
+def tape_bwd() -> None:
+    """Backward through the current tape, which is empty afterwards."""
+    current_tape().backward()
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Nothing is pushed: for values only. A tape opened inside records again."""
+    with Tape(is_recording=False):
+        yield
+
+
+def _quiet() -> np.errstate:
+    """NaN is looked for, and infinities are allowed: NumPy need not warn."""
+    return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+
+
+def _check_gradient(giver: str, node: Node, gradient: Gradient) -> None:
+    if isinstance(gradient, np.ndarray) and gradient.shape != node.out_tensor.shape:
+        raise AutodiffError(
+            f"{giver}: gave {node.name} a gradient of {list(gradient.shape)}, "
+            f"but its value has {list(node.out_tensor.shape)}"
+        )
+
+
+def _has_nan(tensor: Array) -> bool:
+    # Σ x² is NaN if and only if some x is: squares cannot cancel. One product is faster than a look at each.
+    flat = tensor.ravel(order="K")
+    return bool(np.isnan(np.dot(flat, flat)))

@@ -1,0 +1,96 @@
+"""`chainrule gradcheck`: whether backward gives what a small step does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.common import console, json_option, print_json, results_table, say, seed_option
+
+if TYPE_CHECKING:
+    from chainrule.autodiff.gradcheck import GradientReport
+
+_MOST = 3  # inputs of a module that are named
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from chainrule.autodiff.checks import check_names
+
+    return [name for name in check_names() if name.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_names)
+@click.option("--eps", type=float, default=1e-6, show_default=True, help="The small step.")
+@click.option(
+    "--tolerance", type=float, default=1e-6, show_default=True, help="The largest relative error that passes."
+)
+@seed_option
+@json_option
+@click.pass_context
+def gradcheck(
+    ctx: click.Context, names: tuple[str, ...], eps: float, tolerance: float, seed: int, as_json: bool
+) -> None:
+    """Check the gradients of every module of the tape, and of the networks made of them.
+
+    Each entry of each input is moved by a small step both ways, and what that does to the output is held against
+    what backward gives, in double precision. NAME checks one module or network only, such as Linear or lstm.
+
+    The exit code is 1 if one fails; the entry that is furthest off is then named.
+    """
+    from chainrule.autodiff.checks import every_check
+
+    reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed)
+    if as_json:
+        print_json([_record(report) for report in reports])
+    else:
+        _print(reports)
+    ctx.exit(0 if all(report.passed for report in reports) else 1)
+
+
+def _record(report: GradientReport) -> dict[str, Any]:
+    inputs = [
+        {
+            "input": one.name,
+            "shape": list(one.shape),
+            "entries": one.entries,
+            "relative_error": one.error,
+            "where": list(one.where),
+            "backward": one.analytic,
+            "small_step": one.numeric,
+            "passed": one.passed,
+        }
+        for one in report.inputs
+    ]
+    return {"name": report.name, "passed": report.passed, "tolerance": report.tolerance, "inputs": inputs}
+
+
+def _inputs(report: GradientReport) -> str:
+    """The names, or of a network how many there are."""
+    names = [one.name for one in report.inputs]
+    return ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
+
+
+def _print(reports: list[GradientReport]) -> None:
+    screen = console()
+    table = results_table("what", "inputs", "entries", "relative error", "")
+    for report in reports:
+        table.add_row(
+            report.name,
+            _inputs(report),
+            f"{sum(one.entries for one in report.inputs):,}",
+            f"{report.error:.1e}",
+            "pass" if report.passed else "FAIL",
+            style=None if report.passed else "bold red",
+        )
+    screen.print(table)
+    failed = [report for report in reports if not report.passed]
+    say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")
+    for report in failed:
+        worst = report.worst
+        say(
+            screen,
+            f"{report.name}: of {worst.name} {list(worst.shape)} the entry {list(worst.where)}: backward gives "
+            f"{worst.analytic:.9g}, a small step {worst.numeric:.9g}",
+        )

@@ -1,0 +1,66 @@
+"""From the same start and the same batches, both engines learn the same: every loss, step by step, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from twins import KINDS, data, settings_of, twins
+
+from chainrule.autodiff.training import Trainer
+from chainrule.training.loop import train_network
+
+OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
+STEPS = 100
+
+
+def curves(kind: str, context: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The losses of all steps, of torch's loop and of the tape's."""
+    values = {
+        "steps": STEPS,
+        "validate_every": 1,  # the history then has every step
+        "batch": 16,
+        "length": 4,
+        "precision": "float32",  # no bfloat16: the network itself is float64
+        "layers": 1,
+        **more,
+    }
+    in_torch, on_tape = twins(kind, **values)
+    settings, texts = settings_of(kind, **values), data(valid=None, context=context)
+    torch.set_num_threads(1)
+    expected = train_network(in_torch, settings, texts).history
+    found = Trainer(on_tape, settings, texts, np.random.default_rng(0)).run().history
+    return np.array([step["loss"] for step in expected]), np.array([step["loss"] for step in found])
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_curves_agree(kind: str, optimiser: str) -> None:
+    expected, found = curves(kind, "stream", optimiser=optimiser)
+    assert len(found) == STEPS
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    assert found[-10:].mean() < 0.9 * found[:10].mean()  # it does learn
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"weight_decay": 0.05, "optimiser": "sgd"},
+        {"weight_decay": 0.05, "optimiser": "adam", "clip": 0.1, "schedule": "cosine", "tied": True},
+        {"device_batch": 8, "optimiser": "adamw", "clip": 0},
+        {"vary_length": True, "optimiser": "momentum", "length": 8},
+        {"learned_start": True, "optimiser": "adam"},
+    ],
+    ids=lambda more: " ".join(f"{key}={value}" for key, value in more.items()),
+)
+def test_they_agree_with_other_settings(more: dict[str, Any]) -> None:
+    expected, found = curves("gru", "stream", **more)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["feedforward", "lstm"])
+def test_they_agree_on_lines(kind: str) -> None:
+    expected, found = curves(kind, "line", optimiser="adamw")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

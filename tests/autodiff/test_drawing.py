@@ -1,0 +1,140 @@
+"""The picture of a graph: everything is in it once, and nothing lies over anything else."""
+
+from __future__ import annotations
+
+import itertools
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Value
+from chainrule.autodiff.cells import CellState, elman, gru, lstm
+from chainrule.autodiff.drawing import to_svg
+from chainrule.autodiff.graph import Graph, differentiate
+from chainrule.autodiff.layout import Layout, lay_out
+from chainrule.autodiff.routes import Picture, route
+
+SVG = "{http://www.w3.org/2000/svg}"
+Cell = Callable[[Node, Node, CellState], CellState]
+
+
+def unrolled(cell: Cell, gates: int, parts: int, steps: int = 3) -> Graph:
+    rng = np.random.default_rng(0)
+    W, U = (Parameter(name, rng.normal(size=(gates * 2, 2))) for name in "WU")
+    b, d = (Parameter(name, rng.normal(size=gates * 2)) for name in "bd")
+    with Tape() as tape:
+        state: CellState = tuple(Value(np.zeros(2), "zeros") for _ in range(parts))
+        for t in range(steps):
+            Wx = Linear().apply_fwd(Value(rng.normal(size=2), f"x{t}"), W, b)
+            state = cell(Wx, Linear().apply_fwd(state[0], U, d), state)
+        Sum().apply_fwd(state[0])
+        return differentiate(tape)
+
+
+GRAPHS = {
+    "elman": lambda: unrolled(elman, 1, 1),
+    "lstm": lambda: unrolled(lstm, 4, 2),
+    "gru": lambda: unrolled(gru, 3, 1),
+    "one step": lambda: unrolled(lstm, 4, 2, steps=1),
+}
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return GRAPHS[request.param]()
+
+
+def test_each_node_is_drawn_once_and_a_parameter_where_it_is_used(graph: Graph) -> None:
+    root = ET.fromstring(to_svg(graph, "a <title> & more"))
+    assert root.find(f"{SVG}title") is not None and root.findtext(f"{SVG}title") == "a <title> & more"
+    drawn = {
+        kind: [
+            group
+            for group in root.iter(f"{SVG}g")
+            if group.get("class") == kind and group.find(f"{SVG}text") is not None
+        ]
+        for kind in ("module", "parameter", "value")
+    }
+    equations = [group.findall(f"{SVG}text")[1].text for group in drawn["module"]]
+    assert sorted(equations) == sorted(node.equation for node in graph.of_kind("module"))
+    assert len(drawn["value"]) == len(graph.of_kind("value"))
+    uses = sum(len(edges) for node, edges in zip(graph.nodes, graph.uses, strict=True) if node.kind == "parameter")
+    assert len(drawn["parameter"]) == uses
+
+
+def test_arrows_go_both_ways(graph: Graph) -> None:
+    root = ET.fromstring(to_svg(graph))
+    classes = [path.get("class") for path in root.iter(f"{SVG}path")]
+    # one of each is in the legend
+    assert classes.count("forward") == 1 + len(graph.edges)
+    assert classes.count("backward") == 1 + sum(edge.gradient is not None for edge in graph.edges)
+
+
+def boxes(graph: Graph, layout: Layout, picture: Picture) -> list[tuple[float, float, float, float]]:
+    """Left, top, right, bottom of every box and pill, a box with the figures above it."""
+    found = []
+    for place, cell in layout.cells.items():
+        x, y = picture.centres[place]
+        found.append((x - cell.width / 2, y - cell.height / 2 - 18, x + cell.width / 2, y + cell.height / 2))
+        for pill in cell.pills:
+            px, py = x + pill.dx, y + pill.dy
+            found.append((px - pill.width / 2, py - 16, px + pill.width / 2, py + 16))
+    return found
+
+
+def test_nothing_overlaps(graph: Graph) -> None:
+    layout = lay_out(graph)
+    picture = route(graph, layout)
+    every = boxes(graph, layout, picture)
+    for (l1, t1, r1, b1), (l2, t2, r2, b2) in itertools.combinations(every, 2):
+        assert r1 <= l2 or r2 <= l1 or b1 <= t2 or b2 <= t1
+    assert all(left >= 0 and right <= picture.width for left, _, right, _ in every)
+    assert all(top >= 0 and bottom <= picture.height for _, top, _, bottom in every)
+
+
+def test_no_arrow_goes_through_a_box(graph: Graph) -> None:
+    layout = lay_out(graph)
+    picture = route(graph, layout)
+    for edge, way in picture.ways:
+        ends = {edge.giver, edge.taker}
+        for (x0, y0), (x1, y1) in itertools.pairwise(way):
+            assert x0 == x1 or y0 == y1
+            for place, cell in layout.cells.items():
+                x, y = picture.centres[place]
+                apart_x = max(x0, x1) <= x - cell.left or min(x0, x1) >= x + cell.right
+                apart_y = max(y0, y1) <= y - cell.height / 2 or min(y0, y1) >= y + cell.height / 2
+                assert apart_x or apart_y or place in ends, (edge, graph.nodes[place].symbol)
+
+
+def test_ways_of_different_values_do_not_lie_on_each_other(graph: Graph) -> None:
+    picture = route(graph, lay_out(graph))
+    lines = [(edge.giver, *points) for edge, way in picture.ways for points in itertools.pairwise(way)]
+    for (giver, (x0, y0), (x1, y1)), (other, (u0, v0), (u1, v1)) in itertools.combinations(lines, 2):
+        if giver == other or (x0 == x1) != (u0 == u1):
+            continue
+        if x0 == x1:
+            near, overlap = abs(x0 - u0) < 5, min(max(y0, y1), max(v0, v1)) - max(min(y0, y1), min(v0, v1))
+        else:
+            near, overlap = abs(y0 - v0) < 5, min(max(x0, x1), max(u0, u1)) - max(min(x0, x1), min(u0, u1))
+        assert not near or overlap <= 0
+
+
+def test_steps_stand_side_by_side_at_one_height() -> None:
+    graph = unrolled(elman, 1, 1)
+    picture = route(graph, lay_out(graph))
+    tanh = [picture.centres[i] for i, node in enumerate(graph.nodes) if node.name == "Tanh"]
+    assert [x for x, _ in tanh] == sorted(x for x, _ in tanh)
+    assert len({y for _, y in tanh}) == 1
+    assert len(picture.columns) == 3
+
+
+def test_one_module_alone_is_a_picture() -> None:
+    w = Parameter("w", np.ones(2))
+    with Tape() as tape:
+        Sum().apply_fwd(w)
+        ET.fromstring(to_svg(differentiate(tape)))
+    with Tape() as tape:
+        Multiply().apply_fwd(w, w)
+        ET.fromstring(to_svg(differentiate(tape)))

@@ -1,0 +1,151 @@
+"""One prediction explained: the lecture's way and the fast way are one network, and agree with the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.arrays import PAD, to_numpy
+from chainrule.autodiff import Tape
+from chainrule.autodiff.explain import explain
+from chainrule.autodiff.feedforward import TapeFeedforward
+from chainrule.autodiff.network import TapeNetwork
+from chainrule.autodiff.prediction import Prediction
+from chainrule.autodiff.recurrent import TapeRecurrent
+from chainrule.autodiff.tape import no_grad
+from chainrule.autodiff.weights import shapes
+from chainrule.errors import DiagnosisError, ModelError
+from chainrule.lm import LanguageModel
+from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
+from chainrule.progress import Silent
+
+BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding
+TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 3
+SMALL = RecurrentConfig(embedding=3, hidden=4, layers=1)
+DESIGNS: dict[str, FeedforwardConfig | RecurrentConfig] = {
+    "lecture": FeedforwardConfig(order=4, embedding=2, hidden=5, activation="tanh"),
+    "deep": FeedforwardConfig(order=3, embedding=3, hidden=3, layers=2, activation="sigmoid", tied=True),
+    "direct": FeedforwardConfig(order=3, embedding=2, hidden=3, direct=True, tied=True),
+    "elman": replace(SMALL, cell="elman", tied=False),
+    "relu": replace(SMALL, cell="elman", activation="relu"),
+    "lstm": replace(SMALL, cell="lstm", layers=2),
+    "gru": replace(SMALL, cell="gru", layers=2, tied=False),
+    "learned start": replace(SMALL, cell="lstm", learned_start=True),
+}
+
+
+def made(design: FeedforwardConfig | RecurrentConfig) -> TapeNetwork:
+    rng = np.random.default_rng(2)
+    tensors = {name: rng.normal(0, 0.5, shape) for name, shape in shapes(design, VOCABULARY).items()}
+    tensors["head.bias"][BOS] = -np.inf
+    if isinstance(design, FeedforwardConfig):
+        return TapeFeedforward(design, VOCABULARY, BOS, tensors)
+    return TapeRecurrent(design, VOCABULARY, BOS, tensors)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_lecture_s_way_is_the_fast_way(name: str) -> None:
+    network, ids, target = made(DESIGNS[name]), [1, 4, 6, 4], 3
+    with Tape() as tape:
+        slow = Prediction(network, ids, target, str)
+        tape.backward()
+    targets_BT = np.full((1, len(ids)), PAD)
+    targets_BT[0, -1] = target
+    with Tape() as tape:
+        fast = network.loss(np.array([ids]), targets_BT)
+        tape.backward()
+    assert float(slow.loss.out_tensor) == pytest.approx(fast.mean, abs=1e-12)
+    for key, parameter in network.parameters.items():
+        # a learned start is taken apart into h and, of an LSTM, c
+        rows = [slow.parameters[f"{key}.{n}"] for n in range(parameter.out_tensor.shape[0]) if "starts" in key]
+        got = np.stack([row.dense_gradient() for row in rows]) if rows else slow.parameters[key].dense_gradient()
+        assert np.allclose(got, parameter.dense_gradient(), rtol=0, atol=1e-12), key
+
+
+def test_a_state_before_is_data() -> None:
+    network = made(DESIGNS["lstm"])
+    with Tape():
+        whole = float(Prediction(network, [1, 4, 6, 4], 3, str).loss.out_tensor)
+    with no_grad():
+        memory = network.read(np.array([[1, 4]])).memory
+    with Tape() as tape:
+        part = Prediction(network, [6, 4], 3, str, memory)
+        assert float(part.loss.out_tensor) == pytest.approx(whole, abs=1e-12)
+        names = {node.name for module in tape.modules for node in module.in_modules}
+    assert "what was read" in names and "zeros" not in names
+
+
+# -- trained models ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explain") / "corpus.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=["tape", "torch"])
+def lm(request: pytest.FixtureRequest, corpus: Path) -> LanguageModel:
+    return cr.train("gru", corpus, steps=2, embedding=4, hidden=4, layers=1, engine=request.param)
+
+
+def test_it_is_what_the_model_says(lm: LanguageModel) -> None:
+    found = explain(lm, "cats chase mice", last=2)
+    ids = lm.tokenizer.encode("cats chase mice")[None]
+    assert found.nats == pytest.approx(-float(to_numpy(lm.score(ids))[0, -1]), abs=1e-5)
+    log_probs = to_numpy(lm.next_log_probs(lm.extend(lm.start(1), ids[:, :2])))[0]
+    best = np.argsort(-log_probs)[:5]
+    assert [token for token, _ in found.likely] == [lm.tokenizer.token(int(i)) for i in best]
+    assert [p for _, p in found.likely] == pytest.approx(np.exp(log_probs[best]).tolist(), abs=1e-5)
+    assert found.kind == "gru"
+    assert found.tokens == ("<s>", "cats", "chase")
+    assert (found.target, found.shown) == ("mice", 2)
+    assert found.title.startswith("L = -ln p(mice | … cats chase) = ")
+    symbols = {node.symbol for node in found.graph.nodes}
+    # r, z and n are the gates, h the state, at each of two steps
+    assert {"E", "W", "U", "b", "d", "h₀", "x₁", "e₁", "r₁", "z₂", "n₂", "h₂", "z", "y", "L"} <= symbols
+
+
+def test_the_next_word_may_be_another(lm: LanguageModel) -> None:
+    assert explain(lm, "cats chase", next_word="mice").nats == explain(lm, "cats chase mice").nats
+    assert explain(lm, "", next_word="cats").tokens == ("<s>",)
+    with pytest.raises(DiagnosisError, match=r"one token; 'cats mice' is 2: cats, mice"):
+        explain(lm, "i love", next_word="cats mice")
+    with pytest.raises(DiagnosisError, match="no token to predict"):
+        explain(lm, "")
+
+
+def test_unknown_words_and_lines_are_noted(lm: LanguageModel) -> None:
+    class Noting(Silent):
+        notes: list[str]
+
+        def note(self, message: str) -> None:
+            self.notes.append(message)
+
+    progress = Noting()
+    progress.notes = []
+    found = explain(lm, "cats chase mice\nzebras love cats", progress=progress)
+    assert found.tokens == ("<s>", "<unk>", "love")
+    assert progress.notes == [
+        "the model knows single lines: only the last one is read",
+        "1 of 3 tokens are unknown to the model",
+    ]
+
+
+def test_tokens_that_cannot_be_printed_are_written_out(corpus: Path) -> None:
+    lm = cr.train("elman", corpus, tokenizer="char", steps=1, embedding=4, hidden=4, layers=1, engine="tape")
+    assert explain(lm, "i ", next_word="l").tokens == ("<s>", "i", "' '")
+    assert "' '" in explain(lm, "i l").svg()
+
+
+def test_other_kinds_are_refused(corpus: Path) -> None:
+    with pytest.raises(ModelError, match=r"NgramModel .* feedforward, elman, lstm, gru"):
+        explain(cr.train("ngram", corpus, order=2), "i love cats")
+    averaging = cr.train("averaging", corpus, steps=1, embedding=4, hidden=4)
+    with pytest.raises(ModelError, match="feedforward, elman, lstm, gru"):
+        explain(averaging, "i love cats")

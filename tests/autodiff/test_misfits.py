@@ -1,0 +1,102 @@
+"""Inputs that do not fit: the message names the module, both shapes and the axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chainrule.autodiff import (
+    Add,
+    Concat,
+    CrossEntropy,
+    Embedding,
+    LayerNorm,
+    Linear,
+    MatMul,
+    Module,
+    Multiply,
+    Parameter,
+    Reshape,
+    ScaledDotProductAttention,
+    Slice,
+    Softmax,
+    SoftmaxCrossEntropy,
+    Stack,
+    Sum,
+    Tape,
+    Transpose,
+    tape_bwd,
+)
+from chainrule.errors import AutodiffError
+
+X = np.ones((2, 3))
+MISFITS: list[tuple[Module, list[np.ndarray], str]] = [
+    (Linear(), [X, np.ones((4, 5))], r"Linear: .*\[2, 3\] and \[4, 5\].*axis -1 .*axis 1 .*3 and 5"),
+    (Linear(), [X, np.ones((4, 3)), np.ones(5)], r"Linear: .*\[4, 3\] and \[5\].*axis 0 .*4 and 5"),
+    (Linear(), [np.ones(()), X], r"Linear: expected at least 1 axes, found 0 in \[\]"),
+    (Linear(), [X, np.ones((2, 3, 3))], r"Linear: expected 2 axes, found 3 in \[2, 3, 3\]"),
+    (MatMul(), [np.ones(3), np.ones((3, 2))], r"MatMul: expected at least 2 axes, found 1 in \[3\]"),
+    (Softmax(), [np.ones(())], r"Softmax: expected at least 1"),
+    (MatMul(), [X, X], r"MatMul: .*\[2, 3\] and \[2, 3\].*axis -1 .*axis -2 .*3 and 2"),
+    (
+        MatMul(),
+        [np.ones((2, 1, 3)), np.ones((4, 3, 1))],
+        r"MatMul: .*\[2, 1, 3\] and \[4, 3, 1\].*axis -3 .*2 and 4",
+    ),
+    (Add(), [X, np.ones(2)], r"Add: .*\[2, 3\] and \[2\].*axis -1 .*3 and 2"),
+    (Multiply(), [X, np.ones((4, 1))], r"Multiply: .*\[2, 3\] and \[4, 1\].*axis -2 .*2 and 4"),
+    (Concat(), [X, np.ones((3, 3))], r"Concat: .*\[2, 3\] and \[3, 3\].*axis 0 .*2 and 3"),
+    (Concat(), [X, np.ones(3)], r"Concat: .*\[2, 3\] and \[3\].*axis 1"),
+    (Stack(0), [X, np.ones((2, 2))], r"Stack: .*\[2, 3\] and \[2, 2\].*axis 1 .*3 and 2"),
+    (Reshape(4, 2), [X], r"Reshape: \[2, 3\] has 6 .*\[4, 2\]"),
+    (Transpose(), [np.ones(3)], r"Transpose: \[3\] .*axes -2 and -1"),
+    (Slice(np.s_[:, 3]), [X], r"Slice: \[2, 3\] has no part"),
+    (Slice(np.array([0, 0])), [X], r"Slice: takes numbers and slices"),
+    (Embedding(), [X, np.array([0, 2])], r"Embedding: ids \[2\] .*axis 0 of \[2, 3\], 0 to 1: found 0 to 2"),
+    (Embedding(), [X, np.array([-1])], r"Embedding: .*found -1 to -1"),
+    (Embedding(), [X, np.array([0.0])], r"Embedding: ids should be whole numbers, not float64"),
+    (LayerNorm(), [X, np.ones(2), np.ones(3)], r"LayerNorm: .*\[2, 3\] and \[2\].*axis -1 .*3 and 2"),
+    (ScaledDotProductAttention(), [X, np.ones((2, 4)), X], r"ScaledDot.*\[2, 3\] and \[2, 4\].*axis -1 .*3 and 4"),
+    (ScaledDotProductAttention(), [X, X, np.ones((4, 3))], r"ScaledDot.*\[2, 3\] and \[4, 3\].*axis -2 .*2 and 4"),
+    (
+        SoftmaxCrossEntropy(),
+        [X, np.array([0, 3])],
+        r"SoftmaxCrossEntropy: targets \[2\] .*\[2, 3\], 0 to 2.*0 to 3",
+    ),
+    (
+        SoftmaxCrossEntropy(),
+        [X, np.array([0, 1, 2])],
+        r"SoftmaxCrossEntropy: .*\[2, 3\] and \[3, 1\].*axis 0 .*2 and 3",
+    ),
+    (CrossEntropy(weights=np.ones(3)), [X, np.array([0, 1])], r"CrossEntropy: .*\[3\] and \[2\].*axis 0 .*3 and 2"),
+]
+
+
+@pytest.mark.parametrize(("module", "tensors", "message"), MISFITS, ids=lambda part: getattr(part, "name", ""))
+def test_shapes_that_do_not_fit(module: Module, tensors: list[np.ndarray], message: str) -> None:
+    with Tape() as tape, pytest.raises(AutodiffError, match=message):
+        module.apply_fwd(*tensors)
+    assert len(tape) == 0
+
+
+class TestPrecision:
+    def test_data_takes_the_parameters_precision(self) -> None:
+        W = Parameter("W", np.ones((2, 3), np.float32))
+        with Tape():
+            z = Linear().apply_fwd(np.ones((4, 3)), W)
+            both = Concat().apply_fwd(z, np.zeros((4, 1)))
+            assert both.out_tensor.dtype == np.float32
+            Sum().apply_fwd(both)
+            tape_bwd()
+        assert W.dense_gradient().dtype == np.float32
+        assert W.dense_gradient() == pytest.approx(np.full((2, 3), 4))
+
+    def test_two_precisions_do_not_mix(self) -> None:
+        narrow, wide = Parameter("a", np.ones(2, np.float32)), Parameter("b", np.ones(2))
+        with Tape():
+            with pytest.raises(
+                AutodiffError, match="Add: expected inputs of one precision, found a float32, b float64"
+            ):
+                Add().apply_fwd(narrow, wide)
+            with pytest.raises(AutodiffError, match="Multiply: made float64 of float32"):
+                Multiply().apply_fwd(narrow, np.array([0, 1]))  # NumPy's product of whole numbers and float32

@@ -1,0 +1,375 @@
+"""The modules: the lectures' gradients by hand, and torch as a second opinion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainrule.arrays import PAD
+from chainrule.autodiff import (
+    Add,
+    Concat,
+    CrossEntropy,
+    Embedding,
+    Linear,
+    MatMul,
+    Module,
+    Multiply,
+    Parameter,
+    Reshape,
+    Scale,
+    ScaledDotProductAttention,
+    Slice,
+    Softmax,
+    SoftmaxCrossEntropy,
+    SparseRows,
+    Stack,
+    Sum,
+    Tanh,
+    Tape,
+    Transpose,
+    Value,
+    tape_bwd,
+)
+from chainrule.autodiff.cases import Case, cases
+
+Build = Callable[..., Module]
+
+
+def value_and_gradients(build: Build, tensors: dict[str, np.ndarray], seed: int = 0) -> list[np.ndarray]:
+    """The value, and the gradients of Σ r ⊙ value in each tensor that has one."""
+    nodes = [Parameter(k, t) if t.dtype.kind == "f" else Value(t, k) for k, t in tensors.items()]
+    with Tape() as tape:
+        out = build(*nodes)
+        tape.backward(projection(out.out_tensor.shape, out.out_tensor.dtype, seed))
+    return [out.out_tensor, *[node.dense_gradient() for node in nodes if isinstance(node, Parameter)]]
+
+
+def by_torch(
+    function: Callable[..., torch.Tensor], tensors: dict[str, np.ndarray], seed: int = 0
+) -> list[np.ndarray]:
+    inputs = [torch.tensor(t, requires_grad=t.dtype.kind == "f") for t in tensors.values()]
+    out = function(*inputs)
+    out.backward(torch.tensor(projection(tuple(out.shape), out.detach().numpy().dtype, seed)))
+    return [t.detach().numpy() for t in [out, *[x.grad for x in inputs if x.grad is not None]]]
+
+
+def projection(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
+    return np.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
+def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: float = 1e-12) -> None:
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def jacobian(build: Build, at: np.ndarray) -> np.ndarray:
+    """dy_i/dx_j as [size of y, size of x]: one backward for each y_i."""
+    rows = []
+    size = None
+    while size is None or len(rows) < size:
+        x = Parameter("x", at)
+        with Tape() as tape:
+            y = build(x).out_tensor
+            size = y.size
+            one = np.zeros(size)
+            one[len(rows)] = 1
+            tape.backward(one.reshape(y.shape))
+        rows.append(x.dense_gradient().reshape(-1).copy())
+    return np.stack(rows)
+
+
+class TestLecture:
+    """V = 3 words, 2 features."""
+
+    z = np.array([1.0, 2.0, 0.5])
+    W = np.array([[0.1, -0.2], [0.4, 0.3], [-0.5, 0.2]])
+    x = np.array([2.0, -1.0])
+
+    def test_the_jacobian_of_the_softmax(self) -> None:
+        e = np.exp(self.z)
+        p = e / e.sum()
+        found = jacobian(lambda z: Softmax().apply_fwd(z), self.z)
+        # dp_i/dz_j = p_i (δ_ij - p_j), which is diag(p) - p pᵀ
+        assert found.shape == (3, 3)
+        assert found == pytest.approx(np.diag(p) - np.outer(p, p), abs=1e-15)
+        assert found.sum(axis=0) == pytest.approx(np.zeros(3), abs=1e-15)  # probabilities keep their sum
+
+    def test_the_jacobian_of_the_logits_in_the_weights(self) -> None:
+        found = jacobian(lambda W: Linear().apply_fwd(self.x, W), self.W)
+        # z_i = W_i1 x_1 + W_i2 x_2: row i of W alone moves z_i
+        x1, x2 = self.x
+        by_hand = [
+            [x1, x2, 0, 0, 0, 0],
+            [0, 0, x1, x2, 0, 0],
+            [0, 0, 0, 0, x1, x2],
+        ]
+        assert found.shape == (3, 6)
+        assert found.tolist() == by_hand
+
+    def test_the_gradient_of_the_weights(self) -> None:
+        W = Parameter("W", self.W)
+        with Tape():
+            logits = Linear().apply_fwd(self.x, W)
+            SoftmaxCrossEntropy().apply_fwd(logits, np.array(1))
+            tape_bwd()
+        e = np.exp(self.W @ self.x)
+        p, y = e / e.sum(), np.array([0, 1, 0])
+        assert W.dense_gradient().shape == (3, 2)
+        assert W.dense_gradient() == pytest.approx(np.outer(p - y, self.x), abs=1e-15)  # (p - y) xᵀ
+        # the chain rule in full: dL/dp (1x3) · dp/dz (3x3) · dz/dW (3x6)
+        in_p = -y / p
+        in_z = in_p @ (np.diag(p) - np.outer(p, p))
+        in_W = in_z @ jacobian(lambda W: Linear().apply_fwd(self.x, W), self.W)
+        assert W.dense_gradient().reshape(-1) == pytest.approx(in_W, abs=1e-15)
+
+
+def torch_mean_nats(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.nll_loss(p.log().reshape(-1, p.shape[-1]), y.reshape(-1), ignore_index=PAD)
+
+
+def torch_cross_entropy(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1), ignore_index=PAD)
+
+
+def torch_weighted(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    case = next(case for case in cases() if case.title == "SoftmaxCrossEntropy, weighted").make()
+    assert isinstance(case, SoftmaxCrossEntropy)
+    nats = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1), ignore_index=PAD, reduction="none")
+    return (nats * torch.tensor(case.weights).reshape(-1)).sum() / case.count
+
+
+TORCH: dict[str, Callable[..., torch.Tensor]] = {
+    "Linear": F.linear,
+    "Linear without bias": F.linear,
+    "MatMul": torch.matmul,
+    "MatMul, one B for all": torch.matmul,
+    "Embedding": lambda E, ids: F.embedding(ids, E),
+    "Sigmoid": torch.sigmoid,
+    "Tanh": torch.tanh,
+    "ReLU": torch.relu,
+    "Add": torch.add,
+    "Add, repeated": torch.add,
+    "Multiply": torch.mul,
+    "Multiply, repeated": torch.mul,
+    "Scale": lambda x: 1 - x,
+    "Sum": torch.sum,
+    "Mean": torch.mean,
+    "LayerNorm": lambda x, gain, shift: F.layer_norm(x, x.shape[-1:], gain, shift),
+    "ScaledDotProductAttention": F.scaled_dot_product_attention,
+    "ScaledDotProductAttention, causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "Concat": lambda *x: torch.cat(x, dim=-1),
+    "Stack": lambda *x: torch.stack(x, dim=1),
+    "Slice": lambda x: x[..., 1:3],
+    "Slice of one step": lambda x: x[:, 1],
+    "Reshape": lambda x: x.reshape(2, -1),
+    "Transpose": lambda x: x.transpose(-2, -1),
+    "Softmax": lambda z: z.softmax(dim=-1),
+    "CrossEntropy": torch_mean_nats,
+    "SoftmaxCrossEntropy": torch_cross_entropy,
+    "SoftmaxCrossEntropy, weighted": torch_weighted,
+}
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.title)
+class TestTorch:
+    def test_agrees_in_float64(self, case: Case) -> None:
+        ours = value_and_gradients(lambda *inputs: case.make().apply_fwd(*inputs), case.tensors)
+        assert_same(ours, by_torch(TORCH[case.title], case.tensors))
+
+    def test_stays_in_float32(self, case: Case) -> None:
+        narrow = {k: t.astype(np.float32) if t.dtype.kind == "f" else t for k, t in case.tensors.items()}
+        ours = value_and_gradients(lambda *inputs: case.make().apply_fwd(*inputs), narrow)
+        assert {a.dtype for a in ours} == {np.dtype(np.float32)}
+        wide = value_and_gradients(lambda *inputs: case.make().apply_fwd(*inputs), case.tensors)
+        assert_same([a.astype(np.float64) for a in ours], wide, tolerance=2e-5)
+
+    def test_writes_into_nothing_it_was_given(self, case: Case) -> None:
+        tensors = {k: t.copy() for k, t in case.tensors.items()}
+        for tensor in tensors.values():
+            tensor.setflags(write=False)
+        with Tape() as tape:
+            nodes = [Parameter(k, t) if t.dtype.kind == "f" else Value(t, k) for k, t in tensors.items()]
+            out = case.make().apply_fwd(*nodes)
+            before = out.out_tensor.copy()
+            g = projection(before.shape, before.dtype, 1)
+            g.setflags(write=False)
+            tape.backward(g)
+        assert np.array_equal(out.out_tensor, before)
+
+
+def test_every_case_has_its_torch_function() -> None:
+    assert set(TORCH) == {case.title for case in cases()}
+
+
+class TestAnyShape:
+    """Shapes that hypothesis picks, torch as the judge."""
+
+    @given(st.lists(st.integers(1, 3), max_size=2), st.integers(1, 4), st.integers(1, 4))
+    def test_linear(self, leading: list[int], width: int, out: int) -> None:
+        rng = np.random.default_rng(0)
+        tensors = {"x": rng.normal(size=(*leading, width)), "W": rng.normal(size=(out, width))}
+        tensors["b"] = rng.normal(size=out)
+        assert_same(
+            value_and_gradients(lambda *i: Linear().apply_fwd(*i), tensors),
+            by_torch(lambda x, W, b: torch.einsum("...i,oi->...o", x, W) + b, tensors),
+        )
+
+    @given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), max_size=3), st.integers(0, 3))
+    def test_add_and_multiply_repeat(self, axes: list[tuple[int, bool, bool]], cut: int) -> None:
+        rng = np.random.default_rng(0)
+        a = rng.normal(size=[1 if once else n for n, once, _ in axes])
+        b = rng.normal(size=[1 if once else n for n, _, once in axes][cut:])
+        tensors = {"a": np.asarray(a), "b": np.asarray(b)}
+        for kind, function in ((Add, torch.add), (Multiply, torch.mul)):
+            assert_same(
+                value_and_gradients(lambda *i, kind=kind: kind().apply_fwd(*i), tensors),
+                by_torch(function, tensors),
+            )
+
+    @given(st.integers(1, 2), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.booleans())
+    def test_attention(self, B: int, T: int, S: int, K: int, causal: bool) -> None:
+        S = T if causal else S
+        rng = np.random.default_rng(0)
+        tensors = {"q": rng.normal(size=(B, 2, T, K)), "k": rng.normal(size=(1, 2, S, K))}
+        tensors["v"] = rng.normal(size=(1, 2, S, 3))
+        assert_same(
+            value_and_gradients(lambda *i: ScaledDotProductAttention(causal=causal).apply_fwd(*i), tensors),
+            by_torch(lambda q, k, v: textbook(q, k, v, causal), tensors),
+        )
+
+    @given(st.integers(1, 4), st.integers(1, 5), st.data())
+    def test_the_fused_loss(self, N: int, V: int, data: st.DataObject) -> None:
+        y = np.array(data.draw(st.lists(st.integers(PAD, V - 1), min_size=N, max_size=N)))
+        z = np.random.default_rng(0).normal(size=(N, V)) * 5
+        ours = value_and_gradients(lambda *i: SoftmaxCrossEntropy().apply_fwd(*i), {"z": z, "y": y})
+        if (y == PAD).all():
+            assert ours[0] == 0 and not ours[1].any()
+        else:
+            assert_same(ours, by_torch(torch_cross_entropy, {"z": z, "y": y}))
+
+
+def textbook(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
+    return scores.softmax(dim=-1) @ v
+
+
+class TestComposed:
+    rng = np.random.default_rng(5)
+
+    def test_softmax_then_cross_entropy_is_the_fused_one(self) -> None:
+        tensors = {"z": self.rng.normal(size=(4, 3, 7)), "y": self.rng.integers(PAD, 7, size=(4, 3))}
+        weights = self.rng.uniform(size=(4, 3))
+
+        def composed(z: Parameter, y: Value) -> Module:
+            return CrossEntropy(weights=weights).apply_fwd(Softmax().apply_fwd(z), y)
+
+        def fused(z: Parameter, y: Value) -> Module:
+            return SoftmaxCrossEntropy(weights=weights).apply_fwd(z, y)
+
+        assert_same(value_and_gradients(composed, tensors), value_and_gradients(fused, tensors), 1e-14)
+
+    def test_the_fused_one_stays_finite_where_p_is_0(self) -> None:
+        z = np.array([[0.0, 2000.0]])
+        loss, gradient = value_and_gradients(
+            lambda z: SoftmaxCrossEntropy().apply_fwd(z, np.array([0])), {"z": z}, seed=0
+        )
+        assert loss == 2000
+        assert np.isfinite(gradient).all() and gradient[0, 0] == -gradient[0, 1] != 0
+
+    def test_a_one_hot_product_is_an_embedding(self) -> None:
+        E = self.rng.normal(size=(6, 3))
+        ids = np.array([[1, 5], [1, 0]])
+        rows = value_and_gradients(lambda E: Embedding().apply_fwd(E, ids), {"E": E})
+        one_hot = np.eye(6)[ids]
+        product = value_and_gradients(lambda E: MatMul().apply_fwd(one_hot, E), {"E": E})
+        # a linear layer stores its weights the other way: W = Eᵀ
+        linear = value_and_gradients(lambda E: Linear().apply_fwd(one_hot, Transpose().apply_fwd(E)), {"E": E})
+        assert_same(rows, product, 1e-15)
+        assert_same(rows, linear, 1e-15)
+
+    def test_the_gradient_of_an_embedding_is_sparse(self) -> None:
+        E = Parameter("E", self.rng.normal(size=(1000, 2)))
+        with Tape():
+            Sum().apply_fwd(Embedding().apply_fwd(E, np.array([7, 3, 7])))
+            tape_bwd()
+        assert isinstance(E.out_gradient, SparseRows)
+        assert E.out_gradient.ids.tolist() == [7, 3, 7]
+        assert E.out_gradient.merged().rows.tolist() == [[1, 1], [2, 2]]
+
+    def test_an_embedding_of_a_computed_table(self) -> None:
+        E = self.rng.normal(size=(4, 2))
+        ids = np.array([2, 2, 0])
+        ours = value_and_gradients(lambda E: Embedding().apply_fwd(Tanh().apply_fwd(E), ids), {"E": E})
+        assert_same(ours, by_torch(lambda E: F.embedding(torch.tensor(ids), E.tanh()), {"E": E}))
+
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_attention_of_its_parts(self, causal: bool) -> None:
+        tensors = {name: self.rng.normal(size=(2, 3, 4, 5)) for name in "qkv"}
+        mask = np.triu(np.full((4, 4), -np.inf), 1) if causal else np.zeros((4, 4))
+
+        def parts(q: Parameter, k: Parameter, v: Parameter) -> Module:
+            scores = Scale(5**-0.5).apply_fwd(MatMul().apply_fwd(q, Transpose().apply_fwd(k)))
+            return MatMul().apply_fwd(Softmax().apply_fwd(Add().apply_fwd(scores, mask)), v)
+
+        def whole(q: Parameter, k: Parameter, v: Parameter) -> Module:
+            return ScaledDotProductAttention(causal=causal).apply_fwd(q, k, v)
+
+        assert_same(value_and_gradients(parts, tensors), value_and_gradients(whole, tensors), 1e-13)
+
+    def test_gates_out_of_one_product(self) -> None:
+        # a gated recurrent unit's step: z and n of one product, h' = (1 - z) n + z h
+        tensors = {
+            "x": self.rng.normal(size=(3, 2)),
+            "W": self.rng.normal(size=(8, 2)),
+            "h": self.rng.normal(size=(3, 4)),
+        }
+
+        def step(x: Parameter, W: Parameter, h: Parameter) -> Module:
+            gates = Linear().apply_fwd(x, W)
+            z, n = (Tanh().apply_fwd(Slice(np.s_[..., i : i + 4]).apply_fwd(gates)) for i in (0, 4))
+            new = Multiply().apply_fwd(Scale(-1, 1).apply_fwd(z), n)
+            return Add().apply_fwd(new, Multiply().apply_fwd(z, h))
+
+        def by_hand(x: torch.Tensor, W: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            z, n = (x @ W.T).tanh().split(4, dim=-1)
+            return (1 - z) * n + z * h
+
+        assert_same(value_and_gradients(step, tensors), by_torch(by_hand, tensors))
+
+    def test_an_elman_network_through_time(self) -> None:
+        tensors = {
+            "x": self.rng.normal(size=(2, 5, 3)),
+            "W": self.rng.normal(size=(4, 7)),
+            "b": self.rng.normal(size=4),
+        }
+
+        def unrolled(x: Parameter, W: Parameter, b: Parameter) -> Module:
+            h: Module | np.ndarray = np.zeros((2, 4))
+            states = []
+            for t in range(5):
+                both = Concat().apply_fwd(Slice(np.s_[:, t]).apply_fwd(x), h)
+                h = Tanh().apply_fwd(Linear().apply_fwd(both, W, b))
+                states.append(h)
+            return Reshape(10, 4).apply_fwd(Stack(axis=1).apply_fwd(*states))
+
+        def by_hand(x: torch.Tensor, W: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            h, states = torch.zeros(2, 4, dtype=torch.float64), []
+            for t in range(5):
+                h = torch.tanh(torch.cat([x[:, t], h], dim=-1) @ W.T + b)
+                states.append(h)
+            return torch.stack(states, dim=1).reshape(10, 4)
+
+        assert_same(value_and_gradients(unrolled, tensors), by_torch(by_hand, tensors))

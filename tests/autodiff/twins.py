@@ -1,0 +1,70 @@
+"""The same network twice, in torch and on the tape, with the same weights; and a text for both."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from chainrule.autodiff.model import make_network
+from chainrule.autodiff.network import TapeNetwork
+from chainrule.kinds import TrainingData, find_kind
+from chainrule.neural.kinds import ENGINES
+from chainrule.neural.network import Network
+from chainrule.settings import parse
+from chainrule.tokens.ids import Encoded
+from chainrule.tokens.word import WordTokenizer
+
+TOKENIZER = WordTokenizer([letter.encode() for letter in "abcdefgh"])
+V = TOKENIZER.vocab_size
+KINDS = ("feedforward", "elman", "lstm", "gru")
+
+DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "feedforward": ("feedforward", {"order": 4, "activation": "tanh"}),
+    "bigram": ("feedforward", {"order": 2, "layers": 2, "tied": True}),
+    "direct": ("feedforward", {"order": 3, "direct": True, "tied": True, "activation": "sigmoid"}),
+    "elman": ("elman", {"layers": 1}),
+    "relu elman": ("elman", {"layers": 3, "activation": "relu", "tied": False}),
+    "lstm": ("lstm", {"layers": 2}),
+    "learned start": ("lstm", {"layers": 2, "learned_start": True, "tied": False}),
+    "gru": ("gru", {"layers": 2, "last": 5}),
+}
+SMALL = {"embedding": 4, "hidden": 6}
+NO_DROPOUT = {
+    "feedforward": {"dropout": 0.0},
+    **{kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")} for kind in KINDS[1:]},
+}
+
+
+def settings_of(design: str, **more: Any) -> Any:
+    kind, values = DESIGNS[design]
+    return parse(find_kind(kind).settings, {**SMALL, **values, **NO_DROPOUT[kind], **more})
+
+
+def twins(design: str, dtype: Any = np.float64, **more: Any) -> tuple[Network, TapeNetwork]:
+    """Random weights, large enough to say something."""
+    settings = settings_of(design, **more)
+    torch.manual_seed(0)
+    network = ENGINES[DESIGNS[design][0]].network(settings, V, TOKENIZER.bos)
+    network.to(getattr(torch, np.dtype(dtype).name)).train()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_(0, 0.4)
+    tensors = {name: weight.detach().numpy().copy() for name, weight in network.named_parameters()}
+    return network, make_network(settings, TOKENIZER, tensors)
+
+
+def encoded(lines: int, seed: int) -> Encoded:
+    """Lines of one to nine letters, each likely to be followed by the next of the alphabet."""
+    rng, rows = np.random.default_rng(seed), []
+    for _ in range(lines):
+        steps = rng.choice([1, 2, 5], size=rng.integers(1, 10), p=[0.8, 0.15, 0.05])
+        rows.append(np.append(3 + np.cumsum(steps) % 8, TOKENIZER.eos))
+    ids = np.concatenate(rows).astype(np.uint16)
+    return Encoded(ids, lines, 2 * len(ids), 0, hashlib.sha256(ids.tobytes()).hexdigest())
+
+
+def data(**values: Any) -> TrainingData:
+    return TrainingData(TOKENIZER, encoded(60, 0), values.pop("valid", encoded(20, 1)), **values)

@@ -1,0 +1,143 @@
+"""`chainrule explain`: one prediction, module by module."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import chainrule as cr
+
+from .running import Fails, Run
+
+SMALL: dict[str, dict[str, Any]] = {
+    "feedforward": {"order": 4, "embedding": 4, "hidden": 6, "activation": "tanh", "engine": "tape"},
+    "elman": {"embedding": 4, "hidden": 4, "layers": 1, "tied": False, "engine": "tape"},
+    "lstm": {"embedding": 4, "hidden": 4, "layers": 1, "context": "stream", "engine": "torch"},
+    "transformer": {"width": 8, "heads": 2, "layers": 1, "window": 6},
+}
+
+
+@pytest.fixture(scope="module")
+def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder for each of some kinds."""
+    folders = {kind: tmp_path_factory.mktemp("networks") / kind for kind in SMALL}
+    for kind, folder in folders.items():
+        cr.train(kind, corpus, steps=2, **SMALL[kind]).save(folder)
+    return folders
+
+
+def test_the_lecture_s_network_is_printed(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("explain", networks["feedforward"], "--text", "we love cats")
+    assert (ran.code, ran.err) == (0, "")
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    nats = -math.log(probability(networks["feedforward"], "we love cats"))
+    assert lines[0].startswith(f"L = -ln p(cats | <s> we love) = {nats:.4g} nats = {nats / math.log(2):.4g} bits")
+    shown = [line.rpartition(" ")[0] for line in lines[4:12]]
+    V = cr.load(networks["feedforward"]).tokenizer.vocab_size
+    assert shown == [
+        "Embedding e₁ = E[x₁] 4",
+        "Embedding e₂ = E[x₂] 4",
+        "Embedding e₃ = E[x₃] 4",
+        "Concat x = [e₁; e₂; e₃] 12",
+        "Linear a₁ = W x + b 6",
+        "Tanh h = tanh(a₁) 6",
+        f"Linear z = U h + c {V}",
+        "SoftmaxCrossEntropy L = -ln softmax(z)[y] number",
+    ]
+    assert lines[11].endswith(" 1.00e+00")
+    (table,) = (line for line in lines if line.startswith("E "))
+    assert table.startswith(f"E {V}×4 3 times ")
+    assert lines[-1].startswith("most likely: ") and lines[-1].count(",") == 4
+
+
+def probability(folder: Path, text: str) -> float:
+    lm = cr.load(folder)
+    return math.exp(-lm.surprisals(text)[-2])  # behind the last word comes </s>
+
+
+def test_steps_are_unrolled(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("explain", networks["elman"], "--text", "we love cats", "--last", 2)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0] == "the first token is read without the tape: the state after it is data"
+    assert [line.strip() for line in lines if line.startswith("step ")] == ["step 1: we", "step 2: love"]
+    assert ran.out.count("Tanh") == 2
+    assert "h₂ = tanh(" in ran.out and "h₃" not in ran.out
+    assert run("explain", networks["elman"], "--text", "we love cats").out.count("Tanh") == 3
+
+
+def test_the_picture_is_written(run: Run, networks: dict[str, Path], tmp_path: Path) -> None:
+    picture = tmp_path / "lstm.svg"
+    ran = run("explain", networks["lstm"], "--text", "we love cats", "--svg", picture)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"the picture is in {picture}" in ran.out
+    content = picture.read_text(encoding="utf-8")
+    root = ET.fromstring(content)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    record = run("explain", networks["lstm"], "--text", "we love cats", "--json").json
+    for node in record["nodes"]:
+        if node["kind"] == "module":
+            assert content.count(f">{node['equation']}</text>") == 1
+    for word in ("we", "love", "cats", "step 3"):
+        assert f">{word}</text>" in content
+
+
+def test_as_json(run: Run, networks: dict[str, Path]) -> None:
+    record = run("explain", networks["feedforward"], "--text", "we love", "--next", "cats", "--json").json
+    assert record["kind"] == "feedforward"
+    assert record["tokens"] == ["<s>", "we", "love"]
+    assert record["target"] == "cats"
+    assert record["probability"] == pytest.approx(math.exp(-record["nats"]))
+    assert record["bits"] == pytest.approx(record["nats"] / math.log(2))
+    assert len(record["likely"]) == 5
+    symbols = [node["symbol"] for node in record["nodes"]]
+    loss, logits = symbols.index("L"), symbols.index("z")
+    assert {edge["giver"] for edge in record["edges"] if edge["taker"] == loss} == {logits, symbols.index("y")}
+    assert record["nodes"][loss]["gradient"] == 1.0
+
+
+def test_an_older_picture_is_not_replaced_unasked(
+    run: Run, fails: Fails, networks: dict[str, Path], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.svg"
+    mine.write_text("precious", encoding="utf-8")
+    words = ("explain", networks["elman"], "--text", "we love", "--svg", mine)
+    assert "mine.svg exists" in fails(*words)
+    assert mine.read_text(encoding="utf-8") == "precious"
+    assert run(*words, "--overwrite").code == 0
+    assert mine.read_text(encoding="utf-8").startswith("<svg")
+    assert "No such file" in fails(*words[:-1], tmp_path / "nowhere" / "a.svg")
+
+
+def test_unknown_words_are_noted(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("explain", networks["elman"], "--text", "zebras love", "--next", "zebras")
+    assert ran.err == "note: 2 of 3 tokens are unknown to the model\n"
+    assert "p(<unk> | <s> <unk> love)" in ran.out
+
+
+def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
+    can = "feedforward, elman, lstm, gru"
+    assert can in fails("explain", model, "--text", "we love cats")
+    assert can in fails("explain", networks["transformer"], "--text", "we love cats")
+    elman = networks["elman"]
+    assert "no token to predict" in fails("explain", elman, "--text", "")
+    assert "'cats mice' is 2: cats, mice" in fails("explain", elman, "--text", "we", "--next", "cats mice")
+    assert "'' is 0: nothing" in fails("explain", elman, "--text", "we", "--next", "")
+    assert "--last" in fails("explain", elman, "--text", "we", "--last", 0)
+    assert "--text" in fails("explain", elman)
+    assert f"{tmp_path / 'm'}: no such model folder" in fails("explain", tmp_path / "m", "--text", "we")
+
+
+def test_the_tape_needs_no_torch(networks: dict[str, Path]) -> None:
+    script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
+    for kind in ("elman", "lstm"):
+        command = [sys.executable, "-c", script, "explain", str(networks[kind]), "--text", "we love cats"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert "most likely: " in done.stdout

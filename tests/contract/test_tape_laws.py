@@ -1,0 +1,84 @@
+"""Every law, on networks of every design that the tape computes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from laws import LAWS
+
+import chainrule as cr
+from chainrule import chain
+from chainrule.arrays import pad
+from chainrule.autodiff.model import TapeModel
+
+TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
+DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bigram network": ("feedforward", {"order": 2}),
+    "direct": ("feedforward", {"order": 4, "direct": True, "activation": "sigmoid"}),
+    "relu elman": ("elman", {"layers": 3, "activation": "relu"}),
+    "learned start": ("lstm", {"learned_start": True, "tied": False}),
+    "gru": ("gru", {}),
+}
+
+
+@cache
+def made(design: str) -> TapeModel:
+    """A network of random weights, large enough to say something."""
+    kind, settings = DESIGNS[design]
+    lm = cr.train(kind, TEXT, context="stream", engine="tape", steps=1, embedding=8, hidden=16, **settings)
+    assert isinstance(lm, TapeModel)
+    rng = np.random.default_rng(1)
+    for parameter in lm.network.parameters.values():
+        parameter.out_tensor[:] = rng.normal(0, 0.3, parameter.out_tensor.shape)
+    return lm
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_law(design: str, law: str) -> None:
+    LAWS[law](made(design))
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_long_texts_are_read_alike_in_any_pieces(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once, token by token, in odd pieces from a state, and by a model that reads few at once."""
+    lm = made(design)
+    ids_BT = np.random.default_rng(0).integers(3, lm.tokenizer.vocab_size, (2, 23))
+    expected = chain.score(lm, ids_BT)
+    np.testing.assert_allclose(lm.score(ids_BT), expected, rtol=1e-5, atol=1e-5)
+    state, scores = lm.start(2), []
+    for piece in np.split(ids_BT, [1, 4, 11, 12], axis=1):
+        some, state = lm.read(state, piece)
+        scores.append(some)
+    np.testing.assert_allclose(np.concatenate(scores, axis=1), expected, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr("chainrule.autodiff.model.TOKENS_AT_ONCE", 10)
+    monkeypatch.setattr("chainrule.autodiff.model.LOGITS_AT_ONCE", 30)
+    np.testing.assert_allclose(lm.score(ids_BT), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_rows_of_any_length_go_on_by_themselves(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = made(design)
+    monkeypatch.setattr("chainrule.autodiff.model.TOKENS_AT_ONCE", 10)
+    rows = [list(range(3, 3 + length % 6)) * 3 for length in (1, 2, 5, 3)]
+    state = lm.extend(lm.extend(lm.start(4), pad(rows)), pad([row[:2] for row in rows]))
+    scores, read = lm.read(lm.start(4), pad(rows))
+    for i, row in enumerate(rows):
+        alone = lm.next_log_probs(chain.after(lm, [*row, *row[:2]]))[0]
+        np.testing.assert_allclose(lm.next_log_probs(state)[i], alone, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(scores[i, : len(row)], lm.score(pad([row]))[0], rtol=1e-5, atol=1e-5)
+        after = lm.next_log_probs(chain.after(lm, row))[0]
+        np.testing.assert_allclose(lm.next_log_probs(read)[i], after, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_read_and_nobody_reading() -> None:
+    lm = made("gru")
+    assert lm.score(np.zeros((2, 0), np.int64)).shape == (2, 0)
+    assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)
+    state = lm.start(1)
+    np.testing.assert_array_equal(
+        lm.next_log_probs(lm.extend(state, np.zeros((1, 0), np.int64))), lm.next_log_probs(state)
+    )

@@ -1,0 +1,54 @@
+"""The benchmark of the tape runs, however small, and its sides train the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from benchmarks import autodiff
+
+from chainrule.autodiff.training import Trainer
+
+
+def test_it_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = torch.get_num_threads()
+    autodiff.main(["--small", "--rounds", "1", "--threads", "1"])
+    torch.set_num_threads(before)
+    printed = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "feed-forward, SGD",
+        "feed-forward, Adam",
+        "LSTM, Adam",
+        "torch, a plain loop",
+        "the process grew by",
+    ):
+        assert said in printed
+
+
+def test_the_full_sizes_are_the_lectures() -> None:
+    first = autodiff.tasks(small=False)[0]
+    settings = first.parsed
+    assert first.vocab_size == 10_000
+    assert (settings.order - 1, settings.embedding, settings.hidden, settings.batch) == (3, 64, 128, 256)
+
+
+def test_every_side_takes_steps() -> None:
+    """Weights change on both engines, and no batch is a short one."""
+    task = autodiff.tasks(small=True)[0]
+    work, trainer = autodiff.tape(task)
+    assert isinstance(trainer, Trainer)
+    before = trainer.network.table.out_tensor.copy()
+    work()
+    assert not np.array_equal(trainer.network.table.out_tensor, before)
+    epoch = trainer.train.layout.epoch(0)
+    assert {epoch[number].targets for number in range(len(epoch) - 1)} == {16}
+
+
+def test_the_plain_network_reads_three_words() -> None:
+    torch.manual_seed(0)
+    network = autodiff.PlainFeedforward(20, 4, 6)
+    logits, _ = network(torch.tensor([[5, 6, 7, 8]]), None)
+    alone, _ = network(torch.tensor([[9, 9, 6, 7, 8]]), None)
+    assert logits.shape == (4, 20)
+    torch.testing.assert_close(logits[-1], alone[-1])
