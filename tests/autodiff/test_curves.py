@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from twins import KINDS, data, settings_of, twins
 
 from chainrule.autodiff.training import Trainer
 from chainrule.training.loop import train_network
+
+from .twins import KINDS, data, settings_of, twins
 
 OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
 STEPS = 100
@@ -21,8 +22,8 @@ def curves(kind: str, context: Any, **more: Any) -> tuple[np.ndarray, np.ndarray
     values = {
         "steps": STEPS,
         "validate_every": 1,  # the history then has every step
-        "batch": 16,
-        "length": 4,
+        "batch": 9,
+        "length": 3,
         "precision": "float32",  # no bfloat16: the network itself is float64
         "layers": 1,
         **more,
@@ -47,20 +48,17 @@ def test_loss_curves_agree(kind: str, optimiser: str) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"weight_decay": 0.05, "optimiser": "sgd"},
         {"weight_decay": 0.05, "optimiser": "adam", "clip": 0.1, "schedule": "cosine", "tied": True},
-        {"device_batch": 8, "optimiser": "adamw", "clip": 0},
-        {"vary_length": True, "optimiser": "momentum", "length": 8},
-        {"learned_start": True, "optimiser": "adam"},
+        {"device_batch": 3, "learned_start": True, "clip": 0},
+        {"vary_length": True, "optimiser": "sgd", "weight_decay": 0.05, "learning_rate": 0.2},
     ],
     ids=lambda more: " ".join(f"{key}={value}" for key, value in more.items()),
 )
 def test_they_agree_with_other_settings(more: dict[str, Any]) -> None:
-    expected, found = curves("gru", "stream", **more)
+    expected, found = curves("elman", "stream", **more)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["feedforward", "lstm"])
-def test_they_agree_on_lines(kind: str) -> None:
-    expected, found = curves(kind, "line", optimiser="adamw")
+def test_they_agree_on_lines() -> None:
+    expected, found = curves("lstm", "line")
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from twins import KINDS
 
 import chainrule as cr
 from chainrule.autodiff.model import TapeModel
@@ -18,6 +17,8 @@ from chainrule.folder import read_folder, write_folder
 from chainrule.kinds import find_kind
 from chainrule.neural.model import NeuralModel
 from chainrule.settings import describe
+
+from .twins import KINDS
 
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
 SMALL = {"embedding": 8, "hidden": 8, "layers": 1, "steps": 2, "batch": 32}

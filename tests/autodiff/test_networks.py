@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from twins import DESIGNS, KINDS, TOKENIZER, V, settings_of, twins
 
 import chainrule as cr
 from chainrule.arrays import PAD
@@ -20,6 +19,8 @@ from chainrule.autodiff.weights import initial, shapes
 from chainrule.errors import DamagedFileError, ModelError
 from chainrule.neural.kinds import ENGINES
 from chainrule.neural.model import NeuralModel
+
+from .twins import DESIGNS, KINDS, TOKENIZER, V, settings_of, twins
 
 RNG = np.random.default_rng(0)
 IDS_BT = np.array([[3, 5, 4, 10, 2, 7], [9, 3, 3, PAD, PAD, PAD]])

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from twins import data, settings_of, twins
 
 import chainrule as cr
 from chainrule.autodiff.model import TapeModel
@@ -20,6 +19,8 @@ from chainrule.errors import SettingsError, TrainingError
 from chainrule.progress import Silent, Task
 from chainrule.training.layouts import Windows
 from chainrule.training.state import Place
+
+from .twins import data, settings_of, twins
 
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 10)
 
@@ -158,7 +159,7 @@ def test_memory_does_not_grow_from_step_to_step() -> None:
 @pytest.mark.parametrize("kind", ["feedforward", "elman", "lstm", "gru"])
 def test_a_kind_learns_its_text(kind: str) -> None:
     dropouts = {"dropout": 0} if kind == "feedforward" else {"input_dropout": 0, "output_dropout": 0}
-    small = {"embedding": 8, "hidden": 16, "layers": 1, "batch": 32, "epochs": 20, "learning_rate": 0.02}
+    small = {"embedding": 8, "hidden": 16, "layers": 1, "batch": 32, "epochs": 10, "learning_rate": 0.04}
     lm, again = (cr.train(kind, TOY, engine="tape", valid=TOY, **small, **dropouts) for _ in range(2))
     assert isinstance(lm, TapeModel)
     # p(i) = 2/3 and p(cats | i love) = 1/2: at best 3^(1/4) = 1.32

@@ -12,7 +12,7 @@ import pytest
 import chainrule as cr
 from chainrule.tokens.registry import NAMES
 
-from .running import Run
+from .running import Fails, Run
 
 
 def manifest(folder: Path) -> dict[str, Any]:
@@ -190,3 +190,16 @@ def test_standard_input_is_a_corpus_and_a_text(
     assert (piped.code, piped.err) == (0, "")
     same = ("perplexity", "nats", "bits", "bits_per_byte", "tokens", "bytes", "oov")
     assert [piped.json[key] for key in same] == [named.json[key] for key in same]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [(["--run", "somewhere"], "keeps no checkpoints"), (["--resume"], "cannot be resumed")]
+)
+def test_the_tape_keeps_no_run(
+    run: Run, fails: Fails, corpus: Path, tmp_path: Path, option: list[str], said: str
+) -> None:
+    """The default folder of a run is not made; one that is asked for is refused."""
+    out, small = tmp_path / "m", ["--set", "engine=tape", "--set", "steps=2", "--set", "hidden=8"]
+    assert said in fails("train", "feedforward", corpus, *small, "--out", out, *option)
+    assert run("train", "feedforward", corpus, *small, "--out", out).code == 0
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["m"]

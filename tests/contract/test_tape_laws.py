@@ -18,9 +18,9 @@ TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "bigram network": ("feedforward", {"order": 2}),
     "direct": ("feedforward", {"order": 4, "direct": True, "activation": "sigmoid"}),
-    "relu elman": ("elman", {"layers": 3, "activation": "relu"}),
-    "learned start": ("lstm", {"learned_start": True, "tied": False}),
-    "gru": ("gru", {}),
+    "relu elman": ("elman", {"activation": "relu"}),
+    "learned start": ("lstm", {"learned_start": True, "tied": False, "layers": 1}),
+    "gru": ("gru", {"layers": 1, "last": 12}),
 }
 
 

@@ -1,7 +1,8 @@
 """Automatic differentiation from scratch, in NumPy: modules that know forward and backward, and a tape of them.
 
 Read tape.py first, then modules.py, losses.py and moves.py; gradcheck.py holds every one of them against finite
-differences.
+differences. Of these network.py, feedforward.py and recurrent.py build language models, which optim.py and
+training.py train and model.py puts under the contract.
 """
 
 from __future__ import annotations

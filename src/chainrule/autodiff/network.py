@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -56,8 +56,6 @@ class Loss(NamedTuple):
 
 class TapeNetwork(ABC):
     """A network that reads tokens one after the other; constructed from (config, vocab_size, bos, tensors)."""
-
-    window: ClassVar[None] = None  # a memory of fixed size carries all that was read
 
     def __init__(self, vocab_size: int, bos: int, tensors: Mapping[str, Array], *, tied: bool) -> None:
         """The tensors are taken as they are: training writes into them."""

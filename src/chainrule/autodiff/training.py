@@ -23,7 +23,6 @@ from chainrule.decode.generate import generate
 from chainrule.decode.strategies import TopP
 from chainrule.errors import NotANumberError, SettingsError, TrainingError
 from chainrule.kinds import TrainingData
-from chainrule.neural.settings import EngineSettings
 from chainrule.neural.vectors import load_vectors
 from chainrule.progress import Task
 from chainrule.tokens.ids import Encoded
@@ -49,12 +48,12 @@ OFFERED: dict[str, tuple[Any, ...]] = {
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 
 
-def train_on_tape(kind: str, settings: EngineSettings, data: TrainingData) -> TapeModel:
-    """A model of one of the tape's kinds."""
+def train_on_tape(kind: str, settings: Any, data: TrainingData) -> TapeModel:
+    """A model of one of the tape's kinds, by its settings."""
     check_offered(settings, data)
     settings = replace(settings, engine="tape")  # what was chosen is what the folder says
     chance = np.random.default_rng(data.seed % 2**64)
-    tensors = weights.initial(settings, data.tokenizer.vocab_size, chance)  # type: ignore[arg-type]
+    tensors = weights.initial(settings, data.tokenizer.vocab_size, chance)
     network = make_network(settings, data.tokenizer, tensors)
     lm = TapeModel(network, data.tokenizer, data.context, kind=kind, settings=settings)
     coverage = _begin_with_vectors(network, settings.vectors, data) if settings.vectors else {}
@@ -133,7 +132,7 @@ class Trainer:
                 if epoch[0] != state.epoch:
                     epoch = state.epoch, self.train.layout.epoch(state.epoch)
                 loss = self._next(state, epoch[1])
-                shown.step(loss, state, self.valid is not None)
+                shown.step(loss, state)
                 if state.is_validation_due:
                     self._validate(state, sample)
                     shown.ignore_time()
@@ -264,7 +263,7 @@ class _Shown:
         self.losses: list[float] = []
         self.tokens = 0
 
-    def step(self, loss: float, state: State, has_validation: bool) -> None:
+    def step(self, loss: float, state: State) -> None:
         """A step is done."""
         self.task.advance(1)
         self.losses.append(loss)
@@ -273,8 +272,9 @@ class _Shown:
             return
         speed = (state.tokens - self.tokens) / max(now - self.since, 1e-9)
         parts = [f"loss {sum(self.losses) / len(self.losses):.3f}"]
-        if has_validation and state.history:
-            parts.append(f"validation {state.history[-1]['validation_loss']:.3f}")
+        validation = state.history[-1]["validation_loss"] if state.history else None
+        if validation is not None:
+            parts.append(f"validation {validation:.3f}")
         self.task.show("  ".join([*parts, f"{speed:,.0f} tokens/s"]))
         self.losses, self.tokens, self.since = [], state.tokens, now
 

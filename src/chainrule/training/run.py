@@ -82,7 +82,9 @@ def train_kind(
     if kind.keeps_run(settings):
         check_run(run, resume=resume)
     elif resume:
-        raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
+        raise SettingsError(
+            f"training of the kind {kind.name!r}, as it is set, is not kept, so it cannot be resumed: begin anew"
+        )
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         folder = Path(name)
         parts = {"train": corpus}

@@ -1,0 +1,1 @@
+"""The tests of this room share their networks and texts (twins.py)."""
