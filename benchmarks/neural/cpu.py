@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from benchmarks.harness import Side, race, show
-from benchmarks.neural.lab import Lab, Texts
+from benchmarks.neural.lab import Lab, Texts, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
 from benchmarks.neural.shakespeare import characters, their_ids
 
-ROUNDS, STEPS = 9, 25
+ROUNDS, STEPS, COMPILED_STEPS = 9, 25, 200
 DESIGNS: dict[str, dict[str, Any]] = {
     "chainrule, the same design": {"preset": "gpt2", "bias": False},
     "chainrule, fast": {"preset": "fast", "tied": True},
@@ -41,6 +41,7 @@ def run(lab: Lab) -> None:
     if checkout is not None:
         new_peer = partial(NanoGPT, lab, checkout, plan, ids.train, ids.vocab_size)
     _race(lab, texts, plan, new_peer)
+    _compiled(lab, texts, plan, new_peer)
     _losses(lab, texts, plan, None if new_peer is None else new_peer())
 
 
@@ -63,6 +64,24 @@ def _race(lab: Lab, texts: Texts, plan: Plan, new_peer: Callable[[], NanoGPT] | 
             ratios = sorted(b / a for a, b in zip(side.seconds, sides[-1].seconds, strict=True))
             rounds = ", ".join(f"{ratio:.2f}" for ratio in ratios)
             print(f"{side.name}: {statistics.median(ratios):.2f}x nanoGPT, the median of {rounds}", flush=True)
+
+
+def _compiled(lab: Lab, texts: Texts, plan: Plan, new_peer: Callable[[], NanoGPT] | None) -> None:
+    """The fast design once it is compiled, and the peer, which is said to do without on a CPU, right after it."""
+    steps = lab.pick(COMPILED_STEPS, 2)
+    settings = settings_of(plan, DESIGNS["chainrule, fast"], steps) | {"compile": lab.pick("yes", "no")}
+    trained = lab.train("transformer", texts, settings)
+    theirs = None
+    if new_peer is not None:
+        peer = new_peer()
+        peer.steps(lab.pick(5, 1))
+        theirs = plan.tokens * steps / lab.seconds(lambda: peer.steps(steps))
+        print(f"nanoGPT: {theirs:,.0f} characters/s")
+    compared = "" if theirs is None else f", {ratio(trained.rate, theirs)} nanoGPT"
+    first = trained.seconds_until(1)
+    print(
+        f"chainrule, fast, compiled: {trained.rate:,.0f} characters/s{compared}; the first step takes {first:.0f} s"
+    )
 
 
 def _losses(lab: Lab, texts: Texts, plan: Plan, peer: NanoGPT | None) -> None:

@@ -62,7 +62,7 @@ def test_a_cpu_takes_bfloat16_if_that_is_faster(
 
 @pytest.mark.parametrize("wanted", ["float32", "bfloat16"])
 def test_a_precision_that_is_asked_for_is_not_questioned(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
-    found = decided(monkeypatch, {}, steps=10**6, precision=wanted)
+    found = decided(monkeypatch, {}, steps=10**6, precision=wanted, compile="no")
     assert found.bfloat16 == (wanted == "bfloat16")
 
 
@@ -108,9 +108,10 @@ def test_a_rehearsal_leaves_no_trace(make: Any) -> None:
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
-def test_a_long_run_on_a_gpu_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    rehearsed = prepared(seeded(Bigram), steps=1000)
-    rehearsed.device = torch.device("cuda")
+@pytest.mark.parametrize(("device", "seconds"), [("cuda", 300), ("cpu", 1800)])
+def test_a_long_run_is_compiled(device: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed = prepared(seeded(Bigram), steps=1000, precision="float32" if device == "cpu" else "auto")
+    rehearsed.device = torch.device(device)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     monkeypatch.setattr(torch, "compile", lambda function: function)
 
@@ -118,9 +119,10 @@ def test_a_long_run_on_a_gpu_is_compiled(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(rehearsed, "_seconds", lambda stepper, **_: compiled if stepper.compiled else eager)
         return rehearsed.decide()
 
-    assert timed(0.31, 0.2).compiled  # 310 s
-    assert not timed(0.29, 0.2).compiled
-    assert not timed(0.31, 0.31).compiled  # nothing gained
+    long, short = (seconds + 10) / 1000, (seconds - 10) / 1000  # of a step
+    assert timed(long, 0.8 * long).compiled
+    assert not timed(short, 0.8 * short).compiled
+    assert not timed(long, long).compiled  # nothing gained
 
 
 def test_what_cannot_be_compiled_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

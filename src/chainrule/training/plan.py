@@ -54,7 +54,9 @@ class TrainingSettings:
     precision: Precision = setting(  # noqa: RUF009
         "auto", "of the products; auto: bfloat16 where it is faster; float8: that, and 8 bits in the head"
     )
-    compile: Literal["auto", "yes", "no"] = setting("auto", "torch.compile; auto: on a GPU, if the run is long")
+    compile: Literal["auto", "yes", "no"] = setting(
+        "auto", "torch.compile; auto: if the run is long and it is faster"
+    )
     validate_every: int | None = setting(None, "steps between validations; none: an epoch, but ten times a run")
     patience: int | None = setting(None, "validations without a better one before training stops; none: never stop")
     average: Averaging = setting(  # noqa: RUF009

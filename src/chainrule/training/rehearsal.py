@@ -26,8 +26,8 @@ from chainrule.training.validate import validate
 WORTH_TRYING_PRECISIONS = 60.0
 """Seconds of a run from which on it pays to time both precisions on a CPU."""
 
-WORTH_COMPILING = 300.0
-"""Seconds of a run from which on compiling, a minute or so, is soon repaid."""
+WORTH_COMPILING = {"cuda": 300.0, "cpu": 1800.0}
+"""Seconds of a run from which on compiling, a minute or so, is repaid; a CPU gains a tenth from it at best."""
 
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 _CLEARLY_FASTER = 0.95
@@ -75,7 +75,8 @@ class Rehearsal:
         wanted = self.settings.compile
         if wanted == "no":
             return stepper
-        if wanted == "auto" and (self.device.type != "cuda" or self._guess(stepper) < WORTH_COMPILING):
+        worth = WORTH_COMPILING.get(self.device.type, float("inf"))
+        if wanted == "auto" and (worth == float("inf") or self._guess(stepper) < worth):
             return stepper
         compiled = Stepper(self.network, self.device, bfloat16=stepper.bfloat16, compiled=True)
         if wanted == "yes":
