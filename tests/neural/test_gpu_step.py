@@ -17,6 +17,7 @@ DESIGNS: list[dict[str, Any]] = [
     {"preset": "gpt2"},
     {"preset": "llama", "kv_heads": 2},
     {"preset": "fast"},
+    {"preset": "fast", "heads": 12},
     {"preset": "gpt2", "positions": "alibi", "activation": "relu", "kv_heads": 1},
 ]
 
@@ -28,7 +29,11 @@ def test_the_loops_compute_the_step(design: dict[str, Any], rows: int, dtype: to
     from chainrule.neural.gpu_step import FusedStep
 
     generator = torch.Generator("cuda").manual_seed(0)
-    network = Transformer(TransformerConfig(layers=2, width=96, heads=4, window=300, **design), 50).cuda().to(dtype)
+    network = (
+        Transformer(TransformerConfig(**{"layers": 2, "width": 96, "heads": 4, "window": 300, **design}), 50)
+        .cuda()
+        .to(dtype)
+    )
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.1, generator=generator)
     buffer = network.eval().begin(rows, 300).buffer

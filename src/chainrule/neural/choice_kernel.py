@@ -115,6 +115,8 @@ def choose(
         gdc_launch_dependents()
         gdc_wait()
     b = tl.program_id(0)
+    # read by all threads long before one of them writes it
+    was_going = tl.load(going_ptr + b) != 0
     p = tl.arange(0, BLOCK_P)
     bests = tl.load(best_ptr + b * PIECES + p, mask=p < PIECES, other=-float("inf"))
     totals = tl.load(total_ptr + b * PIECES + p, mask=p < PIECES, other=0.0)
@@ -134,7 +136,7 @@ def choose(
     threshold = tl.load(uniforms_ptr + b * most_steps + column) * tl.sum(weight, 0)
     passed = tl.sum((summed <= threshold).to(tl.int32), 0)
     passed = tl.minimum(passed, tl.max(tl.where(weight > 0, slot, 0), 0))
-    goes_on = (tl.load(going_ptr + b) != 0) & (top > -float("inf"))
+    goes_on = was_going & (top > -float("inf"))
     token = tl.where(goes_on, tl.load(token_ptr + b * PIECES * SLOTS + passed).to(tl.int64), PAD)
     score = tl.sum(tl.where(slot == passed, z, 0.0), 0) - log_total
     tl.store(tokens_ptr + b * most_steps + column, token)
