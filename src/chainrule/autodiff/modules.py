@@ -29,19 +29,19 @@ class Linear(Module):
             has_axes(self, 1, b)
             fit(self, W, 0, b, 0)
             z += b
-        self._has_bias = b is not None
         return z
 
     def backward(self, g: Array) -> tuple[Array | None, ...]:
         x, W = (node.out_tensor for node in self.in_modules[:2])
         rows, g_rows = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-        dx = None
+        dx, dW = None, None
         if self.in_modules[0].needs_gradient:
             # dL/dx = Wᵀ g
             dx = np.matmul(g_rows, W, out=self.empty(rows.shape, g.dtype)).reshape(x.shape)
-        # dL/dW = Σ g xᵀ
-        dW = np.matmul(g_rows.T, rows, out=self.room_for(1))
-        if not self._has_bias:
+        if self.in_modules[1].needs_gradient:
+            # dL/dW = Σ g xᵀ
+            dW = np.matmul(g_rows.T, rows, out=self.room_for(1))
+        if len(self.in_modules) == 2:
             return dx, dW
         # dL/db = Σ g
         return dx, dW, np.sum(g_rows, axis=0, out=self.room_for(2))
