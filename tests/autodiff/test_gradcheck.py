@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from chainrule.autodiff import Linear, Module, Parameter, Scale, Sum, Tanh, Tape, modules
+from chainrule.autodiff import Embedding, Linear, Module, Parameter, Scale, Sum, Tanh, Tape, modules
 from chainrule.autodiff.cases import Case, cases, every_module, module_classes
 from chainrule.autodiff.gradcheck import check, check_parameters
-from chainrule.errors import AutodiffError
+from chainrule.errors import AutodiffError, NotANumberError
 
 X = np.random.default_rng(0).normal(size=(3, 4))
 
@@ -136,3 +136,21 @@ def test_what_cannot_be_checked() -> None:
 
     with Tape(), pytest.raises(AutodiffError, match="Tanh: what is checked should be the last"):
         check(not_the_last, {"x": X})
+    with pytest.raises(AutodiffError, match="nothing to check: no input is of floating-point numbers"):
+        check(lambda ids: Embedding().apply_fwd(X, ids), {"ids": np.array([0, 1])})
+
+
+def test_a_step_that_fails_is_taken_back() -> None:
+    """ln x of x - ε is no number."""
+
+    class Ln(Module):
+        def forward(self, x: np.ndarray) -> np.ndarray:
+            return np.log(x)
+
+        def backward(self, g: np.ndarray) -> tuple[np.ndarray]:
+            return (g / self.in_modules[0].out_tensor,)
+
+    x = Parameter("x", np.array([1.0, 1e-7]))
+    with pytest.raises(NotANumberError, match="Ln"):
+        check_parameters(lambda: Ln().apply_fwd(x), [x])
+    assert x.out_tensor.tolist() == [1.0, 1e-7]
