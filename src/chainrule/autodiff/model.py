@@ -93,11 +93,8 @@ class TapeModel(LanguageModel):
             # each token is predicted from the features of the one before
             before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
             scores_BT[:, place:end] = self._pick(before_BTD, ids_BT[:, place:end])
-            state, place = replace(after, features_BD=features_BTD[:, -1]), end
-            last = after
-        if not place:
-            return scores_BT, state
-        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), last
+            state, place = after, end
+        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         write_folder(folder, self.content(), overwrite=overwrite)
