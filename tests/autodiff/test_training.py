@@ -17,7 +17,6 @@ from chainrule.autodiff.network import Loss
 from chainrule.autodiff.training import Trainer, train_on_tape
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.progress import Silent, Task
-from chainrule.training.layouts import Windows
 from chainrule.training.state import Place
 
 from .twins import data, settings_of, twins
@@ -68,13 +67,6 @@ def test_mini_batches_are_shuffled_without_replacement(context: Any) -> None:
     for targets in seen:
         np.testing.assert_array_equal(np.sort(targets), np.sort(one.data.train.ids))
     assert (seen[0].tolist() == seen[1].tolist()) == (context == "stream")
-
-
-def test_a_window_would_be_shuffled_too() -> None:
-    layout = Windows(100, trainer().train.layout.size, seed=0)
-    starts = [np.concatenate([p.starts_B for i in range(7) for p in layout.epoch(n)[i].parts]) for n in (0, 1)]
-    assert len(set(starts[0])) == len(starts[0])
-    assert starts[0].tolist() != starts[1].tolist()
 
 
 def test_the_best_weights_are_kept_and_patience_ends_a_run() -> None:
