@@ -58,20 +58,6 @@ class GradientReport:
         """The largest relative error."""
         return self.worst.error
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """A row for each input: name, input, shape, entries, relative error, verdict."""
-        return [
-            (
-                self.name,
-                one.name,
-                str(list(one.shape)),
-                str(one.entries),
-                f"{one.error:.1e}",
-                "pass" if one.passed else "fail",
-            )
-            for one in self.inputs
-        ]
-
     def __str__(self) -> str:
         title = f"{self.name}: {'pass' if self.passed else 'FAIL'} (tolerance {self.tolerance:g})"
         lines = (
