@@ -103,9 +103,7 @@ class TapeModel(LanguageModel):
         """This model, which computes on the CPU in float32; elsewhere, or in another precision, the torch model."""
         if (device, dtype) == ("cpu", "float32"):
             return self
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"a network on {device} in {dtype}")
-        return self.in_torch().on(device, dtype)
+        return self.in_torch(f"a network on {device} in {dtype}").on(device, dtype)
 
     # -- the other engine ---------------------------------------------------------------------------------
 
@@ -121,8 +119,10 @@ class TapeModel(LanguageModel):
             metrics=dict(self.metrics),
         )
 
-    def in_torch(self) -> LanguageModel:
-        """A torch model of the same weights."""
+    def in_torch(self, purpose: str = "a torch model") -> LanguageModel:
+        """A torch model of the same weights; where there is no torch, an error says what it is needed for."""
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", purpose)
         content = self.content()
         lm = find_kind(self.kind).load(replace(content, config={**content.config, "engine": "torch"}))
         lm.provenance, lm.metrics = self.provenance, self.metrics
