@@ -120,6 +120,17 @@ def test_a_gradient_that_is_no_number_names_the_step(monkeypatch: pytest.MonkeyP
         one.run()
 
 
+def test_too_little_memory_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = trainer(context="stream", steps=10)
+
+    def full(*arguments: Any, **keywords: Any) -> Loss:
+        raise MemoryError
+
+    monkeypatch.setattr(one.network, "loss", full)
+    with pytest.raises(TrainingError, match=r"step 1 .*: 16 tokens at once do not fit .*set device_batch=8"):
+        one.run()
+
+
 def test_minutes_become_steps_and_rehearsal_leaves_no_trace() -> None:
     """1.2 seconds by a real clock: the machine may be busy, but not ten times slower at once."""
     one = trainer(minutes=0.02, dropout=0.2)
