@@ -75,11 +75,13 @@ def test_a_model_on_the_tape_can_be_diagnosed() -> None:
     assert diagnosis.state_gradients["h"].shape == (1, 3)
 
 
-def test_without_torch_on_the_way_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = cr.train("elman", TOY, engine="tape", **SMALL)
     monkeypatch.setattr("chainrule.autodiff.model.has_torch", lambda: False)
     with pytest.raises(MissingExtraError, match="a network on cuda in float32 needs torch"):
         lm.on("cuda")
+    with pytest.raises(MissingExtraError, match="looking into a network needs torch"):
+        cr.diagnose(lm, "i love cats")
 
 
 def test_the_command_line_works_without_torch(tmp_path: Path) -> None:

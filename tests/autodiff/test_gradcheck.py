@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from chainrule.autodiff import Linear, Module, Parameter, Scale, Sum, Tanh, Tape, modules
-from chainrule.autodiff.cases import Case, cases, every_module, module_classes
+from chainrule.autodiff import Embedding, Linear, Module, Parameter, Scale, Sum, Tanh, Tape, modules
+from chainrule.autodiff.cases import Case, all_cases, cases, module_classes
 from chainrule.autodiff.gradcheck import check, check_parameters
-from chainrule.errors import AutodiffError
+from chainrule.errors import AutodiffError, NotANumberError
 
 X = np.random.default_rng(0).normal(size=(3, 4))
 
@@ -22,19 +22,16 @@ def test_every_module_passes(case: Case) -> None:
     assert report.error < 1e-8  # far below the tolerance: no case is near it by luck
 
 
-def test_every_module_has_a_case_and_a_report() -> None:
-    assert {case.kind for case in cases()} == module_classes()
+def test_every_module_has_a_case() -> None:
+    assert {case.kind for case in all_cases()} == module_classes()
     assert {kind.name for kind in module_classes()} >= {"Linear", "Softmax", "Concat", "SoftmaxCrossEntropy"}
-    reports = every_module()
-    assert [report.name for report in reports] == [case.title for case in cases()]
-    assert all(report.passed for report in reports)
 
 
 def test_a_module_without_a_case_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     new = type("Swish", (Tanh,), {"__module__": modules.__name__})
     monkeypatch.setattr(modules, "Swish", new, raising=False)
     with pytest.raises(AutodiffError, match=r"without a case.*Swish"):
-        every_module()
+        all_cases()
 
 
 class WrongSign(Module):
@@ -67,7 +64,7 @@ class WrongInOnePlace(Module):
 def test_a_wrong_module_is_caught(kind: type[Module]) -> None:
     report = check(lambda x: kind().apply_fwd(x), {"x": X})
     assert not report.passed
-    assert "FAIL" in str(report) and report.rows()[0][-1] == "fail"
+    assert "FAIL" in str(report)
 
 
 def test_it_is_caught_inside_a_network() -> None:
@@ -91,7 +88,6 @@ def test_the_report_says_where_and_by_how_much() -> None:
     largest = max(1, abs(found.analytic), abs(found.numeric))
     assert found.error == report.error == pytest.approx(abs(found.analytic - found.numeric) / largest)
     assert str(report).startswith("wrong: FAIL") and "at [2, 1]" in str(report)
-    assert report.rows() == [("wrong", "x", "[3, 4]", "12", f"{found.error:.1e}", "fail")]
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.name = "right"  # type: ignore[misc]
 
@@ -136,3 +132,21 @@ def test_what_cannot_be_checked() -> None:
 
     with Tape(), pytest.raises(AutodiffError, match="Tanh: what is checked should be the last"):
         check(not_the_last, {"x": X})
+    with pytest.raises(AutodiffError, match="nothing to check: no input is of floating-point numbers"):
+        check(lambda ids: Embedding().apply_fwd(X, ids), {"ids": np.array([0, 1])})
+
+
+def test_a_step_that_fails_is_taken_back() -> None:
+    """ln x of x - ε is no number."""
+
+    class Ln(Module):
+        def forward(self, x: np.ndarray) -> np.ndarray:
+            return np.log(x)
+
+        def backward(self, g: np.ndarray) -> tuple[np.ndarray]:
+            return (g / self.in_modules[0].out_tensor,)
+
+    x = Parameter("x", np.array([1.0, 1e-7]))
+    with pytest.raises(NotANumberError, match="Ln"):
+        check_parameters(lambda: Ln().apply_fwd(x), [x])
+    assert x.out_tensor.tolist() == [1.0, 1e-7]

@@ -16,13 +16,16 @@ from chainrule.autodiff import (
     Module,
     Multiply,
     Parameter,
+    ReLU,
     Reshape,
     ScaledDotProductAttention,
+    Sigmoid,
     Slice,
     Softmax,
     SoftmaxCrossEntropy,
     Stack,
     Sum,
+    Tanh,
     Tape,
     Transpose,
     tape_bwd,
@@ -66,8 +69,11 @@ MISFITS: list[tuple[Module, list[np.ndarray], str]] = [
     (
         SoftmaxCrossEntropy(),
         [X, np.array([0, 1, 2])],
-        r"SoftmaxCrossEntropy: .*\[2, 3\] and \[3, 1\].*axis 0 .*2 and 3",
+        r"SoftmaxCrossEntropy: .*\[2, 3\] and \[3\].*axis 0 .*2 and 3",
     ),
+    (CrossEntropy(), [X, np.zeros((2, 3), int)], r"CrossEntropy: .*\[2, 3\] and \[2, 3\].*but the last, axis -1"),
+    (CrossEntropy(), [np.ones(()), np.array(0)], r"CrossEntropy: .*\[\] and \[\] do not fit"),
+    (CrossEntropy(), [np.ones((0, 3)), np.zeros(0)], r"CrossEntropy: targets \[0\] should be ids.*found float64"),
     (CrossEntropy(weights=np.ones(3)), [X, np.array([0, 1])], r"CrossEntropy: .*\[3\] and \[2\].*axis 0 .*3 and 2"),
 ]
 
@@ -77,6 +83,43 @@ def test_shapes_that_do_not_fit(module: Module, tensors: list[np.ndarray], messa
     with Tape() as tape, pytest.raises(AutodiffError, match=message):
         module.apply_fwd(*tensors)
     assert len(tape) == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "tensors", "message"),
+    [
+        (Concat(), [], "Concat: cannot compute anything of nothing: "),
+        (Concat(), [np.ones(())], r"Concat: cannot compute anything of value \[\]: "),
+        (Stack(3), [X, X], r"Stack: cannot compute anything of value \[2, 3\], value \[2, 3\]: axis 3 "),
+        (Softmax(), [np.ones((2, 0))], r"Softmax: cannot compute anything of value \[2, 0\]: "),
+        (Linear(), [X], r"Linear: cannot compute anything of value \[2, 3\]: .*missing 1 .*'W'"),
+        (Sum(), [X, X], r"Sum: cannot compute anything of value \[2, 3\], value \[2, 3\]: .*takes 2"),
+    ],
+    ids=lambda part: getattr(part, "name", ""),
+)
+def test_what_no_check_foresees_names_module_and_shapes(
+    module: Module, tensors: list[np.ndarray], message: str
+) -> None:
+    with Tape() as tape, pytest.raises(AutodiffError, match=message):
+        module.apply_fwd(*tensors)
+    assert len(tape) == 0
+
+
+@pytest.mark.parametrize("kind", [Sigmoid, Tanh, ReLU, Softmax])
+def test_whole_numbers_are_as_good_as_others(kind: type[Module]) -> None:
+    x = np.array([[1, -2, 3]])
+    with Tape():
+        found, expected = kind().apply_fwd(x), kind().apply_fwd(x.astype(float))
+    assert found.out_tensor.dtype == np.float64
+    assert np.array_equal(found.out_tensor, expected.out_tensor)
+
+
+def test_a_matrix_of_whole_numbers() -> None:
+    x = Parameter("x", np.ones((1, 2)))
+    with Tape():
+        Sum().apply_fwd(Linear().apply_fwd(x, np.array([[1, 2], [3, 4]])))
+        tape_bwd()
+    assert x.dense_gradient().tolist() == [[1 + 3, 2 + 4]]
 
 
 class TestPrecision:

@@ -1,4 +1,4 @@
-"""The modules: the lectures' gradients by hand, and torch as a second opinion."""
+"""The modules, with torch as a second opinion; the lecture's Jacobians are in tests/test_backprop.py."""
 
 from __future__ import annotations
 
@@ -71,67 +71,6 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: flo
     for a, b in zip(ours, theirs, strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-
-def jacobian(build: Build, at: np.ndarray) -> np.ndarray:
-    """dy_i/dx_j as [size of y, size of x]: one backward for each y_i."""
-    rows = []
-    size = None
-    while size is None or len(rows) < size:
-        x = Parameter("x", at)
-        with Tape() as tape:
-            y = build(x).out_tensor
-            size = y.size
-            one = np.zeros(size)
-            one[len(rows)] = 1
-            tape.backward(one.reshape(y.shape))
-        rows.append(x.dense_gradient().reshape(-1).copy())
-    return np.stack(rows)
-
-
-class TestLecture:
-    """V = 3 words, 2 features."""
-
-    z = np.array([1.0, 2.0, 0.5])
-    W = np.array([[0.1, -0.2], [0.4, 0.3], [-0.5, 0.2]])
-    x = np.array([2.0, -1.0])
-
-    def test_the_jacobian_of_the_softmax(self) -> None:
-        e = np.exp(self.z)
-        p = e / e.sum()
-        found = jacobian(lambda z: Softmax().apply_fwd(z), self.z)
-        # dp_i/dz_j = p_i (δ_ij - p_j), which is diag(p) - p pᵀ
-        assert found.shape == (3, 3)
-        assert found == pytest.approx(np.diag(p) - np.outer(p, p), abs=1e-15)
-        assert found.sum(axis=0) == pytest.approx(np.zeros(3), abs=1e-15)  # probabilities keep their sum
-
-    def test_the_jacobian_of_the_logits_in_the_weights(self) -> None:
-        found = jacobian(lambda W: Linear().apply_fwd(self.x, W), self.W)
-        # z_i = W_i1 x_1 + W_i2 x_2: row i of W alone moves z_i
-        x1, x2 = self.x
-        by_hand = [
-            [x1, x2, 0, 0, 0, 0],
-            [0, 0, x1, x2, 0, 0],
-            [0, 0, 0, 0, x1, x2],
-        ]
-        assert found.shape == (3, 6)
-        assert found.tolist() == by_hand
-
-    def test_the_gradient_of_the_weights(self) -> None:
-        W = Parameter("W", self.W)
-        with Tape():
-            logits = Linear().apply_fwd(self.x, W)
-            SoftmaxCrossEntropy().apply_fwd(logits, np.array(1))
-            tape_bwd()
-        e = np.exp(self.W @ self.x)
-        p, y = e / e.sum(), np.array([0, 1, 0])
-        assert W.dense_gradient().shape == (3, 2)
-        assert W.dense_gradient() == pytest.approx(np.outer(p - y, self.x), abs=1e-15)  # (p - y) xᵀ
-        # the chain rule in full: dL/dp (1x3) · dp/dz (3x3) · dz/dW (3x6)
-        in_p = -y / p
-        in_z = in_p @ (np.diag(p) - np.outer(p, p))
-        in_W = in_z @ jacobian(lambda W: Linear().apply_fwd(self.x, W), self.W)
-        assert W.dense_gradient().reshape(-1) == pytest.approx(in_W, abs=1e-15)
 
 
 def torch_mean_nats(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -116,6 +116,28 @@ def test_blocks_are_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_array_equal(after(), whole)
 
 
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_rows_that_lie_anywhere_in_memory(name: str) -> None:
+    """A transposed array, and one row that stands for two: steps change what they hold."""
+    gradient = np.arange(1.0, 7).reshape(2, 3)
+    for tensor in (np.ones((3, 2)).T, np.broadcast_to(np.ones(3), (2, 3))):
+        found, expected = Parameter("w", tensor), Parameter("w", np.ones((2, 3)))
+        for one in (found, expected):
+            one.receive(gradient)
+            optimiser([one], optimiser=name, weight_decay=0.1).step(1.0)
+        np.testing.assert_array_equal(found.out_tensor, expected.out_tensor)
+        assert not (found.out_tensor == 1).any()
+
+
+def test_parameters_of_one_name_are_all_trained() -> None:
+    a, b = weight(1.0), weight(1.0)
+    taker = optimiser([a, b], optimiser="sgd")
+    for one in (a, b):
+        one.receive(np.array([2.0]))
+    taker.step(1.0)
+    assert [a.out_tensor[0], b.out_tensor[0]] == pytest.approx([0.8, 0.8])
+
+
 def test_a_parameter_without_gradient_stays_as_it_is() -> None:
     """Nothing is remembered of the step either: its first gradient is its first step."""
     a, b = weight(1.0), weight(1.0)

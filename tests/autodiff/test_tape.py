@@ -141,6 +141,14 @@ def test_parts_of_a_value_are_put_together() -> None:
     assert x.out_gradient == pytest.approx([2, 1 + 3, 2])
 
 
+def test_a_place_may_be_numpys_number() -> None:
+    x = parameter(1.0, 2.0)
+    with Tape():
+        assert Slice(np.int64(1)).apply_fwd(x).out_tensor == 2
+        tape_bwd()
+    assert x.out_gradient == pytest.approx([0, 1])
+
+
 def test_the_inner_tape_hides_the_outer_one() -> None:
     x = parameter(1.0)
     with Tape() as outer:
@@ -214,8 +222,26 @@ def test_backward_can_start_with_a_gradient() -> None:
         Scale(2).apply_fwd(x)
         with pytest.raises(AutodiffError, match=r"gave Scale a gradient of \[1\], but its value has \[2\]"):
             tape.backward(np.ones(1))
-        tape.backward(np.array([1.0, -3.0]))
+        tape.backward([1, -3])
     assert x.out_gradient == pytest.approx([2, -6])
+
+
+def test_numbers_without_axes() -> None:
+    """NumPy makes plain numbers of them, which are no arrays."""
+
+    class Double(Module):
+        def forward(self, x: np.ndarray) -> np.ndarray:
+            return x * 2
+
+        def backward(self, g: np.ndarray) -> tuple[np.ndarray]:
+            return (g * 2,)
+
+    x = Parameter("x", 3.0)
+    with Tape():
+        twice = Double().apply_fwd(x)
+        assert isinstance(Double().apply_fwd(twice).out_tensor, np.ndarray)
+        tape_bwd()
+    assert x.out_gradient == 4
 
 
 class TestMisuse:

@@ -17,7 +17,6 @@ from chainrule.autodiff.network import Loss
 from chainrule.autodiff.training import Trainer, train_on_tape
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.progress import Silent, Task
-from chainrule.training.layouts import Windows
 from chainrule.training.state import Place
 
 from .twins import data, settings_of, twins
@@ -70,13 +69,6 @@ def test_mini_batches_are_shuffled_without_replacement(context: Any) -> None:
     assert (seen[0].tolist() == seen[1].tolist()) == (context == "stream")
 
 
-def test_a_window_would_be_shuffled_too() -> None:
-    layout = Windows(100, trainer().train.layout.size, seed=0)
-    starts = [np.concatenate([p.starts_B for i in range(7) for p in layout.epoch(n)[i].parts]) for n in (0, 1)]
-    assert len(set(starts[0])) == len(starts[0])
-    assert starts[0].tolist() != starts[1].tolist()
-
-
 def test_the_best_weights_are_kept_and_patience_ends_a_run() -> None:
     one = trainer(steps=400, validate_every=5, patience=3, optimiser="adam", learning_rate=0.1)
     state = one.run()
@@ -125,6 +117,17 @@ def test_a_gradient_that_is_no_number_names_the_step(monkeypatch: pytest.MonkeyP
     one = trainer(steps=10)
     monkeypatch.setattr(one.optimiser, "step", lambda rate: float("inf"))
     with pytest.raises(TrainingError, match=r"step 1 .*the gradient is not a finite number; set a lower"):
+        one.run()
+
+
+def test_too_little_memory_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = trainer(context="stream", steps=10)
+
+    def full(*arguments: Any, **keywords: Any) -> Loss:
+        raise MemoryError
+
+    monkeypatch.setattr(one.network, "loss", full)
+    with pytest.raises(TrainingError, match=r"step 1 .*: 16 tokens at once do not fit .*set device_batch=8"):
         one.run()
 
 

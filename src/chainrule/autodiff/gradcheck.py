@@ -58,20 +58,6 @@ class GradientReport:
         """The largest relative error."""
         return self.worst.error
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """A row for each input: name, input, shape, entries, relative error, verdict."""
-        return [
-            (
-                self.name,
-                one.name,
-                str(list(one.shape)),
-                str(one.entries),
-                f"{one.error:.1e}",
-                "pass" if one.passed else "fail",
-            )
-            for one in self.inputs
-        ]
-
     def __str__(self) -> str:
         title = f"{self.name}: {'pass' if self.passed else 'FAIL'} (tolerance {self.tolerance:g})"
         lines = (
@@ -126,6 +112,8 @@ def check_parameters(
 
     The parameters are as before afterwards, but for their gradients, which are forgotten.
     """
+    if not parameters:
+        raise AutodiffError("there is nothing to check: no input is of floating-point numbers")
     for what, value in (("eps", eps), ("tolerance", tolerance)):
         if not 0 < value < np.inf:
             raise AutodiffError(f"{what} should be a positive number, not {value}")
@@ -176,11 +164,13 @@ def _numeric(f: Callable[[], float], parameter: Parameter, chosen: Array, eps: f
     for n, i in enumerate(chosen):
         where = np.unravel_index(i, tensor.shape)
         before = tensor[where]
-        tensor[where] = before + eps
-        above = f()
-        tensor[where] = before - eps
-        below = f()
-        tensor[where] = before
+        try:
+            tensor[where] = before + eps
+            above = f()
+            tensor[where] = before - eps
+            below = f()
+        finally:
+            tensor[where] = before
         estimates[n] = (above - below) / (2 * eps)
     return estimates
 

@@ -9,7 +9,7 @@ import numpy as np
 from chainrule.arrays import PAD
 from chainrule.autodiff.gradients import Array
 from chainrule.autodiff.nodes import Node
-from chainrule.autodiff.shapes import fit_all, has_axes
+from chainrule.autodiff.shapes import fit, fit_all, has_axes
 from chainrule.autodiff.tape import Module
 from chainrule.errors import AutodiffError
 
@@ -46,20 +46,33 @@ class _Targets:
     def read(
         cls, module: Node, scores: Array, targets: Array, weights: Array | None, count: float | None
     ) -> _Targets:
-        fit_all(module, scores, targets[..., None], range(targets.ndim))
-        V = scores.shape[-1]
-        if targets.dtype.kind not in "iu" or (targets.size and not (targets.min() >= PAD and targets.max() < V)):
-            raise AutodiffError(
-                f"{module.name}: targets {list(targets.shape)} should be ids of the last axis of "
-                f"{list(scores.shape)}, 0 to {V - 1}, or PAD ({PAD}): found {targets.dtype} "
-                f"{targets.min()} to {targets.max()}"
-            )
+        cls._check(module, scores, targets)
         wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
         fit_all(module, wide, targets, range(targets.ndim))
         wide = np.where(targets == PAD, 0.0, wide)
         # a batch of padding only costs nothing
         total = count if count is not None else wide.sum() or 1.0
         return cls(np.maximum(targets, 0).reshape(-1), (wide / total).reshape(-1).astype(scores.dtype))
+
+    @staticmethod
+    def _check(module: Node, scores: Array, targets: Array) -> None:
+        """Refuse targets that are not one id of the last axis for each row."""
+        if targets.ndim != scores.ndim - 1:
+            raise AutodiffError(
+                f"{module.name}: shapes {list(scores.shape)} and {list(targets.shape)} do not fit: "
+                "the second should have every axis of the first but the last, axis -1"
+            )
+        for axis in range(targets.ndim):
+            fit(module, scores, axis, targets, axis)
+        V = scores.shape[-1]
+        expected = (
+            f"{module.name}: targets {list(targets.shape)} should be ids of the last axis of {list(scores.shape)}, "
+            f"0 to {V - 1}, or PAD ({PAD})"
+        )
+        if targets.dtype.kind not in "iu":
+            raise AutodiffError(f"{expected}: found {targets.dtype}")
+        if targets.size and not (targets.min() >= PAD and targets.max() < V):
+            raise AutodiffError(f"{expected}: found {targets.min()} to {targets.max()}")
 
     @property
     def places(self) -> tuple[Array, Array]:

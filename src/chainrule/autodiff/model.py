@@ -93,11 +93,8 @@ class TapeModel(LanguageModel):
             # each token is predicted from the features of the one before
             before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
             scores_BT[:, place:end] = self._pick(before_BTD, ids_BT[:, place:end])
-            state, place = replace(after, features_BD=features_BTD[:, -1]), end
-            last = after
-        if not place:
-            return scores_BT, state
-        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), last
+            state, place = after, end
+        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         write_folder(folder, self.content(), overwrite=overwrite)
@@ -106,9 +103,7 @@ class TapeModel(LanguageModel):
         """This model, which computes on the CPU in float32; elsewhere, or in another precision, the torch model."""
         if (device, dtype) == ("cpu", "float32"):
             return self
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"a network on {device} in {dtype}")
-        return self.in_torch().on(device, dtype)
+        return self.in_torch(f"a network on {device} in {dtype}").on(device, dtype)
 
     # -- the other engine ---------------------------------------------------------------------------------
 
@@ -124,8 +119,10 @@ class TapeModel(LanguageModel):
             metrics=dict(self.metrics),
         )
 
-    def in_torch(self) -> LanguageModel:
-        """A torch model of the same weights."""
+    def in_torch(self, purpose: str = "a torch model") -> LanguageModel:
+        """A torch model of the same weights; where there is no torch, an error says what it is needed for."""
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", purpose)
         content = self.content()
         lm = find_kind(self.kind).load(replace(content, config={**content.config, "engine": "torch"}))
         lm.provenance, lm.metrics = self.provenance, self.metrics

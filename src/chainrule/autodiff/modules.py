@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from chainrule.autodiff.gradients import Array, SparseRows
+from chainrule.autodiff.nodes import Node
 from chainrule.autodiff.shapes import check_ids, fit, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape import Module
 
@@ -29,19 +30,19 @@ class Linear(Module):
             has_axes(self, 1, b)
             fit(self, W, 0, b, 0)
             z += b
-        self._has_bias = b is not None
         return z
 
     def backward(self, g: Array) -> tuple[Array | None, ...]:
         x, W = (node.out_tensor for node in self.in_modules[:2])
         rows, g_rows = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-        dx = None
+        dx, dW = None, None
         if self.in_modules[0].needs_gradient:
             # dL/dx = Wᵀ g
             dx = np.matmul(g_rows, W, out=self.empty(rows.shape, g.dtype)).reshape(x.shape)
-        # dL/dW = Σ g xᵀ
-        dW = np.matmul(g_rows.T, rows, out=self.room_for(1))
-        if not self._has_bias:
+        if self.in_modules[1].needs_gradient:
+            # dL/dW = Σ g xᵀ
+            dW = np.matmul(g_rows.T, rows, out=self.room_for(1))
+        if len(self.in_modules) == 2:
             return dx, dW
         # dL/db = Σ g
         return dx, dW, np.sum(g_rows, axis=0, out=self.room_for(2))
@@ -143,12 +144,15 @@ class Multiply(Module):
         shape = fit_broadcast(self, a, b)
         return np.multiply(a, b, out=self.empty(shape, np.result_type(a, b)))
 
-    def backward(self, g: Array) -> tuple[Array, Array]:
-        a, b = (node.out_tensor for node in self.in_modules)
+    def backward(self, g: Array) -> tuple[Array | None, Array | None]:
+        a, b = self.in_modules
         # dz/da = b,  dz/db = a
-        da = np.multiply(g, b, out=self.empty_like(g))
-        db = np.multiply(g, a, out=self.empty_like(g))
-        return sum_to(da, a.shape), sum_to(db, b.shape)
+        return self._times(g, b, a), self._times(g, a, b)
+
+    def _times(self, g: Array, factor: Node, of: Node) -> Array | None:
+        if not of.needs_gradient:  # such as a mask, which is as large as what it is for
+            return None
+        return sum_to(np.multiply(g, factor.out_tensor, out=self.empty_like(g)), of.out_tensor.shape)
 
 
 class Scale(Module):

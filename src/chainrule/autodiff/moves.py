@@ -12,6 +12,8 @@ from chainrule.autodiff.shapes import fit_all
 from chainrule.autodiff.tape import Module
 from chainrule.errors import AutodiffError
 
+_PLACES = (slice, int, np.integer, EllipsisType)
+
 
 class Concat(Module):
     """z = [x_1; x_2; ...], one after the other along the last axis."""
@@ -51,7 +53,7 @@ class Slice(Module):
     def forward(self, x: Array) -> Array:
         where = self.where if isinstance(self.where, tuple) else (self.where,)
         # a list of places may name one twice, which Part would not add up
-        if not all(isinstance(one, slice | int | EllipsisType) and not isinstance(one, bool) for one in where):
+        if not all(isinstance(one, _PLACES) and not isinstance(one, bool) for one in where):
             raise AutodiffError(f"{self.name}: takes numbers and slices, not {self.where}; rows by ids: Embedding")
         try:
             return np.asarray(x[where])

@@ -50,15 +50,16 @@ class Value(Node):
 class Parameter(Node):
     """What is learned. Its gradient adds up, over backward passes too, until it is forgotten.
 
-    The tensor is taken as it is; an optimiser writes into it, and does not put another in its place. The gradient
-    has one array too: copy it to keep it. That of a table of which only rows were read is SparseRows.
+    The tensor is taken as it is, unless its rows do not lie one after the other in memory, as those of a transposed
+    one: then it is copied. An optimiser writes into it, and does not put another in its place. The gradient has one
+    array too: copy it to keep it. That of a table of which only rows were read is SparseRows.
     """
 
     needs_gradient = True
 
     def __init__(self, name: str, tensor: ArrayLike) -> None:
         self.name = name
-        self.out_tensor = np.asarray(tensor)
+        self.out_tensor = np.asarray(tensor, order="C")
         if self.out_tensor.dtype.kind != "f":
             raise AutodiffError(
                 f"parameter {name!r} should hold floating-point numbers, not {self.out_tensor.dtype}"

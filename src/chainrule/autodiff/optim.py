@@ -134,10 +134,10 @@ class Optimiser:
     def __init__(self, parameters: Iterable[Parameter], settings: TrainingSettings) -> None:
         self.base, self.clip = settings.rate, settings.clip
         self.rate = 0.0
-        named = {parameter.name: parameter for parameter in parameters}
+        named = [(parameter.name, parameter) for parameter in parameters]
         # without a head of its own, the table of the embeddings gives the logits
-        also = {} if "head.weight" in named else {"embedding.weight": "head.weight"}
-        self.slots = [_slot(also.get(name, name), parameter, settings) for name, parameter in named.items()]
+        also = {} if "head.weight" in dict(named) else {"embedding.weight": "head.weight"}
+        self.slots = [_slot(also.get(name, name), parameter, settings) for name, parameter in named]
         types = {slot.parameter.out_tensor.dtype for slot in self.slots}
         self._spare = {dtype: (np.empty(_BLOCK, dtype), np.empty(_BLOCK, dtype)) for dtype in types}
 

@@ -20,7 +20,7 @@ array([[ 0.5, -0.5]])
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from types import TracebackType
@@ -29,7 +29,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from chainrule.autodiff.gradients import Array, Gradient, add_to
+from chainrule.autodiff.gradients import Array, Gradient, Part, SparseRows, add_to
 from chainrule.autodiff.nodes import Node, Value
 from chainrule.autodiff.pool import Pool
 from chainrule.errors import AutodiffError, NotANumberError
@@ -74,7 +74,7 @@ class Module(Node):
         dtype = self._share_type(nodes)
         self._tape = tape
         with _quiet():
-            self.out_tensor = self.forward(*[node.out_tensor for node in nodes])
+            self.out_tensor = self._computed(nodes)
             if dtype not in (None, self.out_tensor.dtype):
                 raise AutodiffError(
                     f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
@@ -102,8 +102,7 @@ class Module(Node):
             raise AutodiffError(f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs")
         for node, gradient in zip(self.in_modules, gradients, strict=True):
             if gradient is not None and node.needs_gradient:
-                _check_gradient(self.name, node, gradient)
-                node.receive(gradient)
+                node.receive(_fitting(self.name, node, gradient))
 
     def receive(self, gradient: Gradient) -> None:
         if self.out_gradient is None and isinstance(gradient, np.ndarray):
@@ -122,7 +121,8 @@ class Module(Node):
         return self._tape.empty(shape, dtype)
 
     def empty_like(self, tensor: Array) -> Array:
-        return self._tape.empty(tensor.shape, tensor.dtype)
+        """The same for what is made of a tensor, number by number; of whole numbers as precise as NumPy has it."""
+        return self._tape.empty(tensor.shape, tensor.dtype if tensor.dtype.kind == "f" else np.float64)
 
     def room_for(self, i: int) -> Array:
         """An array for the gradient of input i, to be returned by `backward`."""
@@ -142,6 +142,14 @@ class Module(Node):
             return
         raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
 
+    def _computed(self, nodes: list[Node]) -> Array:
+        try:
+            return np.asarray(self.forward(*[node.out_tensor for node in nodes]))
+        except (IndexError, TypeError, ValueError) as error:
+            # what no check foresaw, or a module of one's own that has none
+            given = _shapes(nodes) or "nothing"
+            raise AutodiffError(f"{self.name}: cannot compute anything of {given}: {error}") from error
+
     def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
         """The precision of what is computed or learned; data that has another is cast to it."""
         floats = [node for node in nodes if node.out_tensor.dtype.kind == "f"]
@@ -158,10 +166,9 @@ class Module(Node):
         return dtype
 
     def _nan_message(self, nodes: list[Node]) -> str:
-        shapes = ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
         bad = [node.name for node in nodes if node.out_tensor.dtype.kind == "f" and _has_nan(node.out_tensor)]
         reason = f"{', '.join(bad)} had NaN before" if bad else "its inputs have none"
-        return f"{self.name} is the first module that made NaN, from {shapes}: {reason}"
+        return f"{self.name} is the first module that made NaN, from {_shapes(nodes)}: {reason}"
 
 
 class Tape:
@@ -201,7 +208,7 @@ class Tape:
     def push(self, module: Module) -> None:
         self._modules.append(module)
 
-    def backward(self, gradient: Array | None = None) -> None:
+    def backward(self, gradient: ArrayLike | None = None) -> None:
         """dL/dL = 1 at the last module pushed, the loss; then each module hands on its own, the last one first.
 
         `gradient` stands in for the ones. Afterwards the tape is empty.
@@ -213,8 +220,7 @@ class Tape:
             raise AutodiffError(f"backward on an empty tape ({reason}): run forward first")
         loss = self._modules[-1]
         start = np.ones_like(loss.out_tensor) if gradient is None else gradient
-        _check_gradient("the start of backward", loss, start)
-        loss.receive(start)
+        loss.receive(_fitting("the start of backward", loss, start))
         try:
             with _quiet():
                 while self._modules:
@@ -271,12 +277,22 @@ def _quiet() -> np.errstate:
     return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 
 
-def _check_gradient(giver: str, node: Node, gradient: Gradient) -> None:
-    if isinstance(gradient, np.ndarray) and gradient.shape != node.out_tensor.shape:
+def _shapes(nodes: Iterable[Node]) -> str:
+    return ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
+
+
+def _fitting(giver: str, node: Node, gradient: Gradient | ArrayLike) -> Gradient:
+    """The gradient, which has the shape of the node's value."""
+    if isinstance(gradient, SparseRows | Part):
+        return gradient
+    # of arrays without axes NumPy computes plain numbers
+    found = np.asarray(gradient)
+    if found.shape != node.out_tensor.shape:
         raise AutodiffError(
-            f"{giver}: gave {node.name} a gradient of {list(gradient.shape)}, "
+            f"{giver}: gave {node.name} a gradient of {list(found.shape)}, "
             f"but its value has {list(node.out_tensor.shape)}"
         )
+    return found
 
 
 def _has_nan(tensor: Array) -> bool:

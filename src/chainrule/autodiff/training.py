@@ -160,6 +160,12 @@ class Trainer:
             loss = self._gradients(step)
         except NotANumberError as error:
             raise TrainingError(f"{place}: {error}; set a lower learning_rate or a smaller clip") from None
+        except MemoryError:
+            tokens = max(len(rows.starts_B) * rows.width for rows in step.parts)
+            raise TrainingError(
+                f"{place}: {tokens:,} tokens at once do not fit into memory; set device_batch={tokens // 2 or 1}, "
+                "a smaller length, or make the network smaller"
+            ) from None
         norm = self.optimiser.step(rate)
         if not math.isfinite(loss + norm):
             raise TrainingError(

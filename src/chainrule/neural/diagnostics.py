@@ -92,7 +92,7 @@ def diagnose(
     At most the last `longest` tokens before that are read, and no more than the network's window holds.
     """
     if hasattr(lm, "in_torch"):  # a model of another engine, whose network this does not know
-        lm = lm.in_torch()
+        lm = lm.in_torch("looking into a network")
     network = getattr(lm, "network", None)
     if network is None:
         raise DiagnosisError(
