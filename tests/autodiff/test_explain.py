@@ -143,8 +143,20 @@ def test_tokens_that_cannot_be_printed_are_written_out(corpus: Path) -> None:
     assert "' '" in explain(lm, "i l").svg()
 
 
+def test_the_end_of_a_line_can_be_predicted(lm: LanguageModel) -> None:
+    found = explain(lm, "i love cats", next_word="</s>")
+    assert (found.tokens[-1], found.target) == ("cats", "</s>")
+
+
+def test_bad_calls_say_what_to_do(lm: LanguageModel) -> None:
+    with pytest.raises(DiagnosisError, match="at least 1, not 0"):
+        explain(lm, "i love", last=0)
+    with pytest.raises(ModelError, match="expected a model, not 'folder': load one from its folder first"):
+        explain("folder", "i love")  # type: ignore[arg-type]
+
+
 def test_other_kinds_are_refused(corpus: Path) -> None:
-    with pytest.raises(ModelError, match=r"NgramModel .* feedforward, elman, lstm, gru"):
+    with pytest.raises(ModelError, match=r"kind ngram .* feedforward, elman, lstm, gru"):
         explain(cr.train("ngram", corpus, order=2), "i love cats")
     averaging = cr.train("averaging", corpus, steps=1, embedding=4, hidden=4)
     with pytest.raises(ModelError, match="feedforward, elman, lstm, gru"):

@@ -198,7 +198,7 @@ def test_a_network_begins_as_torchs_does(design: str) -> None:
 
 def test_what_the_tape_does_not_compute_is_refused() -> None:
     ngram = cr.train("ngram", cr.Corpus.from_text("i love cats\n"))
-    with pytest.raises(ModelError, match="NgramModel is not of a kind that the tape computes: feedforward, elman"):
+    with pytest.raises(ModelError, match="of the kind ngram is not one that the tape computes: feedforward, elman"):
         as_tape_model(ngram)
 
 

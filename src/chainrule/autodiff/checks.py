@@ -66,7 +66,7 @@ def check_names() -> list[str]:
 
 def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
     """One for each kind of network, small enough to try every weight."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed % 2**64)
     small = RecurrentConfig(embedding=3, hidden=4, layers=1)
     designs: dict[str, tuple[str, FeedforwardConfig | RecurrentConfig]] = {
         "feedforward": ("", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),

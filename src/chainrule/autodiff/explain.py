@@ -81,6 +81,8 @@ def explain(
     The graph of a recurrent network is that of the last few tokens: the state before them is data, as in truncated
     back-propagation through time. A feed-forward network reads no more than its order has it.
     """
+    if last < 1:
+        raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
     model = as_tape_model(lm)
     ids, target = _ids(model, text, next_word, progress)
     read = [model.tokenizer.bos, *ids]
@@ -105,15 +107,25 @@ def _ids(model: TapeModel, text: str, next_word: str | None, progress: Progress)
     """What is read, and what is predicted."""
     ids = text_ids(model, text, progress)
     if next_word is not None:
-        found = model.tokenizer.encode(next_word).tolist()
-        if len(found) != 1:
-            pieces = ", ".join(_word(model, one) for one in found) or "nothing"
-            raise DiagnosisError(f"the next word should be one token; {next_word!r} is {len(found)}: {pieces}")
-        ids += found
+        ids.append(_next(model, next_word))
     if not ids:
         raise DiagnosisError("the text has no token to predict: give some words, or the next word")
     note_unknown(model, ids, progress)
     return ids[:-1], ids[-1]
+
+
+def _next(model: TapeModel, word: str) -> int:
+    """The one token that a word is; </s>, as pictures call it, is the end of a line."""
+    if word == model.tokenizer.token(model.tokenizer.eos):
+        return model.tokenizer.eos
+    found: list[int] = model.tokenizer.encode(word).tolist()
+    if len(found) != 1:
+        pieces = ", ".join(_word(model, one) for one in found) or "nothing"
+        raise DiagnosisError(
+            f"the next word should be one token; {word!r} is {len(found)}: {pieces}. "
+            "Give one of those; in subwords the space before a word is part of it"
+        )
+    return found[0]
 
 
 def _memory(model: TapeModel, before: list[int]) -> States | None:

@@ -123,7 +123,7 @@ def check_parameters(
                 f"{parameter.name}: finite differences need float64, not {parameter.out_tensor.dtype}: "
                 "a small step would drown in rounding"
             )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed % 2**64)
     projection, gradients, title = _analytic(build, parameters, rng)
 
     def projected() -> float:

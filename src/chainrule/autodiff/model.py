@@ -205,8 +205,11 @@ def as_tape_model(lm: LanguageModel) -> TapeModel:
     """A model on the tape with the weights of this one, if its kind is one of the tape's."""
     if isinstance(lm, TapeModel):
         return lm
-    if getattr(lm, "kind", None) not in KINDS:
-        raise ModelError(f"{type(lm).__name__} is not of a kind that the tape computes: {', '.join(KINDS)}")
+    if not isinstance(lm, LanguageModel):
+        raise ModelError(f"expected a model, not {lm!r}: load one from its folder first")
+    kind = getattr(lm, "kind", "ngram")
+    if kind not in KINDS:
+        raise ModelError(f"a model of the kind {kind} is not one that the tape computes: {', '.join(KINDS)}")
     content: ModelFolder = lm.content()  # type: ignore[attr-defined]
     made = from_folder(replace(content, config={**content.config, "engine": "tape"}))
     made.provenance, made.metrics = lm.provenance, lm.metrics

@@ -22,6 +22,7 @@ from chainrule.training.interrupts import Interrupts
 from chainrule.training.layouts import Layout, Size, choose_layout
 from chainrule.training.losses import Losses
 from chainrule.training.optim import make_optimiser
+from chainrule.training.pace import few_steps
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
 from chainrule.training.runs import check_run
@@ -129,6 +130,8 @@ def _started(job: _Job) -> tuple[Running, Stepper]:
         if job.data.resume:
             job.data.progress.note(f"{job.data.run}: there is no checkpoint: training begins anew")
         state = State(Rehearsal(job.network, job.settings, job.device, job.train, job.valid).decide())
+        if (note := few_steps(job.settings, state.total)) is not None:
+            job.data.progress.note(note)
     decided = state.decisions
     stepper = Stepper(
         job.network,

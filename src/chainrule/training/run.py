@@ -83,7 +83,8 @@ def train_kind(
         check_run(run, resume=resume)
     elif resume:
         raise SettingsError(
-            f"training of the kind {kind.name!r}, as it is set, is not kept, so it cannot be resumed: begin anew"
+            f"training of the kind {kind.name!r}, as it is set, keeps no checkpoints (nothing does on the tape), "
+            "so it cannot be resumed: begin anew"
         )
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         folder = Path(name)
