@@ -109,10 +109,9 @@ def test_a_rehearsal_leaves_no_trace(make: Any) -> None:
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
-@pytest.mark.parametrize(("device", "seconds"), [("cuda", 300), ("cpu", 1800)])
-def test_a_long_run_is_compiled(device: str, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rehearsed = prepared(seeded(Bigram), steps=1000, precision="float32" if device == "cpu" else "auto")
-    rehearsed.device = torch.device(device)
+def test_a_long_run_on_a_gpu_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed = prepared(seeded(Bigram), steps=1000)
+    rehearsed.device = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     monkeypatch.setattr(torch, "compile", lambda function: function)
 
@@ -120,10 +119,19 @@ def test_a_long_run_is_compiled(device: str, seconds: int, monkeypatch: pytest.M
         monkeypatch.setattr(rehearsed, "_seconds", lambda stepper, **_: compiled if stepper.compiled else eager)
         return rehearsed.decide()
 
-    long, short = (seconds + 10) / 1000, (seconds - 10) / 1000  # of a step
-    assert timed(long, 0.8 * long).compiled
-    assert not timed(short, 0.8 * short).compiled
-    assert not timed(long, long).compiled  # nothing gained
+    assert timed(0.31, 0.2).compiled  # 310 s
+    assert not timed(0.29, 0.2).compiled
+    assert not timed(0.31, 0.31).compiled  # nothing gained
+
+
+@pytest.mark.parametrize(("minutes", "compiled", "expected"), [(30, 0.8, True), (29, 0.8, False), (30, 1.0, False)])
+def test_half_an_hour_on_a_cpu_is_compiled(
+    minutes: float, compiled: float, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rehearsed = prepared(seeded(Bigram), minutes=minutes, precision="float32")
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(rehearsed, "_seconds", lambda stepper, **_: compiled if stepper.compiled else 1.0)
+    assert rehearsed.decide().compiled == expected
 
 
 def test_what_cannot_be_compiled_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

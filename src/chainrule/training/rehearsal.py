@@ -75,8 +75,7 @@ class Rehearsal:
         wanted = self.settings.compile
         if wanted == "no":
             return stepper
-        worth = WORTH_COMPILING.get(self.device.type, float("inf"))
-        if wanted == "auto" and (worth == float("inf") or self._guess(stepper) < worth):
+        if wanted == "auto" and not self._is_worth_compiling(stepper):
             return stepper
         compiled = Stepper(self.network, self.device, bfloat16=stepper.bfloat16, compiled=True)
         if wanted == "yes":
@@ -89,6 +88,12 @@ class Rehearsal:
             return stepper
         self.measured |= {"eager_step_seconds": seconds, "compiled_step_seconds": in_compiled}
         return compiled if in_compiled < _CLEARLY_FASTER * seconds else stepper
+
+    def _is_worth_compiling(self, stepper: Stepper) -> bool:
+        if self.device.type == "cuda":
+            return self._guess(stepper) >= WORTH_COMPILING["cuda"]
+        # a CPU gains so little that steps are not timed only to know how long they take
+        return self.device.type == "cpu" and 60 * (self.settings.minutes or 0) >= WORTH_COMPILING["cpu"]
 
     def _choose_recording(self, stepper: Stepper) -> Stepper:
         layout, _ = self.train
