@@ -79,6 +79,9 @@ class Kind:
     ladder: tuple[Rung, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
+    check: Callable[[Any, str, bool], None] = field(default=lambda settings, device, keeps: None)
+    """Refuses what cannot be trained so, before the text is read: settings, the device as it was named, and whether
+    the training is to be kept in a run folder."""
     keeps_run: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training can be resumed from a run folder."""
 

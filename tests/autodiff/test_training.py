@@ -17,6 +17,7 @@ from chainrule.autodiff.network import Loss
 from chainrule.autodiff.training import Trainer, train_on_tape
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.progress import Silent, Task
+from chainrule.training import run
 from chainrule.training.state import Place
 
 from .twins import data, settings_of, twins
@@ -201,14 +202,22 @@ def test_what_only_torch_offers_is_refused(values: dict[str, Any], said: str) ->
         cr.train("gru", TOY, engine="tape", **values)
 
 
+def test_what_is_refused_is_refused_before_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "encode_parts", lambda *_: pytest.fail("the text was read"))
+    with pytest.raises(SettingsError, match="optimiser=muon is not for engine=tape"):
+        cr.train("gru", TOY, engine="tape", optimiser="muon")
+
+
+def test_a_device_that_may_be_chosen_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "choose_device", lambda device: "cuda")
+    assert isinstance(cr.train("feedforward", TOY, engine="tape", device="auto", steps=1), TapeModel)
+
+
 def test_the_device_and_the_run_folder_are_torchs(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="engine=tape computes on the CPU, not on meta: engine=torch can"):
-        train_on_tape("feedforward", settings_of("feedforward"), data(device="meta"))
-    with pytest.raises(SettingsError, match="engine=tape keeps no checkpoints: leave out the run folder"):
-        cr.train("feedforward", TOY, engine="tape", run=tmp_path / "run")
-    with pytest.raises(
-        SettingsError, match=r"keeps no checkpoints \(nothing does on the tape\), so it cannot be resumed"
-    ):
-        cr.train("feedforward", TOY, engine="tape", resume=True)
+    with pytest.raises(SettingsError, match="engine=tape computes on the CPU, not on cuda: engine=torch can"):
+        cr.train("feedforward", TOY, engine="tape", device="cuda")
+    for kept in ({"run": tmp_path / "run"}, {"resume": True}):
+        with pytest.raises(SettingsError, match="engine=tape keeps no checkpoints: leave out the run folder"):
+            cr.train("feedforward", TOY, engine="tape", **kept)
     with pytest.raises(SettingsError, match="vary_length is for a network that carries its memory on"):
         trainer(context="line", vary_length=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
+
+import chainrule as cr
 
 SENTENCES = [
     " ".join(words) for words in itertools.product(("i", "you", "we"), ("love", "chase"), ("cats", "mice"))
@@ -42,3 +45,10 @@ def strict_json(text: str) -> Any:
         raise AssertionError(f"{word} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
+
+
+def trained_folders(kinds: Mapping[str, Mapping[str, Any]], corpus: Path, folder: Path) -> dict[str, Path]:
+    """A model folder for each kind, hardly trained, with these settings."""
+    for kind, settings in kinds.items():
+        cr.train(kind, corpus, steps=2, **settings).save(folder / kind)
+    return {kind: folder / kind for kind in kinds}

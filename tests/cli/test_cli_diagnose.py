@@ -13,7 +13,7 @@ import pytest
 import chainrule as cr
 from chainrule.cli.diagnose import heat_line
 
-from .running import Fails, Run, strict_json
+from .running import Fails, Run, strict_json, trained_folders
 
 SMALL: dict[str, dict[str, Any]] = {
     "elman": {"embedding": 8, "hidden": 8, "layers": 2},
@@ -24,11 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder for each of some kinds."""
-    folders = {kind: tmp_path_factory.mktemp("networks") / kind for kind in SMALL}
-    for kind, folder in folders.items():
-        cr.train(kind, corpus, steps=2, **SMALL[kind]).save(folder)
-    return folders
+    return trained_folders(SMALL, corpus, tmp_path_factory.mktemp("networks"))
 
 
 def test_gradients_through_time_are_shown(run: Run, networks: dict[str, Path]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import chainrule as cr
 
-from .running import Fails, Run
+from .running import Fails, Run, trained_folders
 
 SMALL: dict[str, dict[str, Any]] = {
     "feedforward": {"order": 4, "embedding": 4, "hidden": 6, "activation": "tanh", "engine": "tape"},
@@ -25,11 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder for each of some kinds."""
-    folders = {kind: tmp_path_factory.mktemp("networks") / kind for kind in SMALL}
-    for kind, folder in folders.items():
-        cr.train(kind, corpus, steps=2, **SMALL[kind]).save(folder)
-    return folders
+    return trained_folders(SMALL, corpus, tmp_path_factory.mktemp("networks"))
 
 
 def test_the_lecture_s_network_is_printed(run: Run, networks: dict[str, Path]) -> None:

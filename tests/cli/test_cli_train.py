@@ -193,7 +193,7 @@ def test_standard_input_is_a_corpus_and_a_text(
 
 
 @pytest.mark.parametrize(
-    ("option", "said"), [(["--run", "somewhere"], "keeps no checkpoints"), (["--resume"], "cannot be resumed")]
+    ("option", "said"), [(["--run", "somewhere"], "keeps no checkpoints"), (["--resume"], "keeps no checkpoints")]
 )
 def test_the_tape_keeps_no_run(
     run: Run, fails: Fails, corpus: Path, tmp_path: Path, option: list[str], said: str

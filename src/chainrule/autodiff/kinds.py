@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from chainrule.autodiff.model import from_folder
-from chainrule.autodiff.training import train_on_tape
+from chainrule.autodiff.training import check_offered, train_on_tape
 from chainrule.devices import has_torch
 from chainrule.errors import MissingExtraError
 from chainrule.folder import ModelFolder
@@ -44,6 +44,10 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
 
         return ENGINES[name].load(folder)
 
+    def check(settings: EngineSettings, device: str, keeps: bool) -> None:
+        if _engine(settings) == "tape":
+            check_offered(settings, device, keeps)
+
     return Kind(
         name=name,
         summary=summary,
@@ -52,6 +56,7 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
         load=load,
         ladder=(rung,),
         tunes_on_held_out=lambda settings: True,
+        check=check,
         keeps_run=lambda settings: _engine(settings) == "torch",
     )
 

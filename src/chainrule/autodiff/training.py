@@ -50,7 +50,6 @@ _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 
 def train_on_tape(kind: str, settings: Any, data: TrainingData) -> TapeModel:
     """A model of one of the tape's kinds, by its settings."""
-    check_offered(settings, data)
     settings = replace(settings, engine="tape")  # what was chosen is what the folder says
     chance = np.random.default_rng(data.seed % 2**64)
     tensors = weights.initial(settings, data.tokenizer.vocab_size, chance)
@@ -69,8 +68,8 @@ def train_on_tape(kind: str, settings: Any, data: TrainingData) -> TapeModel:
     return lm
 
 
-def check_offered(settings: TrainingSettings, data: TrainingData) -> None:
-    """Refuse what only torch offers."""
+def check_offered(settings: TrainingSettings, device: str, keeps: bool) -> None:
+    """Refuse what only torch offers; whatever the device, if it may be chosen, the tape computes on the CPU."""
     for name, values in OFFERED.items():
         value = getattr(settings, name)
         if value not in values:
@@ -78,9 +77,9 @@ def check_offered(settings: TrainingSettings, data: TrainingData) -> None:
             raise SettingsError(
                 f"{name}={str(value).lower()} is not for engine=tape, which has {offered}; engine=torch has it"
             )
-    if data.device != "cpu":
-        raise SettingsError(f"engine=tape computes on the CPU, not on {data.device}: engine=torch can")
-    if data.run is not None or data.resume:
+    if device not in ("cpu", "auto"):
+        raise SettingsError(f"engine=tape computes on the CPU, not on {device}: engine=torch can")
+    if keeps:
         raise SettingsError(
             "engine=tape keeps no checkpoints: leave out the run folder (--run, --resume), or use engine=torch"
         )

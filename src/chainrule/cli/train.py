@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from chainrule.cli.common import (
     tokenizer_choice,
     tokenizer_options,
 )
+
+if TYPE_CHECKING:
+    from chainrule.lm import LanguageModel
 
 
 def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -76,7 +79,7 @@ def train(
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.folder import check_destination, megabytes
+    from chainrule.folder import check_destination
     from chainrule.kinds import find_kind
     from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
@@ -106,6 +109,13 @@ def train(
     lm.save(out, overwrite=overwrite)
     if kept:
         remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
+    _tell(lm, out, as_json)
+
+
+def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
+    """What was trained, and what it took."""
+    from chainrule.folder import megabytes
+
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
     seconds, size = lm.metrics["training_seconds"], lm.tokenizer.vocab_size
     if as_json:

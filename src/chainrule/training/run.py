@@ -78,14 +78,12 @@ def train_kind(
     resume: bool = False,
 ) -> LanguageModel:
     """The same with a kind and its settings as values."""
+    kind.check(settings, device, run is not None or resume)
     device = choose_device(device)
     if kind.keeps_run(settings):
         check_run(run, resume=resume)
     elif resume:
-        raise SettingsError(
-            f"training of the kind {kind.name!r}, as it is set, keeps no checkpoints (nothing does on the tape), "
-            "so it cannot be resumed: begin anew"
-        )
+        raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
     with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
         folder = Path(name)
         parts = {"train": corpus}
