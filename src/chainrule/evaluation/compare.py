@@ -75,7 +75,8 @@ def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> It
         for rung in kind.ladder:
             yield kind, rung
     for (library, extra), names in missing.items():
-        left_out = MissingExtraError(library, extra, f"the kind {', '.join(names)}")
+        what = f"the kind {names[0]}" if len(names) == 1 else f"each of the kinds {', '.join(names)}"
+        left_out = MissingExtraError(library, extra, what)
         progress.note(f"left out: {left_out}")
 
 
