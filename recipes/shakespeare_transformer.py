@@ -12,7 +12,7 @@ def recipe() -> Recipe:
         kind="transformer",
         train="tinyshakespeare/input.txt",
         tokenizer=cr.TokenizerChoice("char"),
-        reaches="1.442 nats a character on the last tenth of Tiny Shakespeare, with 10.6 M parameters",
+        reaches="1.439 to 1.451 nats a character of the last tenth of Tiny Shakespeare, with 10.6 M parameters",
         settings={
             "layers": 6,
             "width": 384,
@@ -20,10 +20,10 @@ def recipe() -> Recipe:
             "window": 256,
             "slide": 0.25,
             "tied": True,
-            "dropout": 0.3,
+            "dropout": 0.2,
             "optimiser": "muon",
             "batch": 64 * 256,
-            "steps": 1500,
+            "steps": 900,
             "validate_every": 50,
         },
     )

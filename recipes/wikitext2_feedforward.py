@@ -12,7 +12,7 @@ def recipe() -> Recipe:
         train="wikitext-2/train.txt",
         valid="wikitext-2/valid.txt",
         test="wikitext-2/test.txt",
-        reaches="perplexity 172.4 on WikiText-2's test text, with the last seven words as context",
+        reaches="perplexity 143.0 on WikiText-2's test text, with the last seven words as context",
         settings={
             "order": 8,
             "embedding": 400,
@@ -28,6 +28,6 @@ def recipe() -> Recipe:
             "weight_decay": 0.05,
             "schedule": "linear",
             "average": "ema",
-            "steps": 7000,
+            "steps": 12_000,
         },
     )

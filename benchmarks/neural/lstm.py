@@ -15,8 +15,13 @@ from torch import Tensor, nn
 
 from benchmarks.harness import show
 from benchmarks.neural.lab import Lab, Texts, ratio
+from chainrule.kinds import find_kind
+from chainrule.settings import parse
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer
+
+ROWS, LENGTH = 80, 70
+"""A step of AWD-LSTM: so many streams, so many tokens of each."""
 
 States = list[tuple[Tensor, Tensor]]
 
@@ -46,8 +51,9 @@ def run(lab: Lab) -> None:
     corpus, valid = Corpus.open(lab.text(recipe.train)), Corpus.open(lab.text(str(recipe.valid)))
     texts = lab.encode(train_tokenizer("word", corpus), corpus, valid)
     settings = {key: value for key, value in recipe.settings.items() if key != "minutes"}
-    settings |= {"steps": lab.pick(2000, 4), "validate_every": 2000}
+    settings |= {"batch": ROWS * LENGTH, "length": LENGTH, "steps": lab.pick(2000, 4), "validate_every": 2000}
     settings |= lab.pick({}, {"embedding": 8, "hidden": 16, "batch": 32, "length": 8})
+    chosen = parse(find_kind("lstm").settings, {**settings, **lab.settings})
     plain = {name: 0 for name in settings if name.endswith("dropout") or name in ("alpha", "beta")}
     rates = {
         "chainrule": lab.train("lstm", texts, {**settings, **plain}).rate,
@@ -55,22 +61,22 @@ def run(lab: Lab) -> None:
     }
     for autocast in (False, True):
         name = "products" if autocast else "all"
-        rates[f"nn.LSTM, {name} in bfloat16"] = _rate(lab, texts, settings, autocast)
+        rates[f"nn.LSTM, {name} in bfloat16"] = _rate(lab, texts, chosen, autocast)
     theirs = max(rate for name, rate in rates.items() if name.startswith("nn.LSTM"))
     rows = [
         [name, f"{rate:,.0f}", ratio(rate, theirs if name.startswith("chainrule") else None)]
         for name, rate in rates.items()
     ]
-    show(f"training, {settings['batch']:,} tokens a step", ["side", "tokens/s", "ours is"], rows)
+    show(f"training, {chosen.batch:,} tokens a step", ["side", "tokens/s", "ours is"], rows)
 
 
-def _rate(lab: Lab, texts: Texts, settings: dict[str, Any], autocast: bool) -> float:
+def _rate(lab: Lab, texts: Texts, chosen: Any, autocast: bool) -> float:
     """Tokens per second of the plain loop."""
     torch.manual_seed(0)
-    model = PlainLSTM(texts.tokenizer.vocab_size, settings["embedding"], settings["hidden"], settings["layers"])
+    model = PlainLSTM(texts.tokenizer.vocab_size, chosen.embedding, chosen.hidden, chosen.layers)
     model.to(lab.device, torch.float32 if autocast or lab.small else torch.bfloat16)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    batches = _batches(lab, texts.train.ids, settings["batch"] // settings["length"], settings["length"])
+    batches = _batches(lab, texts.train.ids, chosen.batch // chosen.length, chosen.length)
     states: States | None = None
 
     def steps(count: int) -> None:
@@ -85,7 +91,7 @@ def _rate(lab: Lab, texts: Texts, settings: dict[str, Any], autocast: bool) -> f
 
     steps(lab.pick(20, 1))
     timed = lab.pick(200, 2)
-    return float(settings["batch"] * timed / lab.seconds(lambda: steps(timed)))
+    return float(chosen.batch * timed / lab.seconds(lambda: steps(timed)))
 
 
 def _batches(lab: Lab, ids: np.ndarray, rows: int, length: int) -> Iterator[tuple[Tensor, Tensor]]:

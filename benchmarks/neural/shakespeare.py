@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import recipes
@@ -57,13 +57,19 @@ def run(lab: Lab) -> None:
     theirs = None if checkout is None else _train_theirs(lab, checkout, texts)
     target = lab.options.target if theirs is None else theirs.loss
     recipe = recipes.find("shakespeare_transformer")
-    small = {"layers": 1, "width": 12, "window": 16, "batch": 64, "steps": 4, "validate_every": 2}
-    trained = lab.train(recipe.kind, texts, {**recipe.settings, **lab.pick({}, small)}, validate=True)
+    small: dict[str, Any] = {"layers": 1, "width": 12, "window": 16, "batch": 64, "steps": 4, "validate_every": 2}
+    changed = lab.pick({"compile": "yes"}, small)  # as nanoGPT is; the recipe is too short to repay it
+    trained = lab.train(recipe.kind, texts, {**recipe.settings, **changed}, validate=True)
     reached = [
         Reached(loss, step, trained.seconds_until(step), trained.startup) for step, loss in trained.validations
     ]
-    as_good = next((found for found in reached if found.loss <= target), None)
-    rows = {"nanoGPT": theirs, "chainrule, as good": as_good, "chainrule, its best": min(reached)}
+    as_good = _first(reached, target)
+    rows = {
+        "nanoGPT": theirs,
+        "chainrule, as good": as_good,
+        f"chainrule, {lab.options.target}": _first(reached, lab.options.target),
+        "chainrule, its best": min(reached),
+    }
     show(
         f"until a held-out loss of {target:.4f} nats a character",
         ["side", "nats", "step", "s, first step on", "s, before it"],
@@ -109,6 +115,11 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts) -> Reached:
         seconds += lab.seconds(lambda: peer.steps(min(EVERY, plan.iterations - peer.done)))
         best = min(best, Reached(peer.loss(ids.valid), peer.done, seconds, startup))
     return best
+
+
+def _first(reached: list[Reached], loss: float) -> Reached | None:
+    """When a loss was reached; None: never."""
+    return next((found for found in reached if found.loss <= loss), None)
 
 
 def _row(name: str, reached: Reached) -> list[str]:
