@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import pytest
 
 import chainrule as cr
-from chainrule.devices import choose_device
+from chainrule.devices import choose_device, expect_slow_bfloat16
 from chainrule.errors import MissingExtraError, SettingsError
 
 
@@ -22,3 +23,15 @@ def test_a_device_that_cannot_be_used_is_one_clear_line() -> None:
     with pytest.raises(SettingsError, match="the device 'nowhere' cannot be used here: ") as refused:
         cr.train("ngram", cr.Corpus.from_text("i love cats\n"), device="nowhere")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("device", "shown"), [("cpu", ["another"]), ("cuda", ["mkldnn_matmul failed: ...", "another"])]
+)
+def test_torchs_page_on_slow_bfloat16_is_not_shown(device: str, shown: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        expect_slow_bfloat16(device)
+        warnings.warn("mkldnn_matmul failed: ...", stacklevel=1)
+        warnings.warn("another", stacklevel=1)
+    assert [str(one.message) for one in seen] == shown

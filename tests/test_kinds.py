@@ -14,7 +14,7 @@ from chainrule import kinds
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError
 from chainrule.evaluation.compare import rungs
 from chainrule.ngram.train import KIND as NGRAM
-from chainrule.progress import Silent
+from listening import Listening
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,6 @@ class EntryPoint:
         if isinstance(self.target, Exception):
             raise self.target
         return self.target
-
-
-class Notes(Silent):
-    """Keeps what is noted."""
-
-    def __init__(self) -> None:
-        self.kept: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.kept.append(message)
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
@@ -128,10 +118,10 @@ def test_another_missing_module_is_not_blamed_on_torch(monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("without_torch")
 def test_the_ladder_leaves_out_a_kind_whose_library_is_missing() -> None:
-    notes = Notes()
+    progress = Listening()
     others = [name for name in kinds.kind_names() if name != "net"]
-    assert list(rungs(progress=notes)) == list(rungs(others))
-    assert notes.kept == [
+    assert list(rungs(progress=progress)) == list(rungs(others))
+    assert progress.notes == [
         "left out: the kind net needs torch, which is not installed: pip install 'chainrule[neural]'"
     ]
 

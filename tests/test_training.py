@@ -14,7 +14,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import CorpusError, SettingsError
-from chainrule.progress import Silent
+from listening import Listening
 
 LINES = [f"number {i} is {'even' if i % 2 == 0 else 'odd'}\n" for i in range(200)]
 TEXT = "".join(LINES)
@@ -97,18 +97,13 @@ def test_held_out_text_is_what_the_model_is_tuned_on(path: Path) -> None:
 
 
 def test_a_single_document_is_not_split() -> None:
-    notes = []
-
-    class Notes(Silent):
-        def note(self, message: str) -> None:
-            notes.append(message)
-
+    progress = Listening()
     lm = cr.train(
-        "ngram", cr.Corpus.from_text("i love cats\ni love cats\n"), progress=Notes(), smoothing="jelinek-mercer"
+        "ngram", cr.Corpus.from_text("i love cats\ni love cats\n"), progress=progress, smoothing="jelinek-mercer"
     )
     assert lm.provenance["held_out_sha256"] is None
-    assert len(notes) == 1
-    assert "held-out" in notes[0]
+    assert len(progress.notes) == 1
+    assert "held-out" in progress.notes[0]
 
 
 def test_provenance_says_what_is_needed_to_train_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

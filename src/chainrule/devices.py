@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 
 from chainrule.errors import MissingExtraError, SettingsError
@@ -31,3 +32,9 @@ def choose_device(name: str) -> str:
         reason = str(error).splitlines()[0]
         raise SettingsError(f"the device {name!r} cannot be used here: {reason}") from None
     return name
+
+
+def expect_slow_bfloat16(device: str) -> None:
+    """On a CPU without instructions for bfloat16 torch is slow, and says so with a page of C++: let it not."""
+    if device == "cpu":
+        warnings.filterwarnings("ignore", message=r"mkldnn_\w+ failed", category=UserWarning)

@@ -21,7 +21,7 @@ from chainrule.autodiff.weights import shapes
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.lm import LanguageModel
 from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
-from chainrule.progress import Silent
+from listening import Listening
 
 BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding
 TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 3
@@ -121,14 +121,7 @@ def test_the_next_word_may_be_another(lm: LanguageModel) -> None:
 
 
 def test_unknown_words_and_lines_are_noted(lm: LanguageModel) -> None:
-    class Noting(Silent):
-        notes: list[str]
-
-        def note(self, message: str) -> None:
-            self.notes.append(message)
-
-    progress = Noting()
-    progress.notes = []
+    progress = Listening()
     found = explain(lm, "cats chase mice\nzebras love cats", progress=progress)
     assert found.tokens == ("<s>", "<unk>", "love")
     assert progress.notes == [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,9 @@ from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.network import Loss
 from chainrule.autodiff.training import Trainer, train_on_tape
 from chainrule.errors import SettingsError, TrainingError
-from chainrule.progress import Silent, Task
 from chainrule.training import run
 from chainrule.training.state import Place
+from listening import Listening
 
 from .twins import data, settings_of, twins
 
@@ -30,29 +28,6 @@ def trainer(design: str = "feedforward", **more: Any) -> Trainer:
     texts = data(**{key: values.pop(key) for key in ("context", "valid", "progress") if key in values})
     _, network = twins(design, **values)
     return Trainer(network, settings_of(design, **values), texts, np.random.default_rng(0))
-
-
-class Listener(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.lines: list[str] = []
-        self.done = 0.0
-
-    @contextmanager
-    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        assert (description, unit) == ("training", "steps")
-        yield self  # type: ignore[misc]
-
-    def advance(self, amount: float) -> None:
-        self.done += amount
-
-    def show(self, figures: str) -> None:
-        self.lines.append(figures)
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
@@ -80,13 +55,15 @@ def test_the_best_weights_are_kept_and_patience_ends_a_run() -> None:
 
 
 def test_progress_is_told_as_torchs_loop_tells_it() -> None:
-    listener = Listener()
-    state = trainer(steps=8, validate_every=4, progress=listener).run(lambda: "some text")
+    listener = Listening()
+    told = {"steps": 8, "validate_every": 4, "learning_rate": 0.05, "progress": listener}
+    state = trainer(**told).run(lambda: "some text")
+    assert listener.tasks == [("training", 8, "steps")]
     assert listener.done == state.step == 8
-    assert listener.lines[-1].startswith("loss ") and "  validation " in listener.lines[-1]
-    assert listener.lines[-1].endswith(" tokens/s")
+    assert listener.shown[-1].startswith("loss ") and "  validation " in listener.shown[-1]
+    assert listener.shown[-1].endswith(" tokens/s")
     assert listener.notes == []
-    trainer(steps=8, validate_every=4, sample_every=2, progress=listener).run(lambda: "some text")
+    trainer(**told, sample_every=2).run(lambda: "some text")
     assert listener.notes == ["step 8 writes: some text"]
 
 

@@ -25,8 +25,8 @@ from chainrule.neural.presets import TransformerConfig
 from chainrule.neural.recurrent import Recurrent
 from chainrule.neural.transformer import Transformer
 from chainrule.ngram.model import NgramModel
-from chainrule.progress import Silent
 from chainrule.tokens.word import WordTokenizer
+from listening import Listening
 
 LETTERS = "abcdefgh"
 TOKENIZER = WordTokenizer([letter.encode() for letter in LETTERS])
@@ -38,14 +38,6 @@ DESIGNS: list[dict[str, Any]] = [
     {"preset": "llama", "heads": 4, "kv_heads": 2},
     {"positions": "alibi", "kv_heads": 1, "zero_init": False},
 ]
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 def model(network: Network, context: Any = "line") -> NeuralModel:
@@ -316,14 +308,14 @@ def test_a_token_can_be_chosen() -> None:
 
 @pytest.mark.parametrize(("make", "read_tokens"), [(lambda: recurrent("elman"), 200), (transformer, 12)])
 def test_long_texts_are_cut(make: Any, read_tokens: int) -> None:
-    progress = Notes()
+    progress = Listening()
     found = diagnose(make(), " ".join("abcdefgh" * 40), progress=progress)
     assert (len(found.tokens), found.tokens[0], found.target) == (read_tokens, "<s>", "h")
     assert progress.notes == [f"of 320 tokens the last {read_tokens} are read, as if the text began there"]
 
 
 def test_lines_are_read_one_by_one_and_streams_whole() -> None:
-    progress = Notes()
+    progress = Listening()
     assert diagnose(recurrent("gru"), "a b\r\nc d\n", progress=progress).tokens == ("<s>", "c", "d")
     assert progress.notes == ["the model knows single lines: only the last one is read"]
     found = diagnose(recurrent("gru", "stream"), "a b\nc d\n")
@@ -331,7 +323,7 @@ def test_lines_are_read_one_by_one_and_streams_whole() -> None:
 
 
 def test_unknown_words_are_counted() -> None:
-    progress = Notes()
+    progress = Listening()
     assert diagnose(recurrent("gru"), "a zebra b", progress=progress).tokens == ("<s>", "a", "<unk>")
     assert progress.notes == ["1 of 3 tokens are unknown to the model"]
 

@@ -18,7 +18,7 @@ from chainrule.lm import Context
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.train import train
-from chainrule.progress import SILENT, Progress, Silent
+from chainrule.progress import SILENT, Progress
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.word import WordTokenizer
 
@@ -26,16 +26,6 @@ Ngram = tuple[int, ...]
 
 UNK, BOS, EOS = 0, 1, 2
 FIRST_WORD = 3
-
-
-class Notes(Silent):
-    """Keeps what is noted."""
-
-    def __init__(self) -> None:
-        self.kept: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.kept.append(message)
 
 
 def ids_of(lines: list[list[int]]) -> np.ndarray:

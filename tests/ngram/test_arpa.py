@@ -21,7 +21,7 @@ from chainrule.ngram.arpa import reading as arpa
 from chainrule.ngram.arpa import writing as arpa_writing
 from chainrule.ngram.arpa.numbers import read_number, write_number
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa, write_arpa
-from chainrule.progress import Silent
+from listening import Listening
 
 LN10 = math.log(10)
 TINY = """\
@@ -123,13 +123,7 @@ def test_spellings_of_the_same_model(what: str, text: str, way: str, tmp_path: P
 
 
 def test_text_behind_the_end_is_mentioned(tmp_path: Path) -> None:
-    class Listener(Silent):
-        notes: list[str] = []  # noqa: RUF012
-
-        def note(self, message: str) -> None:
-            self.notes.append(message)
-
-    listener = Listener()
+    listener = Listening()
     for end in ("", "\n \r\n", "more\n"):
         (tmp_path / "m.arpa").write_text(TINY + end)
         read_arpa(tmp_path / "m.arpa", listener)

@@ -14,7 +14,7 @@ import chainrule as cr
 from chainrule.arrays import pad
 from chainrule.errors import ArpaError, ModelError, SettingsError
 from chainrule.ngram.model import NgramModel
-from chainrule.progress import Silent
+from listening import Listening
 
 LN10 = math.log(10)
 SMALL = """\
@@ -69,14 +69,6 @@ ngram 4=1
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
 
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.said.append(message)
-
-
 def load(text: str, folder: Path, name: str = "m.arpa") -> NgramModel:
     (folder / name).write_text(text, encoding="utf-8")
     return cr.load_arpa(folder / name)
@@ -116,12 +108,12 @@ def test_the_start_is_never_predicted_whatever_the_file_says(tmp_path: Path) -> 
     """KenLM gives <s> the log-probability 0, others a small one; some have n-grams with <s> inside."""
     text = SMALL.replace("-99\t<s>", "0\t<s>").replace("-1.5\tb b\t0.125", "-1.5\tb <s>\t0.125")
     (tmp_path / "m.arpa").write_text(text, encoding="utf-8")
-    notes = Notes()
-    lm = cr.load_arpa(tmp_path / "m.arpa", progress=notes)
+    progress = Listening()
+    lm = cr.load_arpa(tmp_path / "m.arpa", progress=progress)
     for prefix in ([], [3], [4, 3], [0]):
         assert lm.next_log_probs(lm.extend(lm.start(1), pad([prefix])))[0, 1] == -math.inf
     assert lm.metrics["ngrams"] == [5, 3, 1]
-    assert notes.said == ["n-grams left out because <s> stands behind a word in them, which it never does: 1"]
+    assert progress.notes == ["n-grams left out because <s> stands behind a word in them, which it never does: 1"]
 
 
 def test_special_words_that_a_file_lacks_are_impossible(tmp_path: Path) -> None:
@@ -231,10 +223,10 @@ def test_a_file_for_the_eye(tmp_path: Path) -> None:
 def test_a_text_with_the_word_unk_of_its_own(tmp_path: Path) -> None:
     """As WikiText has: that word is the one a reader finds for what it does not know."""
     lm = cr.train("ngram", cr.Corpus.from_text("a <unk> b\n<unk> b\n"), order=2, smoothing="witten-bell")
-    notes = Notes()
-    cr.save_arpa(lm, tmp_path / "m.arpa", progress=notes)
-    assert len(notes.said) == 1
-    assert "has the word <unk>" in notes.said[0]
+    progress = Listening()
+    cr.save_arpa(lm, tmp_path / "m.arpa", progress=progress)
+    assert len(progress.notes) == 1
+    assert "has the word <unk>" in progress.notes[0]
     copy = cr.load_arpa(tmp_path / "m.arpa")
     assert copy.tokenizer.vocab_size == lm.tokenizer.vocab_size - 1
     np.testing.assert_array_equal(log10s(copy, "a zebra b"), log10s(lm, "a <unk> b"))
@@ -277,9 +269,9 @@ def test_models_without_a_bound_are_refused(tmp_path: Path) -> None:
 )
 def test_what_a_reader_cannot_know_is_said(options: dict[str, object], words: str, tmp_path: Path) -> None:
     lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, **options)
-    notes = Notes()
-    cr.save_arpa(lm, tmp_path / "m.arpa", progress=notes)
-    assert [words in note for note in notes.said] == [True]
+    progress = Listening()
+    cr.save_arpa(lm, tmp_path / "m.arpa", progress=progress)
+    assert [words in note for note in progress.notes] == [True]
 
 
 def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from chainrule.lm import Context
 from chainrule.ngram.infinite import model as infinite
 from chainrule.ngram.infinite import suffixes, walk
 from chainrule.ngram.infinite.model import InfiniteModel, load_infinite, train_infinite
-from chainrule.progress import Silent
 from chainrule.tokens.ids import Encoded
+from listening import Listening
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "contract"))
 from laws import LAWS
@@ -264,15 +264,10 @@ def test_tuning_finds_the_least() -> None:
 
 
 def test_no_held_out_text_is_said() -> None:
-    notes = []
-
-    class Listening(Silent):
-        def note(self, message: str) -> None:
-            notes.append(message)
-
+    progress = Listening()
     tokenizer = cr.train_tokenizer("word", cr.Corpus.from_text(TOY))
-    train_infinite(TrainingData(tokenizer, encoded(tokenizer, TOY), None, progress=Listening()))
-    assert notes == ["no held-out text to tune the smoothing on: it gets discounts that suit most text"]
+    train_infinite(TrainingData(tokenizer, encoded(tokenizer, TOY), None, progress=progress))
+    assert progress.notes == ["no held-out text to tune the smoothing on: it gets discounts that suit most text"]
 
 
 @pytest.mark.parametrize("few", [COMPILED, SLOW])

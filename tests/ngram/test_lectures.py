@@ -13,7 +13,7 @@ from chainrule import chain
 from chainrule.arrays import pad
 from chainrule.errors import SettingsError
 from chainrule.ngram.settings import SMOOTHINGS
-from chainrule.progress import Silent
+from listening import Listening
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
@@ -81,14 +81,9 @@ def test_jelinek_mercer_by_hand() -> None:
 
 
 def test_no_held_out_text_is_said() -> None:
-    notes = []
-
-    class Listening(Silent):
-        def note(self, message: str) -> None:
-            notes.append(message)
-
-    cr.train("ngram", cr.Corpus.from_text("one line\n"), smoothing="jelinek-mercer", progress=Listening())
-    assert notes == ["no held-out text to tune the interpolation on: every weight is 1/2"]
+    progress = Listening()
+    cr.train("ngram", cr.Corpus.from_text("one line\n"), smoothing="jelinek-mercer", progress=progress)
+    assert progress.notes == ["no held-out text to tune the interpolation on: every weight is 1/2"]
 
 
 def test_more_context_helps_on_real_text() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from naive import BOS, EOS, UNK, Naive, Ngram, Notes, ids_of, train_on
+from naive import BOS, EOS, UNK, Naive, Ngram, ids_of, train_on
 from test_levels import contexts, texts
 
 import chainrule as cr
@@ -18,6 +18,7 @@ from chainrule.ngram import smooth
 from chainrule.ngram.methods import _lengths
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
+from listening import Listening
 
 FINITE = [name for name in SMOOTHINGS if name != "infinite"]
 NORMALISED = [name for name in FINITE if name != "stupid-backoff"]
@@ -122,8 +123,8 @@ def python_text() -> np.ndarray:
 def test_characters_of_real_text(smoothing: str, python_text: np.ndarray) -> None:
     """After a blank, almost every character was seen; after nothing, every one but <unk>."""
     size, order = int(python_text.max()) + 1, 4
-    notes = Notes()
-    lm = train_on(python_text, size, progress=notes, smoothing=smoothing, order=order, **settings_of(smoothing))
+    progress = Listening()
+    lm = train_on(python_text, size, progress=progress, smoothing=smoothing, order=order, **settings_of(smoothing))
     naive = naive_of(python_text, size, smoothing, order, "line")
     chosen = list(naive.after)[:: max(1, len(naive.after) // 30)]
     expected = [[naive.p(w, h) for w in range(size)] for h in chosen]
@@ -131,7 +132,7 @@ def test_characters_of_real_text(smoothing: str, python_text: np.ndarray) -> Non
     if smoothing in NORMALISED:
         assert_sums_to_one(lm)
     if smoothing in DISCOUNTED:
-        assert len(notes.kept) < order  # most lengths needed no fallback
+        assert len(progress.notes) < order  # most lengths needed no fallback
 
 
 @pytest.mark.parametrize("smoothing", FINITE)
@@ -248,9 +249,9 @@ def test_counts_of_counts_are_counted() -> None:
     ],
 )
 def test_fallbacks_are_noted_and_exact(smoothing: str, said: str, metric: str, value: list[float]) -> None:
-    notes = Notes()
-    lm = train_on(ids_of([[A, B]]), 6, smoothing=smoothing, order=2, progress=notes)
-    assert notes.kept == [f"1- and 2-grams: their counts give no valid {said}"]
+    progress = Listening()
+    lm = train_on(ids_of([[A, B]]), 6, smoothing=smoothing, order=2, progress=progress)
+    assert progress.notes == [f"1- and 2-grams: their counts give no valid {said}"]
     assert lm.metrics[metric] == [value, value]
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import Notes, ids_of, train_on
+from naive import ids_of, train_on
 
 import chainrule as cr
 from chainrule.ngram.values import Values, codebook, quantise
+from listening import Listening
 
 
 @pytest.mark.parametrize("bits", range(2, 17))
@@ -73,11 +74,13 @@ def corpus() -> cr.Corpus:
 
 
 def test_eight_bits_hardly_change_perplexity(corpus: cr.Corpus) -> None:
-    notes = Notes()
-    lm = cr.train("ngram", corpus, order=4, bits=8, progress=notes)
+    progress = Listening()
+    lm = cr.train("ngram", corpus, order=4, bits=8, progress=progress)
     before, after = (lm.metrics[f"perplexity_{when}_quantising"] for when in ("before", "after"))
     assert abs(after / before - 1) < 0.005
-    assert any(note.startswith("8 bits: the perplexity of the training text changes by ") for note in notes.kept)
+    assert any(
+        note.startswith("8 bits: the perplexity of the training text changes by ") for note in progress.notes
+    )
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -93,10 +96,10 @@ def test_small_models_are_saved_and_loaded(order: int, smoothing: str, tmp_path:
 
 
 def test_held_out_text_is_what_the_loss_is_measured_on() -> None:
-    notes = Notes()
+    progress = Listening()
     ids = ids_of([[3, 4, 5, 3], [4, 4], []])
-    train_on(ids, 8, order=2, smoothing="witten-bell", bits=4, valid=ids_of([[3]]), progress=notes)
-    assert notes.kept == ["4 bits: the perplexity of held-out text changes by +0.00%"]
-    notes = Notes()
-    train_on(ids, 8, order=2, smoothing="mle", bits=4, valid=ids_of([[7]]), progress=notes)
-    assert notes.kept == ["4 bits: the perplexity of held-out text changes by unknown: it was infinite before"]
+    train_on(ids, 8, order=2, smoothing="witten-bell", bits=4, valid=ids_of([[3]]), progress=progress)
+    assert progress.notes == ["4 bits: the perplexity of held-out text changes by +0.00%"]
+    progress = Listening()
+    train_on(ids, 8, order=2, smoothing="mle", bits=4, valid=ids_of([[7]]), progress=progress)
+    assert progress.notes == ["4 bits: the perplexity of held-out text changes by unknown: it was infinite before"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from chainrule.errors import CorpusError
-from chainrule.progress import Silent
 from chainrule.text import files
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Ids
@@ -20,6 +18,7 @@ from chainrule.tokens.ids import encode_corpus
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.word import WordTokenizer
+from listening import Listening
 
 
 def test_counts_of_a_worked_example(tmp_path: Path) -> None:
@@ -104,24 +103,6 @@ def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with pytest.raises(CorpusError, match="empty: there is no text"):
         encode_corpus(Corpus.open(tmp_path / "a.txt"), ByteTokenizer(), tmp_path / "ids")
-
-
-class Listening(Silent):
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.done = 0.0
-
-    @contextmanager
-    def task(self, description: str, total: float | None = None, unit: str = ""):  # type: ignore[no-untyped-def]
-        yield self
-
-    def advance(self, amount: float) -> None:
-        self.done += amount
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 def test_replaced_text_is_said(tmp_path: Path) -> None:

@@ -20,25 +20,15 @@ from trainables import Bigram, Cells, Recurrent, data, encoded, seeded
 from training_child import settings, trained
 
 from chainrule.errors import Interrupted, SettingsError, TrainingError
-from chainrule.progress import Silent
 from chainrule.tokens.word import WordTokenizer
 from chainrule.training import checkpoint, loop
 from chainrule.training.checkpoint import from_arrays, to_arrays
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.memories import tensors_in, with_tensors
 from chainrule.training.runs import checkpoint_folders, remove_checkpoints
+from listening import Listening
 
 HERE = Path(__file__).parent
-
-
-class Notes(Silent):
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 def assert_same(one: Trained, other: Trained) -> None:
@@ -136,9 +126,9 @@ def test_a_run_is_not_begun_anew_over_checkpoints(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
-    notes = Notes()
-    train_network(seeded(Bigram), settings(), data(run=tmp_path, resume=True, progress=notes))
-    assert "there is no checkpoint: training begins anew" in notes.notes[0]
+    progress = Listening()
+    train_network(seeded(Bigram), settings(), data(run=tmp_path, resume=True, progress=progress))
+    assert "there is no checkpoint: training begins anew" in progress.notes[0]
     with pytest.raises(SettingsError, match="takes the run folder"):
         train_network(seeded(Bigram), settings(), data(resume=True))
 
@@ -167,13 +157,13 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
             with pytest.raises(Interrupted):
                 trained(tmp_path, *CASES[2])
     damage(checkpoint_folders(tmp_path)[0] / name)
-    notes = Notes()
+    progress = Listening()
     resumed = train_network(
-        seeded(Recurrent, dropout=0.3), settings("adam", "tail"), data(run=tmp_path, resume=True, progress=notes)
+        seeded(Recurrent, dropout=0.3), settings("adam", "tail"), data(run=tmp_path, resume=True, progress=progress)
     )
-    assert len(notes.notes) == 1
-    assert "step-000030" in notes.notes[0]
-    assert "going back to the checkpoint before" in notes.notes[0]
+    assert len(progress.notes) == 1
+    assert "step-000030" in progress.notes[0]
+    assert "going back to the checkpoint before" in progress.notes[0]
     assert_same(resumed, trained(None, *CASES[2]))
 
 
@@ -202,11 +192,11 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.Monk
         write(path, tensors)
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    notes = Notes()
-    found = train_network(seeded(Bigram, dropout=0.3), settings(minutes=0), data(run=tmp_path, progress=notes))
+    progress = Listening()
+    found = train_network(seeded(Bigram, dropout=0.3), settings(minutes=0), data(run=tmp_path, progress=progress))
     assert kept == {"step-000004"}
-    assert len(notes.notes) == 4
-    assert "checkpoint of step 5 could not be written: [Errno 28] No space left" in notes.notes[0]
+    assert len(progress.notes) == 4
+    assert "checkpoint of step 5 could not be written: [Errno 28] No space left" in progress.notes[0]
     assert [folder.name for folder in (tmp_path / "checkpoints").iterdir() if folder.name.startswith(".")] == []
     assert newest(tmp_path) == 40
     assert_same(found, trained(None, *CASES[0]))

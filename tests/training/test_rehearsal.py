@@ -13,7 +13,6 @@ from chainrule.training import rehearsal
 from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import train_network
-from chainrule.training.pace import few_steps
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
 from chainrule.training.state import Decisions
@@ -155,15 +154,3 @@ def test_a_cpu_that_is_slow_in_bfloat16_does_not_try_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(rehearsal, "has_fast_bfloat16", lambda: False)
     found = decided(monkeypatch, {False: 1.0}, steps=100)
     assert not found.bfloat16
-
-
-def test_few_steps_are_said() -> None:
-    def said(total: int, **values: Any) -> str | None:
-        return few_steps(parse(TrainingSettings, values), total)
-
-    assert said(1, minutes=0.1, batch=64) == (
-        "only 1 step fits into 0.1 minutes, in which little is learned: "
-        "give it more, or set a smaller batch than 64 tokens"
-    )
-    assert "19 steps fit" in str(said(19, minutes=0.1))
-    assert said(20, minutes=0.1) is said(5, steps=5) is said(5, minutes=0.1, steps=5) is None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,13 @@ from trainables import Bigram, data, seeded
 
 from chainrule.cli.progress import TerminalProgress
 from chainrule.errors import MissingExtraError, SettingsError
-from chainrule.progress import SILENT, Silent
+from chainrule.progress import SILENT
 from chainrule.settings import parse
 from chainrule.training import flops, loop
 from chainrule.training.loop import train_network
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.watch import Watcher
+from listening import Listening
 
 
 def settings(**values: Any) -> TrainingSettings:
@@ -30,29 +29,6 @@ def settings(**values: Any) -> TrainingSettings:
 
 def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-class Listening(Silent):
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.shown: list[str] = []
-        self.notes: list[str] = []
-        self.done = 0.0
-
-    @contextmanager
-    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Any]:
-        self.total = total
-        yield self
-
-    def advance(self, amount: float) -> None:
-        self.done += amount
-
-    def show(self, figures: str) -> None:
-        self.shown.append(figures)
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
@@ -84,7 +60,7 @@ def test_losses_are_read_now_and_then_only(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_figures_stand_beside_the_bar() -> None:
     listening = Listening()
     train_network(seeded(Bigram), settings(validate_every=6), data(progress=listening))
-    assert (listening.done, listening.total) == (12, 12)
+    assert listening.done == 12 and listening.tasks == [("training", 12, "steps")]
     assert listening.shown[0].startswith("loss 2.")
     assert "validation" not in listening.shown[0]
     assert "validation 2." in listening.shown[1]

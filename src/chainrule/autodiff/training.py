@@ -28,7 +28,8 @@ from chainrule.progress import Task
 from chainrule.tokens.ids import Encoded
 from chainrule.training.gathering import Text
 from chainrule.training.layouts import Epoch, Layout, Size, Step, choose_layout
-from chainrule.training.pace import Times, few_steps, pace
+from chainrule.training.notes import few_steps, worse_than_guessing
+from chainrule.training.pace import Times, pace
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.schedule import factor
 from chainrule.training.state import Decisions, Place, State
@@ -136,6 +137,9 @@ class Trainer:
                     self._validate(state, sample)
                     shown.ignore_time()
         state.seconds = time.perf_counter() - began
+        note = worse_than_guessing(state.best_loss, self.data.tokenizer.vocab_size, self.settings.rate)
+        if note is not None:
+            self.data.progress.note(note)
         for name, tensor in self.best.items():
             self.network.parameters[name].out_tensor[...] = tensor
         return state

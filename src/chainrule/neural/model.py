@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
+from chainrule.devices import expect_slow_bfloat16
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.lm import Context, LanguageModel, State
 from chainrule.neural.cache import Cache
@@ -71,6 +72,8 @@ class NeuralModel(LanguageModel):
 
     def on(self, device: str, dtype: str = "float32") -> Self:
         """This model, moved to a device, with weights of that precision."""
+        if dtype == "bfloat16":
+            expect_slow_bfloat16(device)
         self.network.to(device=device, dtype=getattr(torch, dtype))
         self._playbacks = {}
         return self

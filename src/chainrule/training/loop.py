@@ -21,8 +21,8 @@ from chainrule.training.checkpoint import Checkpoints
 from chainrule.training.interrupts import Interrupts
 from chainrule.training.layouts import Layout, Size, choose_layout
 from chainrule.training.losses import Losses
+from chainrule.training.notes import few_steps, worse_than_guessing
 from chainrule.training.optim import make_optimiser
-from chainrule.training.pace import few_steps
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
 from chainrule.training.runs import check_run
@@ -71,6 +71,8 @@ def train_network(
         _Loop(job, running, stepper).run()
     state, last = running.state, weights_of(network)
     assert running.best is not None  # there is a validation after the last step
+    if (note := worse_than_guessing(state.best_loss, data.tokenizer.vocab_size, settings.rate)) is not None:
+        data.progress.note(note)
     network.load_state_dict(running.best)
     network.eval()
     return Trained(

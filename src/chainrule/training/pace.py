@@ -10,9 +10,6 @@ from chainrule.training.plan import EPOCHS, TrainingSettings
 VALIDATIONS = 10
 """How many validations a run has at least."""
 
-FEW = 20
-"""Steps of a run in minutes; with fewer, a note is due."""
-
 _VALIDATION_SHARE = 0.2  # of the time, at most, where time is what is given
 
 
@@ -46,17 +43,6 @@ def pace(settings: TrainingSettings, layout: Layout, times: Times | None) -> tup
     if every is None:
         every = max(1, min(layout.count(0), round(total / validations)))
     return total, every
-
-
-def few_steps(settings: TrainingSettings, total: int) -> str | None:
-    """What to say where so few steps fit into the minutes that little can be learned; None where all is well."""
-    if settings.minutes is None or total >= FEW or total == settings.steps:
-        return None
-    steps = "step fits" if total == 1 else "steps fit"
-    return (
-        f"only {total} {steps} into {settings.minutes:g} minutes, in which little is learned: "
-        f"give it more, or set a smaller batch than {settings.batch:,} tokens"
-    )
 
 
 def _fitting(settings: TrainingSettings, layout: Layout, times: Times) -> tuple[int, float]:

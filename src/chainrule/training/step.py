@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.devices import expect_slow_bfloat16
 from chainrule.errors import TrainingError
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout, Rows, Step
@@ -37,6 +38,8 @@ class Stepper:
         recorded: bool = False,
     ) -> None:
         self.network, self.device, self.bfloat16, self.compiled = network, device, bfloat16, compiled
+        if bfloat16:
+            expect_slow_bfloat16(device.type)
         self.recorded = recorded and device.type == "cuda"
         self.recording: tuple[Any, Recording] | None = None
         self.loss: Callable[..., Loss] = network.loss

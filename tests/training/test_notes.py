@@ -1,0 +1,42 @@
+"""Notes on runs that are allowed but not what was wanted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import chainrule as cr
+from chainrule.settings import parse
+from chainrule.training.notes import few_steps, worse_than_guessing
+from chainrule.training.plan import TrainingSettings
+from listening import Listening
+
+
+def test_few_steps_are_said() -> None:
+    def said(total: int, **values: Any) -> str | None:
+        return few_steps(parse(TrainingSettings, values), total)
+
+    assert said(1, minutes=0.1, batch=64) == (
+        "only 1 step fits into 0.1 minutes, in which little is learned: "
+        "give it more, or set a smaller batch than 64 tokens"
+    )
+    assert "19 steps fit" in str(said(19, minutes=0.1))
+    assert said(20, minutes=0.1) is said(5, steps=5) is said(5, minutes=0.1, steps=5) is None
+
+
+def test_a_loss_above_that_of_guessing_is_said() -> None:
+    assert worse_than_guessing(5.5, 100, 0.3) == (
+        "it learned nothing: 5.5 nats a token, where guessing among 100 tokens gives 4.605; "
+        "train longer, or with a lower learning_rate than 0.3"
+    )
+    assert worse_than_guessing(math.log(100), 100, 0.3) is worse_than_guessing(None, 100, 0.3) is None
+
+
+@pytest.mark.parametrize("engine", ["torch", "tape"])
+def test_a_run_that_goes_astray_says_so(engine: str) -> None:
+    text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
+    astray = {"optimiser": "sgd", "learning_rate": 1000, "clip": 0, "steps": 3}
+    cr.train("elman", text, valid=text, progress=progress, engine=engine, **astray)
+    assert [note.startswith("it learned nothing") for note in progress.notes] == [True]
