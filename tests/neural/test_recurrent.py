@@ -7,6 +7,7 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, memories, same
 from torch import Tensor
 
+from chainrule.arrays import PAD
 from chainrule.errors import SettingsError
 from chainrule.neural.designs import RecurrentConfig, padded_size
 from chainrule.neural.recurrent import Recurrent, RecurrentMemory
@@ -136,15 +137,22 @@ def test_weights_are_left_out_in_training_only() -> None:
 
 
 def test_the_penalty_is_for_training() -> None:
-    network = made(alpha=2.0, beta=1.0, layers=1, tied=False, output_dropout=0.0)
+    network = made(alpha=2.0, beta=1.0, layers=1, tied=False, input_dropout=0.0, output_dropout=0.0)
     reading = network.train()(IDS_BT)
     h = reading.features_BTD  # nothing is dropped, and there is no projection: these are the layer's outputs
     # α mean h² + β mean (h_t - h_{t-1})²
     expected = 2 * (h**2).mean() + ((h[:, 1:] - h[:, :-1]) ** 2).mean()
-    torch.testing.assert_close(reading.penalty, expected)
-    assert network.loss(IDS_BT, IDS_BT).penalty is not None
-    assert network.eval()(IDS_BT).penalty is None
-    assert made().train()(IDS_BT).penalty is None
+    torch.testing.assert_close(network.loss(IDS_BT, IDS_BT).penalty, expected)
+    assert network.eval().loss(IDS_BT, IDS_BT).penalty is None
+    assert made().train().loss(IDS_BT, IDS_BT).penalty is None
+
+
+def test_padding_changes_no_loss_and_no_penalty() -> None:
+    network = made(alpha=2.0, beta=1.0, input_dropout=0.0, hidden_dropout=0.0, output_dropout=0.0).train()
+    padded_BT = torch.cat([IDS_BT, torch.full((len(IDS_BT), 5), PAD)], dim=1)
+    expected, found = (network.loss(ids_BT, ids_BT) for ids_BT in (IDS_BT, padded_BT))
+    torch.testing.assert_close(found.nats, expected.nats)
+    torch.testing.assert_close(found.penalty, expected.penalty)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)

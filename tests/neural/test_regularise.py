@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from chainrule.neural.regularise import ActivationPenalty, EmbeddingDropout, VariationalDropout
+from chainrule.neural.regularise import EmbeddingDropout, VariationalDropout, activation_penalty
 
 
 def test_variational_dropout_has_one_mask_for_all_times() -> None:
@@ -41,14 +41,24 @@ def test_penalty_by_hand() -> None:
     raw_BTD = torch.tensor([[[1.0], [3.0], [2.0]]])
     dropped_BTD = torch.tensor([[[2.0], [0.0], [4.0]]])
     # AR: 0.5 (4 + 0 + 16) / 3; TAR: 0.25 ((3 - 1)² + (2 - 3)²) / 2
-    assert ActivationPenalty(0.5, 0.25)(raw_BTD, dropped_BTD).item() == torch.tensor(20 / 6 + 5 / 8).item()
+    all_BT = torch.ones(1, 3, dtype=torch.bool)
+    found = activation_penalty(raw_BTD, dropped_BTD, all_BT, 0.5, 0.25)
+    assert found is not None and found.item() == torch.tensor(20 / 6 + 5 / 8).item()
     # one time step has no change
-    assert ActivationPenalty(0.0, 1.0)(raw_BTD[:, :1], dropped_BTD[:, :1]).item() == 0
+    assert activation_penalty(raw_BTD[:, :1], dropped_BTD[:, :1], all_BT[:, :1], 0.0, 1.0) is None
+    assert activation_penalty(raw_BTD, dropped_BTD, all_BT, 0.0, 0.0) is None
+
+
+def test_padding_is_not_penalised() -> None:
+    """Rows of 3, 1 and 0 tokens cost what the 4 tokens and the 2 pairs of them cost."""
+    raw_BTD, dropped_BTD = torch.randn(3, 3, 2, dtype=torch.float64), torch.randn(3, 3, 2, dtype=torch.float64)
+    is_token_BT = torch.tensor([[True, True, True], [True, False, False], [False, False, False]])
+    found = activation_penalty(raw_BTD, dropped_BTD, is_token_BT, 0.5, 0.25)
+    squares = torch.cat([dropped_BTD[0], dropped_BTD[1, :1]]).square().mean()
+    torch.testing.assert_close(found, 0.5 * squares + 0.25 * raw_BTD[0].diff(dim=0).square().mean())
 
 
 def test_evaluation_leaves_everything_as_it_is() -> None:
     x_BTD, ids_BT = torch.randn(2, 3, 4), torch.zeros(2, 3, dtype=torch.long)
     assert VariationalDropout(0.5).eval()(x_BTD) is x_BTD
     assert EmbeddingDropout(0.5).eval()(x_BTD, ids_BT, 1) is x_BTD
-    assert ActivationPenalty(1.0, 1.0).eval()(x_BTD, x_BTD) is None
-    assert ActivationPenalty(0.0, 0.0)(x_BTD, x_BTD) is None

@@ -40,8 +40,8 @@ class Reading(NamedTuple):
     """[B, T, D]: from features[b, t] the head predicts the token after ids_BT[b, t]."""
     memory: Any
     """After the last token of each row; no gradient flows through it."""
-    penalty: Module | None = None
-    """What regularisation adds to the mean loss; only in training."""
+    activations: Any = None
+    """What regularisation looks at; only in training."""
 
 
 class Loss(NamedTuple):
@@ -109,9 +109,15 @@ class TapeNetwork(ABC):
         reading = self.read(np.maximum(inputs_BT, 0), memory, chance=chance)
         nats = SoftmaxCrossEntropy(count=total).apply_fwd(self.logits(reading.features), Value(targets_BT, "y"))
         module: Module = nats
-        if reading.penalty is not None:
-            module = Add().apply_fwd(nats, Scale(targets / total).apply_fwd(reading.penalty))
+        if reading.activations is not None:
+            penalty = self.penalise(reading.activations, inputs_BT != PAD)
+            if penalty is not None:
+                module = Add().apply_fwd(nats, Scale(targets / total).apply_fwd(penalty))
         return Loss(module, float(nats.out_tensor), reading.memory)
+
+    def penalise(self, activations: Any, is_token_BT: Array) -> Module | None:
+        """What regularisation adds to the mean loss of the tokens."""
+        return None
 
     def logits(self, features: Node) -> Module:
         """U h + c, of the rows that pad the table too."""

@@ -70,9 +70,24 @@ class TapeRecurrent(TapeNetwork):
             x, state = self._layer(i, below, state, None if is_token_BT is None else is_token_BT.T, chance)
             after.append(tuple(_value(part) for part in state))
         dropped = dropout(x, config.output_dropout, chance, _one_mask(x))
-        penalty = None if chance is None else self._penalty(x, dropped)
         features = self.project(Transpose(0, 1).apply_fwd(dropped))
-        return Reading(features, States(tuple(after)), penalty)
+        return Reading(features, States(tuple(after)), None if chance is None else (x, dropped))
+
+    def penalise(self, activations: tuple[Node, Node], is_token_BT: Array) -> Module | None:
+        """α mean h_t² of what is left after dropout, and β mean (h_t - h_{t-1})² of what there was before it."""
+        (raw, dropped), is_token_TB = activations, is_token_BT.T
+        alpha, beta, terms = self.config.alpha, self.config.beta, []
+        if alpha:
+            # AR = α mean h_t²
+            terms.append(Scale(alpha).apply_fwd(_mean_square(dropped, is_token_TB)))
+        if beta and len(is_token_TB) > 1:
+            # TAR = β mean (h_t - h_{t-1})²
+            later, earlier = Slice(np.s_[1:]).apply_fwd(raw), Slice(np.s_[:-1]).apply_fwd(raw)
+            change = Add().apply_fwd(later, Scale(-1).apply_fwd(earlier))
+            terms.append(Scale(beta).apply_fwd(_mean_square(change, is_token_TB[1:])))
+        if len(terms) == 2:
+            return Add().apply_fwd(*terms)
+        return terms[0] if terms else None
 
     def _layer(
         self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, chance: Chance | None
@@ -107,25 +122,16 @@ class TapeRecurrent(TapeNetwork):
             for start in starts
         ]
 
-    def _penalty(self, raw: Node, dropped: Node) -> Module | None:
-        """α mean h_t² of what is left after dropout, and β mean (h_t - h_{t-1})² of what there was before it."""
-        alpha, beta, T = self.config.alpha, self.config.beta, len(raw.out_tensor)
-        terms = []
-        if alpha:
-            # AR = α mean h_t²
-            terms.append(Scale(alpha).apply_fwd(_mean_square(dropped)))
-        if beta and T > 1:
-            # TAR = β mean (h_t - h_{t-1})²
-            later, earlier = Slice(np.s_[1:]).apply_fwd(raw), Slice(np.s_[:-1]).apply_fwd(raw)
-            change = Add().apply_fwd(later, Scale(-1).apply_fwd(earlier))
-            terms.append(Scale(beta).apply_fwd(_mean_square(change)))
-        if len(terms) == 2:
-            return Add().apply_fwd(*terms)
-        return terms[0] if terms else None
 
-
-def _mean_square(x: Node) -> Module:
-    return Mean().apply_fwd(Multiply().apply_fwd(x, x))
+def _mean_square(x_TBD: Node, counts_TB: Array) -> Module:
+    """Over the places that count."""
+    squares = Multiply().apply_fwd(x_TBD, x_TBD)
+    if not counts_TB.all():
+        # of n places m count: Σ x² / m is the mean of x² n / m, and 0 for the others
+        share = counts_TB.size / max(int(counts_TB.sum()), 1)
+        weights_TB1 = (counts_TB * share)[..., None].astype(x_TBD.out_tensor.dtype)
+        squares = Multiply().apply_fwd(squares, Value(weights_TB1, "counted"))
+    return Mean().apply_fwd(squares)
 
 
 def _one_mask(x_TBD: Node) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """What a network is: ids in, features out, and what it remembers.
 
-Every architecture in this room is a `Network`. It knows nothing of batches with padding at several lengths, of
-sampling, of files or of training: `model.py` makes a language model of any of them, and `training/` trains any.
+Every architecture in this room is a `Network`. It knows nothing of probabilities, of windows that slide, of
+sampling or of files: `model.py` makes a language model of any of them, and `training/` trains any by its loss.
 
 Axes: B batch, T time, V vocabulary, D features, H heads, K head size, L layers.
 """
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from torch import Tensor, nn
 
+from chainrule.arrays import PAD
 from chainrule.neural.head import Head
 from chainrule.training.trainable import Loss
 
@@ -36,8 +37,8 @@ class Reading(NamedTuple):
     """From features_BTD[b, t] the head predicts the token after ids_BT[b, t]."""
     memory: Any
     """After the last token of each row. None where no memory was given and the network carries none on."""
-    penalty: Tensor | None = None
-    """What regularisation adds to the mean loss; only in training."""
+    activations: Any = None
+    """What regularisation looks at; only in training."""
 
 
 class Table(NamedTuple):
@@ -78,4 +79,9 @@ class Network(nn.Module, ABC):
         # Padding stands at the end of rows whose memory is not carried on, and its target costs nothing: it may be
         # read as any token.
         reading = self(inputs_BT.clamp(min=0), memory)
-        return Loss(self.head.nats(reading.features_BTD, targets_BT), reading.penalty, reading.memory)
+        penalty = None if reading.activations is None else self.penalise(reading.activations, inputs_BT != PAD)
+        return Loss(self.head.nats(reading.features_BTD, targets_BT), penalty, reading.memory)
+
+    def penalise(self, activations: Any, is_token_BT: Tensor) -> Tensor | None:
+        """What regularisation adds to the mean loss of the tokens."""
+        return None

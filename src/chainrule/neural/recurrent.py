@@ -18,7 +18,7 @@ from chainrule.neural.designs import PARTS, RecurrentConfig
 from chainrule.neural.fused import FusedLayer
 from chainrule.neural.layers import Embedding, make_head
 from chainrule.neural.network import Memory, Network, Reading, Table
-from chainrule.neural.regularise import ActivationPenalty, EmbeddingDropout, VariationalDropout
+from chainrule.neural.regularise import EmbeddingDropout, VariationalDropout, activation_penalty
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Recurrent(Network):
         self.input_dropout = VariationalDropout(config.input_dropout)
         self.hidden_dropout = VariationalDropout(config.hidden_dropout)
         self.output_dropout = VariationalDropout(config.output_dropout)
-        self.penalty = ActivationPenalty(config.alpha, config.beta)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "embedding")
@@ -88,5 +87,8 @@ class Recurrent(Network):
             out_BTD, state = (layer.read_by_cells if by_cells else layer)(below_BTD, state, lengths_B)
             states.append(state)
         dropped_BTD = self.output_dropout(out_BTD)
-        penalty = self.penalty(out_BTD, dropped_BTD)
-        return Reading(self.projection(dropped_BTD), RecurrentMemory(tuple(states)), penalty)
+        activations = (out_BTD, dropped_BTD) if self.training else None
+        return Reading(self.projection(dropped_BTD), RecurrentMemory(tuple(states)), activations)
+
+    def penalise(self, activations: tuple[Tensor, Tensor], is_token_BT: Tensor) -> Tensor | None:
+        return activation_penalty(*activations, is_token_BT, self.config.alpha, self.config.beta)

@@ -1,6 +1,6 @@
 """What keeps recurrent networks from learning their text by heart (Merity and others 2018, AWD-LSTM).
 
-All of it is for training: in evaluation every function here gives back what it was given.
+All of it is for training: in evaluation the modules here give back what they were given.
 """
 
 from __future__ import annotations
@@ -43,24 +43,27 @@ class EmbeddingDropout(nn.Module):
         return embedded_BTD * mask_V[ids_BT][..., None]
 
 
-class ActivationPenalty(nn.Module):
-    """Keeps what a layer gives out small, and makes it change slowly.
+def activation_penalty(
+    raw_BTD: Tensor, dropped_BTD: Tensor, is_token_BT: Tensor, alpha: float, beta: float
+) -> Tensor | None:
+    """Keeps what a layer gives out small, and makes it change slowly; what stands in for padding does not count.
 
     AR  = α mean h_t²                            of what is left after dropout
     TAR = β mean (h_t - h_{t-1})²                of what there was before it
     """
-
-    def __init__(self, alpha: float, beta: float) -> None:
-        super().__init__()
-        self.alpha, self.beta = alpha, beta
-
-    def forward(self, raw_BTD: Tensor, dropped_BTD: Tensor) -> Tensor | None:
-        if not self.training or not (self.alpha or self.beta):
-            return None
-        wide = torch.promote_types(raw_BTD.dtype, torch.float32)
+    penalty = None
+    if alpha:
         # AR = α mean h_t²
-        penalty = self.alpha * dropped_BTD.to(wide).square().mean()
-        if self.beta and raw_BTD.shape[1] > 1:
-            # TAR = β mean (h_t - h_{t-1})²
-            penalty = penalty + self.beta * raw_BTD.to(wide).diff(dim=1).square().mean()
-        return penalty
+        penalty = alpha * _mean_square(dropped_BTD, is_token_BT)
+    if beta and raw_BTD.shape[1] > 1:
+        # TAR = β mean (h_t - h_{t-1})²
+        change = beta * _mean_square(raw_BTD.diff(dim=1), is_token_BT[:, 1:])
+        penalty = change if penalty is None else penalty + change
+    return penalty
+
+
+def _mean_square(x_BTD: Tensor, counts_BT: Tensor) -> Tensor:
+    """Over the places that count."""
+    wide_BTD = x_BTD.to(torch.promote_types(x_BTD.dtype, torch.float32))
+    squares_BT = wide_BTD.square().mean(dim=2)
+    return torch.where(counts_BT, squares_BT, 0.0).sum() / counts_BT.sum().clamp(min=1)
