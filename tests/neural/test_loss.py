@@ -49,8 +49,25 @@ def test_a_large_vocabulary_takes_the_way_of_pieces(monkeypatch: pytest.MonkeyPa
     assert isinstance(loss.best_nats(*parts, None, targets), torch.Tensor)
     monkeypatch.setattr(loss, "LOGITS_AT_ONCE", 41)  # 6 · 7 are more
     assert loss.best_nats(*parts, None, targets) == "pieces"
-    with torch.no_grad():  # where no gradient is wanted, none is computed
-        assert isinstance(loss.best_nats(*parts, None, targets), torch.Tensor)
+
+
+@pytest.mark.parametrize("at_once", [1, 20, 41])
+def test_without_gradients_too_not_all_logits_are_made_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, targets = example(6, 7, 3, bias=True)
+    whole, sizes = loss.summed_nats(*parts, targets), []
+
+    def noted(features_ND: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(features_ND))
+        return formula(features_ND, *rest)
+
+    formula = loss.summed_nats
+    monkeypatch.setattr(loss, "summed_nats", noted)
+    monkeypatch.setattr(loss, "LOGITS_AT_ONCE", at_once)  # 6 · 7 are more
+    with torch.no_grad():
+        torch.testing.assert_close(loss.best_nats(*parts, targets), whole.detach())
+    assert max(sizes) == max(at_once // 7, 1) and sum(sizes) == 6
 
 
 def test_a_target_that_is_no_token_costs_nothing_and_teaches_nothing() -> None:
@@ -89,10 +106,11 @@ def test_one_loop_on_a_gpu_gives_the_same(dtype: torch.dtype) -> None:
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 9),
     reason="needs a GPU with 8-bit floats",
 )
-def test_eight_bits_give_nearly_the_same() -> None:
-    features = torch.randn(512, 64, device="cuda").requires_grad_()
+@pytest.mark.parametrize("rows", [512, 509])
+def test_eight_bits_give_nearly_the_same(rows: int) -> None:
+    features = torch.randn(rows, 64, device="cuda").requires_grad_()
     weight = (0.05 * torch.randn(4096, 64, device="cuda")).requires_grad_()
-    targets = torch.randint(PAD, 4096, (512,), device="cuda")
+    targets = torch.randint(PAD, 4096, (rows,), device="cuda")
     found = []
     for float8 in (False, True):
         with torch.autocast("cuda", torch.bfloat16):

@@ -22,6 +22,8 @@ from chainrule.neural.precision import working_type
 
 LOGITS_AT_ONCE = 1 << 26
 """Above, the loss is computed in pieces: 256 MB in float32."""
+BLOCK = 16
+"""Products in 8 bits take matrices whose sides are multiples of it."""
 _ROWS_ON_GPU = 1 << 14  # fewer would make the matrix products slow, more would gain nothing
 _UNIT = 2.0**13  # gradients p - y are at most 1; so scaled, they fill the range of 8 bits
 
@@ -37,10 +39,14 @@ def best_nats(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Tensor:
     """The same, by the way that suits its size and device."""
-    if len(targets_N) * len(weight_VD) <= LOGITS_AT_ONCE or not torch.is_grad_enabled():
+    if len(targets_N) * len(weight_VD) <= LOGITS_AT_ONCE:
         return summed_nats(features_ND, weight_VD, bias_V, targets_N)
-    nats: Tensor = in_pieces(features_ND, weight_VD, bias_V, targets_N, float8)
-    return nats
+    if torch.is_grad_enabled():
+        nats: Tensor = in_pieces(features_ND, weight_VD, bias_V, targets_N, float8)
+        return nats
+    rows = max(LOGITS_AT_ONCE // len(weight_VD), 1)
+    pieces = zip(torch.split(features_ND, rows), torch.split(targets_N, rows), strict=True)
+    return torch.stack([summed_nats(features, weight_VD, bias_V, targets) for features, targets in pieces]).sum()
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # a loop over pieces would be unrolled
@@ -68,6 +74,8 @@ class PieceByPiece(torch.autograd.Function):
         grad_V = None if bias_V is None else torch.zeros(bias_V.shape, dtype=wide, device=device)
         for i in range(0, len(targets_N), rows):
             features, targets = features_ND[i : i + rows].to(dtype), targets_N[i : i + rows]
+            if float8 and (missing := -len(targets) % BLOCK):
+                features, targets = F.pad(features, (0, 0, 0, missing)), F.pad(targets, (0, missing), value=PAD)
             some_nats, errors = product.errors(features, bias_V, targets)
             nats += some_nats
             product.back(errors, features, grad_ND[i : i + rows], grad_VD)
@@ -134,13 +142,14 @@ class _Float8Product:
 
     def back(self, errors_NV: Tensor, features_ND: Tensor, grad_ND: Tensor, grad_VD: Tensor) -> None:
         # both factors of an 8-bit product must lie along the axis that is summed over
-        grad_ND[:] = torch._scaled_mm(
+        back_ND = torch._scaled_mm(
             errors_NV,
             self.weight_DV.T,
             scale_a=self.error_scale,
             scale_b=self.weight_scale,
             out_dtype=torch.bfloat16,
         )
+        grad_ND[:] = back_ND[: len(grad_ND)]
         grad_VD += torch._scaled_mm(
             _transposed(errors_NV),
             _transposed(self.features_ND).T,
