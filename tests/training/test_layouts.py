@@ -165,6 +165,25 @@ def test_lengths_that_vary_are_mostly_about_the_length() -> None:
     assert [step.scale for step in steps] == pytest.approx((widths / 70).tolist())
 
 
+def test_a_short_step_of_streams_counts_by_its_tokens() -> None:
+    """Ten tokens in two streams, four at once: the second step has one of each."""
+    layout = Streams(10, Size(4, 8, 8), 0)
+    epoch = layout.epoch(0)
+    assert [(step.scale, step.targets) for step in (epoch[0], epoch[1])] == [(1.0, 8), (0.25, 2)]
+    assert layout.one_shape and not Streams(10, Size(4, 8, 8), 0, vary=True).one_shape
+
+
+def test_a_short_text_is_validated_in_few_streams() -> None:
+    """100 rows of 4 tokens would each begin without memory: of 96 tokens there are 3 rows of 8 steps."""
+    size = Size(4, 400, 400)
+    assert [len(Streams(tokens, size, 0).epoch(None)[0].parts[0].starts_B) for tokens in (1, 96, 9600)] == [
+        1,
+        3,
+        100,
+    ]
+    assert len(Streams(96, size, 0).epoch(0)[0].parts[0].starts_B) == 96
+
+
 @pytest.mark.parametrize("window", [None, 8])
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_epoch_and_seed_are_all_that_chance_depends_on(context: Context, window: int | None) -> None:

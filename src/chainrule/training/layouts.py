@@ -27,6 +27,7 @@ OVERLAP = 4
 """A later piece of a line reads the last quarter of its length again, as context."""
 
 _SHORTEST = 5  # tokens of a step whose length varies
+_VALIDATION_STEPS = 8  # of a stream, at least
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Step:
 
     parts: list[Rows]
     scale: float = 1.0
-    """What the learning rate is multiplied with, so that tokens of a short step weigh as much as others."""
+    """What the learning rate is multiplied with, so that tokens of streams in a short step weigh as others do."""
     targets: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -183,7 +184,10 @@ class _WindowsOfEpoch(Epoch):
 
 @dataclass(frozen=True)
 class Streams(Layout):
-    """The text in as many stretches as there are rows, all read in order; their lengths differ by one at most."""
+    """The text in as many stretches as there are rows, all read in order; their lengths differ by one at most.
+
+    To validate there are fewer, if the text is short: the tokens of short stretches have little before them.
+    """
 
     tokens: int
     size: Size
@@ -191,9 +195,16 @@ class Streams(Layout):
     vary: bool = False
     carries = True
 
+    @property
+    def one_shape(self) -> bool:  # type: ignore[override]
+        """Unless lengths vary: the last step of an epoch is filled up."""
+        return not self.vary
+
     def epoch(self, number: int | None) -> Epoch:
         """Only the lengths of steps are left to chance."""
-        rows = min(self.size.rows, self.tokens)
+        steps = _VALIDATION_STEPS if number is None else 0
+        most = max(1, self.tokens // max(1, steps * self.size.length))
+        rows = min(self.size.rows, most)
         bounds = np.arange(rows + 1) * self.tokens // rows
         longest = int(np.diff(bounds).max())
         if self.vary and number is not None:
@@ -234,7 +245,7 @@ class _StreamsOfEpoch(Epoch):
         width = last - first if self.vary else self.size.length
         starts = self.bounds[:-1] + first
         lengths = np.clip(self.bounds[1:] - starts, 0, last - first)
-        return Step(_in_parts(starts, lengths, width, self.size.rows_at_once), width / self.size.length)
+        return Step(_in_parts(starts, lengths, width, self.size.rows_at_once), (last - first) / self.size.length)
 
 
 def _in_parts(starts: np.ndarray, lengths: np.ndarray, width: int, at_once: int) -> list[Rows]:
