@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from typing import Any
 
 from chainrule.errors import MissingExtraError, SettingsError
 
@@ -32,6 +34,13 @@ def choose_device(name: str) -> str:
         reason = str(error).splitlines()[0]
         raise SettingsError(f"the device {name!r} cannot be used here: {reason}") from None
     return name
+
+
+def current_device(device: Any) -> AbstractContextManager[Any]:
+    """Where graphs are recorded and kernels of our own run meanwhile: torch's first GPU, unless it is told."""
+    import torch
+
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def expect_slow_bfloat16(device: str) -> None:

@@ -20,6 +20,7 @@ from chainrule.devices import expect_slow_bfloat16
 from chainrule.folder import ModelFolder, write_folder
 from chainrule.lm import Context, LanguageModel, State
 from chainrule.neural.cache import Cache
+from chainrule.neural.gpu_step import power_of_two
 from chainrule.neural.network import Memory, Network
 from chainrule.neural.playback import MOST_STEPS, Playback
 from chainrule.neural.transformer import Transformer
@@ -133,10 +134,12 @@ class NeuralModel(LanguageModel):
         assert isinstance(self.network, Transformer) and isinstance(cache, Cache) and window is not None
         if window.longest + steps > window.size or steps > MOST_STEPS:
             return None
-        if rows not in self._playbacks:
-            self._playbacks = {rows: Playback(self.network, self._log_probs, rows, self.tokenizer.bos)}
-        playback = self._playbacks[rows]
-        written = playback.write(cache, window, state.features_BD, choose, uniforms_BT)
+        # rows end one after the other: few sizes serve all numbers of rows
+        size = power_of_two(rows)
+        if size not in self._playbacks:
+            larger = {other: playback for other, playback in self._playbacks.items() if other > size}
+            self._playbacks = {**larger, size: Playback(self.network, self._log_probs, size, self.tokenizer.bos)}
+        written = self._playbacks[size].write(cache, window, state.features_BD, choose, uniforms_BT)
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -190,7 +193,7 @@ class NeuralModel(LanguageModel):
         place, width = 0, ids_BT.shape[1]
         while place < width:
             state = self._with_room(state)
-            room = max(TOKENS_AT_ONCE // len(ids_BT), 1)
+            room = max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
             if state.window is not None:
                 room = min(room, state.window.size - state.window.longest)
             after = min(place + room, width)
@@ -212,6 +215,8 @@ class NeuralModel(LanguageModel):
         if window.longest < window.size:
             return replace(state, window=window)
         window = window.slid(self.slide)
+        if not window.longest:  # all of it was dropped
+            return NeuralState(self.network.begin(len(window.ids_BW)), state.features_BD, window)
         ids_BW = window.ids_BW[:, : window.longest]
         is_token_BW = torch.arange(window.longest, device=self.device) < window.lengths_B[:, None]
         memory = self.network.begin(len(ids_BW))
@@ -249,7 +254,7 @@ class NeuralModel(LanguageModel):
         pieces = spans(ids_BT.shape[1], size, self.slide)
         at_once = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1)
         for i in range(0, len(pieces), at_once):
-            # the first and the last window may be narrower or newer than the others: they are read by themselves
+            # the last window may be narrower than the others: it is then read by itself
             for batch in _alike(pieces[i : i + at_once]):
                 rows = torch.cat([ids_BT[:, begin:end] for begin, end, _ in batch])
                 features = self.network(rows).features_BTD.unflatten(0, (len(batch), len(ids_BT)))

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD
+from chainrule.devices import current_device
 from chainrule.neural.cache import Buffer, Cache
 from chainrule.neural.gpu_choice import Desk, FusedChoice, Plan, plan_of
 from chainrule.neural.gpu_step import FusedStep, is_available
@@ -53,7 +54,7 @@ class Recorded(NamedTuple):
 
 
 class Playback:
-    """Recorded steps of one network, for batches of one size."""
+    """Recorded steps of one network, for batches of at most one size."""
 
     def __init__(self, network: Transformer, log_probs: LogProbs, batch_size: int, bos: int) -> None:
         self.log_probs, self.bos = log_probs, bos
@@ -82,37 +83,46 @@ class Playback:
         self, cache: Cache, window: Window, features_BD: Tensor, choose: Choose, uniforms_BT: np.ndarray
     ) -> Written:
         """As many tokens a row as there are columns."""
-        desk, steps = self.desk, uniforms_BT.shape[1]
+        with current_device(self.keys_LBGSK.device):
+            return self._write(cache, window, features_BD, choose, uniforms_BT)
+
+    def _write(
+        self, cache: Cache, window: Window, features_BD: Tensor, choose: Choose, uniforms_BT: np.ndarray
+    ) -> Written:
+        desk, (rows, steps) = self.desk, uniforms_BT.shape
         longest = window.longest + steps
         play = self._recorded(choose).play
-        buffer = self._adopt(cache)
-        desk.lengths_B.copy_(cache.lengths_B)
-        desk.ids_BW.copy_(window.ids_BW)
-        desk.features_BD.copy_(features_BD)
-        desk.going_B.fill_(True)
+        buffer = self._adopt(cache, rows)
+        # rows that are not asked for are as rows that have ended: what they write, nobody reads
+        desk.lengths_B.zero_()
+        desk.going_B.zero_()
+        desk.lengths_B[:rows] = cache.lengths_B
+        desk.ids_BW[:rows] = window.ids_BW
+        desk.features_BD[:rows] = features_BD
+        desk.going_B[:rows] = True
         desk.column_1.zero_()
-        desk.uniforms_BT[:, :steps].copy_(torch.from_numpy(uniforms_BT))
+        desk.uniforms_BT[:rows, :steps] = torch.from_numpy(uniforms_BT).to(desk.uniforms_BT.device)
         for _ in range(steps):
             play()
         self.steps += steps
         buffer.version += 1
-        lengths_B = desk.lengths_B.clone()
+        lengths_B = desk.lengths_B[:rows].clone()
         after = Cache(buffer, buffer.version, lengths_B, longest, False, cache.window)
-        seen = Window(desk.ids_BW.clone(), lengths_B, longest, False)
-        tokens_BT, scores_BT = desk.tokens_BT[:, :steps].clone(), desk.scores_BT[:, :steps].clone()
-        return Written(after, seen, desk.features_BD.clone(), tokens_BT, scores_BT)
+        seen = Window(desk.ids_BW[:rows].clone(), lengths_B, longest, False)
+        tokens_BT, scores_BT = desk.tokens_BT[:rows, :steps].clone(), desk.scores_BT[:rows, :steps].clone()
+        return Written(after, seen, desk.features_BD[:rows].clone(), tokens_BT, scores_BT)
 
-    def _adopt(self, cache: Cache) -> Buffer:
+    def _adopt(self, cache: Cache, rows: int) -> Buffer:
         """The keys and values of a cache, at our addresses; who has them there now gets a copy."""
         owner = self.owner()
         if owner is not None and owner is cache.buffer and owner.version == cache.version:
             return owner
         if owner is not None:
-            owner.keys_LBGSK, owner.values_LBGSK = self.keys_LBGSK.clone(), self.values_LBGSK.clone()
+            owner.keys_LBGSK, owner.values_LBGSK = owner.keys_LBGSK.clone(), owner.values_LBGSK.clone()
         used = min(cache.longest, cache.buffer.capacity)
-        self.keys_LBGSK[:, :, :, :used] = cache.buffer.keys_LBGSK[:, :, :, :used]
-        self.values_LBGSK[:, :, :, :used] = cache.buffer.values_LBGSK[:, :, :, :used]
-        buffer = Buffer(self.keys_LBGSK, self.values_LBGSK)
+        buffer = Buffer(self.keys_LBGSK[:, :rows], self.values_LBGSK[:, :rows])
+        buffer.keys_LBGSK[:, :, :, :used] = cache.buffer.keys_LBGSK[:, :, :, :used]
+        buffer.values_LBGSK[:, :, :, :used] = cache.buffer.values_LBGSK[:, :, :, :used]
         self.owner = weakref.ref(buffer)
         return buffer
 
@@ -138,15 +148,26 @@ class Playback:
         with torch.cuda.stream(beside), warnings.catch_warnings():
             # the compiler warns of functions it looks into although they remember their results
             warnings.simplefilter("ignore", UserWarning)
-            for _ in range(3):  # libraries choose and compile kernels when they are first called
-                self.desk.lengths_B.zero_()
-                self.desk.column_1.zero_()
-                step()
+            self._try_out(step)
         torch.cuda.current_stream().wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
         return graph.replay
+
+    def _try_out(self, step: Callable[[], None]) -> None:
+        """Take the step, since libraries choose and compile kernels when they are first called.
+
+        Somebody's keys and values may lie here: those of the first position, which is written to, are put back.
+        """
+        stores = self.keys_LBGSK, self.values_LBGSK
+        first = [store_LBGSK[:, :, :, :1].clone() for store_LBGSK in stores]
+        for _ in range(3):
+            self.desk.lengths_B.zero_()
+            self.desk.column_1.zero_()
+            step()
+        for store_LBGSK, known_LBG1K in zip(stores, first, strict=True):
+            store_LBGSK[:, :, :, :1] = known_LBG1K
 
     def _by_loops(self, plan: Plan) -> Callable[[], None]:
         """A step, for a choice that has a plan."""

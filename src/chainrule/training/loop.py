@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chainrule.devices import current_device
 from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.kinds import TrainingData
 from chainrule.progress import Task
@@ -65,7 +66,7 @@ def train_network(
     """Train a network on a text; `sample` gives some text of the network as it is."""
     check_run(data.run, resume=data.resume)
     job = _job(network, settings, data, sample)
-    with torch.random.fork_rng(_devices(job.device)):
+    with current_device(job.device), torch.random.fork_rng(_devices(job.device)):
         torch.manual_seed(data.seed % 2**63)
         running, stepper = _started(job)
         _Loop(job, running, stepper).run()
