@@ -340,3 +340,8 @@ def test_only_networks_are_looked_into() -> None:
         diagnose(ngram, TEXT)
     neural = {name for name in kinds.kind_names() if kinds.find_kind(name).settings.__module__.count("neural")}
     assert neural == set(KINDS)
+
+
+def test_at_least_one_token_is_read() -> None:
+    with pytest.raises(DiagnosisError, match="longest should be at least 1, not 0"):
+        diagnose(recurrent("lstm"), TEXT, longest=0)

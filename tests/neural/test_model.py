@@ -14,12 +14,14 @@ import chainrule as cr
 from chainrule.decode.sample import Choice, sample
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import read_folder, write_tensors
+from chainrule.kinds import find_kind
 from chainrule.neural import model as model_module
-from chainrule.neural.kinds import TransformerSettings
+from chainrule.neural.kinds import TransformerSettings, _is_float8
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.playback import Playback
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.windows import spans
+from chainrule.settings import parse
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
 
@@ -126,6 +128,44 @@ def test_what_recorded_steps_leave_behind_is_a_value() -> None:
     torch.testing.assert_close(lm.next_log_probs(longer), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
+def test_what_is_tried_out_touches_nothing() -> None:
+    """A step is tried before it is recorded, in arrays where somebody's keys and values may lie."""
+    lm = small()
+    choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
+    first = lm.play(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
+    assert first is not None
+    state, tokens, _ = first
+    playback = lm._playbacks[2]
+    playback._try_out(playback._recorded(choose).step)
+    found, expected = lm.play(state, choose, uniforms), lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
+    assert found is not None
+    expected = lm.extend(expected, torch.cat([tokens, found[1]], dim=1))
+    torch.testing.assert_close(lm.next_log_probs(found[0]), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_few_sizes_serve_all_numbers_of_rows() -> None:
+    """Rows end one after the other; a recording is for as many as its size, and for fewer."""
+    lm, choose = small(), Choice(cr.Sample(), None)
+    prompts, uniforms = (
+        np.asarray([[3, 4], [5, 6], [4, 3], [6, 6], [5, 5]]),
+        np.random.default_rng(0).random((5, 4)),
+    )
+    state = lm.extend(lm.start(5), prompts)
+    alone = [lm.play(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)]
+    rows = np.arange(5)
+    for kept in (rows, rows[:3], rows[1:]):
+        found = lm.play(state.select(kept), choose, uniforms[kept])
+        assert found is not None and found[0].features_BD.shape[0] == len(kept)
+        after = lm.extend(found[0], found[1][:, -1:])
+        for place, row in enumerate(kept):
+            one = alone[row]
+            assert one is not None and torch.equal(found[1][place], one[1][0])
+            torch.testing.assert_close(found[2][place], one[2][0])
+            expected = lm.next_log_probs(lm.extend(one[0], one[1][:, -1:]))[0]
+            torch.testing.assert_close(lm.next_log_probs(after)[place], expected, rtol=1e-4, atol=1e-5)
+    assert sorted(lm._playbacks) == [4, 8]  # the one for a single row was dropped when a larger one came
+
+
 def test_few_recordings_are_kept() -> None:
     lm = small()
     assert isinstance(lm.network, Transformer)
@@ -158,5 +198,34 @@ def test_vectors_are_where_training_begins(tmp_path: Path) -> None:
 def test_eight_bits_are_refused_where_there_are_none() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine may have them")
-    with pytest.raises(SettingsError, match="precision=float8 needs a GPU"):
-        cr.train("feedforward", TEXT, steps=1, precision="float8")
+    for kind in ("feedforward", "transformer"):
+        with pytest.raises(SettingsError, match="precision=float8 needs a GPU"):
+            find_kind(kind).check(parse(find_kind(kind).settings, {"precision": "float8"}), "cpu", False)
+
+
+def test_eight_bits_take_sides_of_sixteen() -> None:
+    settings = TransformerSettings(precision="float8")
+    assert _is_float8(settings, torch.zeros(32, 48)) and not _is_float8(TransformerSettings(), torch.zeros(8, 8))
+    with pytest.raises(SettingsError, match="multiples of 16, not 24 and 48"):
+        _is_float8(settings, torch.zeros(24, 48))
+
+
+def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
+    lm = cr.train("feedforward", TEXT, valid=TEXT, steps=4, run=tmp_path)
+    last = cr.load(tmp_path / "last")
+    assert last.provenance["corpus_sha256"] == lm.provenance["corpus_sha256"]
+    assert last.metrics["steps"] == lm.metrics["steps"] == 4
+    assert last.metrics["validation_nats"] >= lm.metrics["validation_nats"]
+
+
+@pytest.mark.parametrize("kind", ["averaging", "transformer"])
+def test_a_window_may_drop_all_it_has(kind: str) -> None:
+    lm = cr.train(kind, TEXT, steps=1, window=4, slide=1.0, context="stream")
+    ids = np.asarray([[3, 4, 5, 6, 3, 4, 5, 6, 3]])
+    single = [lm.next_log_probs(lm.extend(lm.start(1), ids[:, :n]))[0, ids[0, n]] for n in range(9)]
+    np.testing.assert_allclose(lm.score(ids)[0], single, atol=1e-5)
+
+
+def test_no_rows_are_a_batch_too() -> None:
+    lm = small()
+    assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)

@@ -142,13 +142,17 @@ def test_other_designs_are_refused() -> None:
     with pytest.raises(SettingsError, match="a llama has qk_norm=False, this network qk_norm=True"):
         to_llama_weights(ours("llama", qk_norm=True))
     weights, described = to_llama_weights(ours("llama"))
-    with pytest.raises(SettingsError, match="should not be stretched, but are by 'yarn'"):
-        from_llama_weights(weights, {**described, "rope_scaling": {"rope_type": "yarn"}}, bos=0)
+    for key in ("rope_type", "type"):
+        with pytest.raises(SettingsError, match="should not be stretched, but are by 'yarn'"):
+            from_llama_weights(weights, {**described, "rope_scaling": {key: "yarn"}}, bos=0)
     del weights["model.norm.weight"]
     with pytest.raises(SettingsError, match=r"should have 'model\.norm\.weight'"):
         from_llama_weights(weights, described, bos=0)
+    weights, described = to_gpt2_weights(ours("gpt2"))
+    for name, value in (("scale_attn_weights", False), ("scale_attn_by_inverse_layer_idx", True)):
+        with pytest.raises(SettingsError, match=f"{name} of a GPT-2 should be {not value}, not {value}"):
+            from_gpt2_weights(weights, {**described, name: value}, bos=0)
     with pytest.raises(SettingsError, match=r"wte\.weight should make \[40, 16\], not \[40, 32\]"):
-        weights, described = to_gpt2_weights(ours("gpt2"))
         from_gpt2_weights(weights, {**described, "n_embd": 16}, bos=0)
 
 

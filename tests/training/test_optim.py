@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -90,6 +92,24 @@ def test_muon_is_for_matrices_between_features() -> None:
     assert isinstance(muon, Muon)
     assert {named[id(p)] for group in muon.param_groups for p in group["params"]} == {"hidden.weight"}
     assert sum(len(group["params"]) for group in rest.param_groups) == len(named) - 1
+
+
+class WithTables(nn.Module):
+    """Matrices that are no products' factors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(4, 6)
+        self.starts = nn.ParameterList([torch.zeros(1, 6)])
+        self.hidden = nn.Linear(6, 6, bias=False)
+
+
+def test_positions_and_first_states_are_no_matrices_between_features() -> None:
+    network: Any = WithTables()
+    muon, _ = make_optimiser(network, settings(optimiser="muon")).parts
+    assert [p is network.hidden.weight for group in muon.param_groups for p in group["params"]] == [True]
+    shrinking, _ = make_optimiser(network, settings(optimiser="adamw", weight_decay=0.3)).groups
+    assert shrinking["weight_decay"] == 0.3 and [p is network.hidden.weight for p in shrinking["params"]] == [True]
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (12, 5), (5, 12)])

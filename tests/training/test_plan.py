@@ -67,6 +67,12 @@ def test_what_makes_no_sense_is_refused(name: str, value: object) -> None:
         parse(TrainingSettings, {name: value})
 
 
+def test_an_average_of_the_tail_needs_patience() -> None:
+    with pytest.raises(SettingsError, match="patience should be more than that, not 5"):
+        parse(TrainingSettings, {"average": "tail", "patience": 5})
+    parse(TrainingSettings, {"average": "tail", "patience": 6})
+
+
 def test_the_length_of_rows() -> None:
     settings = TrainingSettings()
     assert settings.row_length(32, "line") == settings.row_length(32, "stream") == 32

@@ -8,6 +8,7 @@ import pytest
 import torch
 from trainables import TOKENIZER, Bigram, Recurrent, data, seeded
 
+from chainrule.errors import TrainingError
 from chainrule.settings import parse
 from chainrule.training import rehearsal
 from chainrule.training.batches import HostSource
@@ -133,7 +134,8 @@ def test_half_an_hour_on_a_cpu_is_compiled(
     assert rehearsed.decide().compiled == expected
 
 
-def test_what_cannot_be_compiled_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, TrainingError])
+def test_what_cannot_be_compiled_is_run_as_it_is(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     rehearsed = prepared(seeded(Bigram), steps=10**6)
     rehearsed.device = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
@@ -141,7 +143,7 @@ def test_what_cannot_be_compiled_is_run_as_it_is(monkeypatch: pytest.MonkeyPatch
 
     def timed(stepper: Any, **_: Any) -> float:
         if stepper.compiled:
-            raise RuntimeError("Failed to find a C compiler\nand more")
+            raise error("Failed to find a C compiler\nand more")
         return 1.0
 
     monkeypatch.setattr(rehearsed, "_seconds", timed)

@@ -14,11 +14,12 @@ from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text
 
 from chainrule.errors import Interrupted, TrainingError
 from chainrule.settings import parse
-from chainrule.training import batches, loop
+from chainrule.training import batches, loop, rehearsal
 from chainrule.training.batches import DeviceSource, HostSource, open_source
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import train_network
 from chainrule.training.plan import TrainingSettings
+from chainrule.training.step import Stepper
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -63,10 +64,38 @@ def test_it_learns(make: Any, context: Any, compiled: str) -> None:
 
 
 @pytest.mark.parametrize("make", [Bigram, Recurrent])
-def test_a_run_goes_on_bit_by_bit(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_are_played_back_give_the_same_gradients(make: Any) -> None:
+    """Carried memory included; an epoch's last step, of another shape, is not played."""
+    ids, device = text().ids, torch.device("cuda")
+    one, other = seeded(make).to(device), seeded(make).to(device)
+    layout = choose_layout(ids, TOKENIZER.eos, "stream", one.window, Size(8, 64, 64), 0)
+    source = open_source(ids, TOKENIZER, "stream", device)
+    plain, played = Stepper(one, device), Stepper(other, device, recorded=True)
+    memories: list[Any] = [[], []]
+    epoch = layout.epoch(0)
+    for number in range(len(epoch)):
+        losses = []
+        for which, (stepper, network) in enumerate(((plain, one), (played, other))):
+            network.zero_grad()
+            loss, after = stepper.gradients(epoch[number], source, memories[which])
+            memories[which] = after if layout.carries else []
+            losses.append(loss)
+        torch.testing.assert_close(*losses)
+        for expected, found in zip(one.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(found.grad, expected.grad, rtol=1e-4, atol=1e-6)
+    assert played.recording is not None and plain.recording is None
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("make", [Bigram, Recurrent])
+def test_a_run_goes_on_bit_by_bit(
+    make: Any, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Dropout draws from the GPU's chance, and memory is in bfloat16."""
-    chosen = settings(device_batch=24, average="ema")
-    whole = train_network(seeded(make, dropout=0.3), chosen, data(device="cuda"))
+    monkeypatch.setattr(rehearsal, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
+    chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
+    whole = train_network(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
+    assert whole.decisions["recorded"] == recorded
     step = loop._Loop._step
 
     def stopped(self: Any) -> None:
@@ -78,8 +107,10 @@ def test_a_run_goes_on_bit_by_bit(make: Any, tmp_path: Path, monkeypatch: pytest
         patched.setattr(loop._Loop, "_step", stopped)
         for resume in (False, True):
             with pytest.raises(Interrupted):
-                train_network(seeded(make, dropout=0.3), chosen, data(device="cuda", run=tmp_path, resume=resume))
-    resumed = train_network(seeded(make, dropout=0.3), chosen, data(device="cuda", run=tmp_path, resume=True))
+                again = data("stream", device="cuda", run=tmp_path, resume=resume)
+                train_network(seeded(make, dropout=0.3), chosen, again)
+    again = data("stream", device="cuda", run=tmp_path, resume=True)
+    resumed = train_network(seeded(make, dropout=0.3), chosen, again)
     assert whole.history == resumed.history
     for name in whole.last:
         assert torch.equal(whole.last[name], resumed.last[name])

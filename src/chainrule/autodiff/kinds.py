@@ -30,8 +30,6 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
     def train(settings: EngineSettings, data: TrainingData) -> LanguageModel:
         if _engine(settings) == "tape":
             return train_on_tape(name, settings, data)
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"{name} with engine=torch")
         from chainrule.neural.kinds import ENGINES
 
         return ENGINES[name].train(settings, data)
@@ -47,6 +45,12 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
     def check(settings: EngineSettings, device: str, keeps: bool) -> None:
         if _engine(settings) == "tape":
             check_offered(settings, device, keeps)
+        elif has_torch():
+            from chainrule.neural.kinds import check as check_torch
+
+            check_torch(settings, device, keeps)
+        else:
+            raise MissingExtraError("torch", "neural", f"{name} with engine=torch")
 
     return Kind(
         name=name,

@@ -117,6 +117,8 @@ def diagnose(
 
 def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress: Progress) -> list[int]:
     """The tokens that are looked at; the last one is predicted."""
+    if longest < 1:
+        raise DiagnosisError(f"longest should be at least 1, not {longest}")
     ids = text_ids(lm, text, progress)
     if not ids:
         raise DiagnosisError("the text has no token to predict: give some words")

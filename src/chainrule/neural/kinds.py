@@ -10,15 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from chainrule import settings as settings_of
 from chainrule.decode.generate import generate
 from chainrule.decode.strategies import TopP
+from chainrule.devices import choose_device
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.neural.averaging import Averaging, AveragingConfig
 from chainrule.neural.feedforward import Feedforward
+from chainrule.neural.loss import BLOCK
 from chainrule.neural.model import NeuralModel, load_weights
 from chainrule.neural.network import Network
 from chainrule.neural.presets import TransformerConfig
@@ -38,6 +41,7 @@ from chainrule.neural.vectors import fill, load_vectors
 from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.plan import TrainingSettings
+from chainrule.training.prepare import provenance
 
 LAST = "last"
 """The folder, in that of the run, of the model as it was at the last step."""
@@ -65,13 +69,15 @@ class Torch:
         if isinstance(settings, EngineSettings):
             settings = replace(settings, engine="torch")  # what was chosen is what the folder says
         lm = self._build(settings, data)
+        lm.network.head.float8 = _is_float8(settings, lm.network.head.weight)
         coverage = _begin_with_vectors(lm, settings.vectors, data) if settings.vectors else {}
-        lm.network.head.float8 = _is_float8(settings, data.device)
         trained = train_network(lm.network, settings, data, sample=lambda: _sample(lm, data.seed))
         lm.metrics = {**coverage, **_figures(lm, trained)}
         if data.run is not None:
             last = self._build(settings, data)
             last.network.load_state_dict(trained.last)
+            last.metrics = {**lm.metrics, "validation_nats": trained.history[-1]["validation_loss"]}
+            last.provenance = provenance(data.train, data.valid, data.seed)
             last.save(data.run / LAST, overwrite=True)
         return lm
 
@@ -102,16 +108,29 @@ def _kind(engine: Torch, summary: str, rung: Rung) -> Kind:
         load=engine.load,
         ladder=(rung,),
         tunes_on_held_out=lambda settings: True,
+        check=check,
         keeps_run=lambda settings: True,
     )
 
 
-def _is_float8(settings: TrainingSettings, device: str) -> bool:
+def check(settings: Any, device: str, keeps: bool) -> None:
+    """Refuse what this machine cannot do, before a text is read."""
+    if settings.precision == "float8":
+        device = choose_device(device)
+        if torch.device(device).type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
+            raise SettingsError(f"precision=float8 needs a GPU that multiplies 8-bit floats, and {device} does not")
+
+
+def _is_float8(settings: TrainingSettings, weight_VD: Tensor) -> bool:
     """Whether the head multiplies in 8 bits."""
     if settings.precision != "float8":
         return False
-    if torch.device(device).type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
-        raise SettingsError(f"precision=float8 needs a GPU that multiplies 8-bit floats, and {device} does not")
+    rows, width = weight_VD.shape
+    if rows % BLOCK or width % BLOCK:
+        raise SettingsError(
+            f"precision=float8 takes a head whose sides are multiples of {BLOCK}, not {rows} and {width}: "
+            "set another width or vocabulary, or precision=bfloat16"
+        )
     return True
 
 

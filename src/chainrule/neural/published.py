@@ -56,6 +56,9 @@ def from_gpt2_weights(weights: Mapping[str, Tensor], described: Mapping[str, Any
         raise SettingsError(
             f"the activation of a GPT-2 should be one of {', '.join(activations)}, not {activation!r}"
         )
+    for name, expected in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False)):
+        if described.get(name, expected) != expected:
+            raise SettingsError(f"{name} of a GPT-2 should be {expected}, not {described[name]!r}")
     config = TransformerConfig(
         preset="gpt2",
         layers=described["n_layer"],
@@ -107,8 +110,9 @@ def from_llama_weights(weights: Mapping[str, Tensor], described: Mapping[str, An
     """Our network of the weights and the configuration of a `LlamaForCausalLM`."""
     rope = described.get("rope_parameters") or described.get("rope_scaling") or {}
     heads, width = described["num_attention_heads"], described["hidden_size"]
-    if rope.get("rope_type", "default") != "default":
-        raise SettingsError(f"rotary positions should not be stretched, but are by {rope['rope_type']!r}")
+    stretched = rope.get("rope_type", rope.get("type", "default"))  # configurations of older versions say `type`
+    if stretched != "default":
+        raise SettingsError(f"rotary positions should not be stretched, but are by {stretched!r}")
     for name, expected in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
         if described.get(name, expected) != expected:
             raise SettingsError(f"{name} of a Llama should be {expected}, not {described[name]!r}")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from chainrule.training.plan import Averaging
+from chainrule.training.plan import STALLED, Averaging
 
-EMA_SHARE, TAIL_SHARE, STALLED = 0.05, 0.2, 5
+EMA_SHARE, TAIL_SHARE = 0.05, 0.2
 
 
 class Average:

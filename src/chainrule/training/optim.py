@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from chainrule.training.muon import Muon
-from chainrule.training.plan import TrainingSettings, shrinks
+from chainrule.training.plan import LOOKED_UP, TrainingSettings, shrinks
 from chainrule.training.trainable import Trainable
 
 _FUSED = {"cpu", "cuda"}
@@ -119,4 +119,4 @@ def _groups(parameters: Iterable[nn.Parameter], shrinking: set[nn.Parameter], de
 
 def _is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
     """Whether Muon is for it: it turns the step of a matrix between features into an orthogonal one."""
-    return parameter.ndim == 2 and not any(word in name for word in ("embed", "head"))
+    return parameter.ndim == 2 and not any(word in name for word in (*LOOKED_UP, "head"))

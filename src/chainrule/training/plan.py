@@ -24,6 +24,12 @@ DECAYING = {"adamw": 0.1, "muon": 0.1}
 EPOCHS = 10
 """Passes over the text where neither epochs nor steps nor minutes say how long to train."""
 
+STALLED = 5
+"""Validations without a better one after which average=tail begins."""
+
+LOOKED_UP = ("embed", "positions", "starts")
+"""In the names of what is added up as it is, not multiplied with: of tables of vectors, and of first states."""
+
 STREAM_LENGTH, LINE_LENGTH = 64, 256
 """Tokens of a row where a network has no window and no length is set."""
 
@@ -75,6 +81,11 @@ class TrainingSettings:
             _check(name, getattr(self, name), lambda value: 0 <= value < float("inf"), "at least 0")
         for name in ("beta1", "beta2"):
             _check(name, getattr(self, name), lambda value: 0 <= value < 1, "at least 0 and below 1")
+        if self.average == "tail" and self.patience is not None and self.patience <= STALLED:
+            raise SettingsError(
+                f"average=tail begins after {STALLED} validations without a better one: patience should be more "
+                f"than that, not {self.patience}"
+            )
         _check("warmup", self.warmup, lambda value: 0 <= value < 1, "at least 0 and below 1")
         following = getattr(super(), "__post_init__", None)  # settings of an architecture may stand beside these
         if following is not None:
@@ -102,10 +113,10 @@ class TrainingSettings:
 def shrinks(name: str, axes: int) -> bool:
     """Whether a parameter of that name shrinks; one that has several does if it does under any of them.
 
-    Matrices do. Vectors (biases, norms) do not, nor does a table that is only looked up, of which few rows are used
-    at a time; a table that gives the logits too is the head's matrix as well.
+    Matrices do. Vectors (biases, norms, first states) do not, nor does a table that is only looked up, of which few
+    rows are used at a time; a table that gives the logits too is the head's matrix as well.
     """
-    return axes >= 2 and "embed" not in name
+    return axes >= 2 and not any(word in name for word in LOOKED_UP)
 
 
 def _check(name: str, value: float | None, is_right: Callable[[float], bool], expected: str) -> None:

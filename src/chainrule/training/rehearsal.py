@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from chainrule.errors import TrainingError
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout
 from chainrule.training.optim import make_optimiser
@@ -83,7 +84,7 @@ class Rehearsal:
         seconds = self._seconds(stepper)
         try:
             in_compiled = self._seconds(compiled)
-        except RuntimeError as error:  # no compiler here, or code that it cannot take
+        except (RuntimeError, TrainingError) as error:  # no compiler, or code or memory that it cannot do with
             self.measured["compile_error"] = str(error).partition("\n")[0]
             return stepper
         self.measured |= {"eager_step_seconds": seconds, "compiled_step_seconds": in_compiled}
@@ -106,7 +107,7 @@ class Rehearsal:
         seconds = self._seconds(stepper)
         try:
             in_recorded = self._seconds(recorded)
-        except RuntimeError as error:  # work that cannot be recorded
+        except (RuntimeError, TrainingError) as error:  # what cannot be recorded, or takes too much memory
             self.measured["record_error"] = str(error).partition("\n")[0]
             return stepper
         self.measured |= {"asked_step_seconds": seconds, "recorded_step_seconds": in_recorded}

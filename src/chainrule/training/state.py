@@ -21,7 +21,7 @@ class Decisions:
 
 
 class Place(NamedTuple):
-    """Which step, as people count."""
+    """Which step: the first is 1, the first epoch and its first batch are 0."""
 
     step: int
     epoch: int

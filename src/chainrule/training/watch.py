@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import sys
@@ -42,14 +43,17 @@ class Watcher:
             self._board = _board(run / "tensorboard", step)
         path = run / METRICS
         kept = _until(path, step) if step and path.exists() else ""
-        path.write_text(kept, encoding="utf-8")
+        beside = path.with_suffix(".new")  # whoever stops us now loses nothing
+        beside.write_text(kept, encoding="utf-8")
+        beside.replace(path)
         self._file = path.open("a", encoding="utf-8")
 
     def close(self) -> None:
         """Nothing more to come."""
         for sink in (self._file, self._board):
             if sink is not None:
-                sink.close()
+                with contextlib.suppress(OSError):  # a full disk, which was said, takes nothing at the end either
+                    sink.close()
         self._file = self._board = None
 
     def ignore_time(self) -> None:
