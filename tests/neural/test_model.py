@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from chainrule.neural.playback import Playback
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.windows import spans
 from chainrule.settings import parse
+from listening import Listening
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
 
@@ -181,11 +183,21 @@ def test_a_window_slides_by_some_of_it(slide: float) -> None:
         TransformerSettings(slide=slide)
 
 
-def test_vectors_are_where_training_begins(tmp_path: Path) -> None:
-    vectors = tmp_path / "vectors.txt"
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("lstm", {"embedding": 4, "hidden": 8}),
+        ("feedforward", {"embedding": 4, "hidden": 8}),
+        ("averaging", {"embedding": 4, "hidden": 8}),
+        ("transformer", {"width": 4, "heads": 1, "preset": "lecture"}),
+    ],
+)
+def test_vectors_are_where_training_begins(kind: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    vectors, progress = tmp_path / "vectors.txt", Listening()
     vectors.write_text("cats 1 2 3 4\nmice 5 6 7 8\nunheard 0 0 0 0\n")
-    lm = cr.train("lstm", TEXT, steps=1, embedding=4, hidden=8, learning_rate=1e-9, vectors=str(vectors))
+    lm = cr.train(kind, TEXT, steps=1, learning_rate=1e-9, vectors=str(vectors), progress=progress, **sizes)
     assert isinstance(lm, NeuralModel)
+    assert any("2 of " in note and "vectors.txt" in note for note in progress.notes), progress.notes
     table = lm.network.table()
     (cats,) = lm.tokenizer.encode("cats")
     torch.testing.assert_close(

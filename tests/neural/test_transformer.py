@@ -117,19 +117,6 @@ def test_first_weights() -> None:
     assert block.feedforward.up.bias.abs().max() == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["dropout", "embedding_dropout", "attention_dropout", "hidden_dropout", "layer_dropout"]
-)
-def test_dropout_is_for_training_only(name: str) -> None:
-    settings = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, name: 0.5}
-    transformer = network(zero_init=False, **settings)
-    ids_BT = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 4]])
-    assert not torch.allclose(transformer(ids_BT).features_BTD, transformer(ids_BT).features_BTD)
-    transformer.eval()
-    plain = network(zero_init=False)
-    torch.testing.assert_close(transformer(ids_BT).features_BTD, plain(ids_BT).features_BTD)
-
-
 def test_a_dropped_layer_is_left_out_of_a_whole_row() -> None:
     transformer = network(zero_init=False, layers=1, layer_dropout=0.5)
     ids_BT = torch.tensor([[1, 2, 3, 4]]).expand(64, -1)
