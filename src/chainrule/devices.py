@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
@@ -41,6 +42,21 @@ def current_device(device: Any) -> AbstractContextManager[Any]:
     import torch
 
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether this CPU multiplies in bfloat16 at least as fast: one without instructions for it is far slower."""
+    import torch
+
+    def seconds(dtype: torch.dtype) -> float:
+        matrix = torch.ones(256, 256, dtype=dtype)
+        matrix @ matrix
+        began = time.perf_counter()
+        matrix @ matrix
+        return time.perf_counter() - began
+
+    expect_slow_bfloat16("cpu")
+    return seconds(torch.bfloat16) <= seconds(torch.float32)
 
 
 def expect_slow_bfloat16(device: str) -> None:

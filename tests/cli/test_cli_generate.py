@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from .running import SENTENCES, Run, strict_json
+import chainrule as cr
+from chainrule import devices
+
+from .running import SENTENCES, TOY, Run, strict_json
 
 
 def texts(run: Run, *words: object) -> list[str]:
@@ -116,3 +119,14 @@ def test_any_whole_number_is_a_seed(run: Run, model: Path, seed: int) -> None:
     first = run("generate", model, "--seed", seed)
     assert first.code == 0
     assert run("generate", model, "--seed", seed).out == first.out
+
+
+def test_a_cpu_that_is_slow_in_bfloat16_is_noted(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = tmp_path / "network"
+    cr.train("feedforward", cr.Corpus.from_text(TOY), steps=1, embedding=4, hidden=4).save(network)
+    for is_fast, folder, said in ((False, network, True), (True, network, False), (False, model, False)):
+        monkeypatch.setattr(devices, "has_fast_bfloat16", lambda is_fast=is_fast: is_fast)
+        ran = run("generate", folder, "--dtype", "bfloat16")
+        assert (ran.code, "this CPU is slow in bfloat16" in ran.err) == (0, said)

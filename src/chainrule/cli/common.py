@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chainrule.evaluation.measure import Measured
+    from chainrule.lm import LanguageModel
     from chainrule.training.prepare import TokenizerChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -81,6 +82,20 @@ def precision_option(command: Command) -> Command:
         show_default=True,
         help="The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.",
     )(command)
+
+
+def note_slow_precision(dtype: str, *models: LanguageModel) -> None:
+    """Say so where --dtype, which is there to be faster, makes it slower."""
+    from chainrule.devices import has_fast_bfloat16, has_torch
+
+    if dtype != "bfloat16" or not has_torch():
+        return
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.neural.model import NeuralModel
+
+    on_cpu = any(isinstance(lm, NeuralModel) and lm.device.type == "cpu" for lm in models)
+    if on_cpu and not has_fast_bfloat16():
+        terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
 
 
 def context_option(command: Command) -> Command:

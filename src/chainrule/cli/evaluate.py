@@ -15,6 +15,7 @@ from chainrule.cli.common import (
     encoding_option,
     figure,
     json_option,
+    note_slow_precision,
     precision_option,
     print_json,
     results_table,
@@ -49,6 +50,7 @@ def evaluate(
         raise click.UsageError("name one or more model folders, and then the text")
     *folders, text = folders_and_text
     models = [load(folder, device=device, dtype=dtype) for folder in folders]
+    note_slow_precision(dtype, *models)
     corpus = Corpus.open(text, encoding_errors=encoding_errors)
     progress = terminal_progress()
     results = [

@@ -11,6 +11,7 @@ from chainrule.cli.common import (
     device_option,
     json_option,
     model_argument,
+    note_slow_precision,
     precision_option,
     print_json,
     seed_option,
@@ -70,6 +71,7 @@ def generate(
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = load(folder, device=device, dtype=dtype)
+    note_slow_precision(dtype, lm)
     if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
         terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):

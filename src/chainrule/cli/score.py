@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from chainrule.cli.common import device_option, encoding_option, json_option, model_argument, precision_option
+from chainrule.cli.common import (
+    device_option,
+    encoding_option,
+    json_option,
+    model_argument,
+    note_slow_precision,
+    precision_option,
+)
 
 
 @click.command()
@@ -35,6 +42,7 @@ def score(
     from chainrule.text.corpus import Corpus
 
     lm = load(folder, device=device, dtype=dtype)
+    note_slow_precision(dtype, lm)
     if text == "-" and sys.stdin.isatty():
         click.echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = Corpus.open(text, encoding_errors=encoding_errors)

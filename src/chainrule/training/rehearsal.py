@@ -7,12 +7,12 @@ They are made once: a run that is resumed keeps them, so that it depends on step
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from chainrule.devices import has_fast_bfloat16
 from chainrule.errors import TrainingError
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout
@@ -164,21 +164,6 @@ class Rehearsal:
     def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-def has_fast_bfloat16() -> bool:
-    """Whether this CPU multiplies in bfloat16 at least as fast: one without instructions for it is far slower."""
-
-    def seconds(dtype: torch.dtype) -> float:
-        matrix = torch.ones(256, 256, dtype=dtype)
-        matrix @ matrix
-        began = time.perf_counter()
-        matrix @ matrix
-        return time.perf_counter() - began
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch may say that it has to do without the instructions
-        return seconds(torch.bfloat16) <= seconds(torch.float32)
 
 
 def undisturbed(network: Trainable, device: torch.device, work: Callable[[], float]) -> float:
