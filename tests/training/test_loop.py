@@ -17,6 +17,7 @@ from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.plan import TrainingSettings
+from chainrule.training.schedule import factor
 from chainrule.training.step import Stepper
 from chainrule.training.validate import validate
 
@@ -218,3 +219,93 @@ def test_only_streams_have_lengths_that_vary() -> None:
 def test_lengths_that_vary_change_nothing_but_the_cuts() -> None:
     trained = train_network(seeded(Recurrent), settings(epochs=2, vary_length=True), data())
     assert trained.tokens == 2 * len(data().train.ids)
+
+
+def loop_by_hand(network: Any, chosen: TrainingSettings) -> float:
+    """Plain gradient descent, a step after the other; the loss on the held-out text at the end."""
+    given = data()
+    assert given.valid is not None and chosen.steps is not None
+    size = Size(8, 64, 64)
+
+    def opened(ids: np.ndarray) -> tuple[Any, HostSource]:
+        layout = choose_layout(ids, TOKENIZER.eos, "stream", None, size, 0, vary=chosen.vary_length)
+        return layout, HostSource(ids, TOKENIZER, "stream", torch.device("cpu"))
+
+    layout, source = opened(given.train.ids)
+    done, number, network = 0, 0, network.train()
+    while done < chosen.steps:
+        epoch, memory = layout.epoch(number), None
+        for step in (epoch[i] for i in range(min(len(epoch), chosen.steps - done))):
+            found = network.loss(*source.batch(step.parts[0]), memory)
+            (found.nats / step.targets).backward()
+            rate = chosen.rate * factor(chosen.schedule, done, chosen.steps, chosen.warmup) * step.scale
+            with torch.no_grad():
+                for weight in network.parameters():
+                    weight -= rate * weight.grad
+                    weight.grad = None
+            memory, done = found.memory.detach(), done + 1
+        number += 1
+    layout, source = opened(given.valid.ids)
+    epoch, memory, nats = layout.epoch(None), None, 0.0
+    with torch.no_grad():
+        for step in (epoch[i] for i in range(len(epoch))):
+            found = network.eval().loss(*source.batch(step.parts[0]), memory)
+            nats, memory = nats + found.nats.item(), found.memory
+    return nats / len(given.valid.ids)
+
+
+@pytest.mark.parametrize("vary", [False, True])
+def test_the_loop_is_that_by_hand(vary: bool) -> None:
+    """Memory is carried on in an epoch and not into the next, and the learning rate goes as it should."""
+    chosen = settings(
+        steps=40, optimiser="sgd", learning_rate=2.0, clip=0, schedule="linear", warmup=0.2, vary_length=vary
+    )
+    one, other = seeded(Recurrent), seeded(Recurrent)
+    trained = train_network(one, chosen, data())
+    loss = loop_by_hand(other, chosen)
+    assert trained.decisions["total"] == 40 > 3 * len(data().train.ids) / 64  # several epochs
+    assert trained.history[-1]["validation_loss"] == pytest.approx(loss, abs=1e-6)
+    for name, weight in other.state_dict().items():
+        torch.testing.assert_close(trained.last[name], weight, rtol=1e-5, atol=1e-6)
+
+
+class Exploding(Bigram):
+    """Its loss is a number, the gradient is none."""
+
+    def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
+        loss = super().loss(inputs_BT, targets_BT, memory)
+        zero = self.hidden.bias.sum() * 0
+        return loss._replace(nats=loss.nats + zero.sqrt())  # whose slope is infinite
+
+
+def test_a_gradient_that_is_no_number_names_the_batch() -> None:
+    with pytest.raises(TrainingError, match=r"step 1 \(epoch 0, batch 0\): the gradient is not a finite number"):
+        train_network(seeded(Exploding), settings(steps=3), data())
+
+
+class Unmeasurable(Bigram):
+    """Trains, but cannot be validated."""
+
+    def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
+        loss = super().loss(inputs_BT, targets_BT, memory)
+        return loss if self.training else loss._replace(nats=loss.nats * math.nan)
+
+
+def test_a_validation_that_is_no_number_ends_the_run() -> None:
+    with pytest.raises(TrainingError, match="step 4: the loss on the held-out text is not a finite number"):
+        train_network(seeded(Unmeasurable), settings(steps=8, validate_every=4), data())
+
+
+def test_samples_are_written_in_evaluation_and_disturb_nothing() -> None:
+    seen = []
+    network = seeded(Bigram, dropout=0.3)
+
+    def sample() -> str:
+        seen.append((network.training, torch.rand(1).item()))
+        return "text"
+
+    chosen = settings(steps=12, validate_every=4)
+    plain = train_network(seeded(Bigram, dropout=0.3), chosen, data())
+    sampled = train_network(network, settings(steps=12, validate_every=4, sample_every=1), data(), sample=sample)
+    assert [training for training, _ in seen] == [False] * 3
+    assert same(plain, sampled)
