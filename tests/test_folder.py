@@ -235,7 +235,17 @@ def test_only_a_model_may_be_replaced_and_only_when_told(written: Path, overwrit
 # -- checks -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "metrics.json", "README.md"])
+def test_a_note_in_the_card_breaks_nothing(written: Path) -> None:
+    card = written / "README.md"
+    card.write_text(card.read_text() + "Our first model.\n")
+    assert read_folder(written).kind == "ngram"
+    with pytest.raises(DamagedFileError, match=r"README\.md: damaged"):
+        read_folder(written, verify=True)
+    card.unlink()
+    assert read_folder(written).kind == "ngram"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "metrics.json"])
 @pytest.mark.parametrize("verify", [None, True])
 def test_a_flipped_bit_is_found(written: Path, name: str, verify: bool | None) -> None:
     flip(written / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
@@ -31,9 +32,12 @@ def choose_device(name: str) -> str:
         return "cpu" if found is None else found.type
     try:
         torch.zeros(1, device=name)
+        known = torch.device(name).type != "meta"  # which computes nothing
+        reason = "it computes nothing"
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # a torch without CUDA asserts
-        reason = str(error).splitlines()[0]
-        raise SettingsError(f"the device {name!r} cannot be used here: {reason}") from None
+        known, reason = False, textwrap.shorten(str(error), 80, placeholder=" ...")
+    if not known:
+        raise SettingsError(f"the device {name!r} cannot be used here ({reason}): use cpu or auto")
     return name
 
 

@@ -23,6 +23,9 @@ from chainrule.progress import SILENT, Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 
+PRECISIONS = ("float32", "bfloat16", "float64")
+"""Those in which a network can compute."""
+
 _BUILT_IN = {
     "ngram": "chainrule.ngram.train:KIND",
     "feedforward": "chainrule.autodiff.kinds:FEEDFORWARD",
@@ -115,6 +118,8 @@ def load(
     folder: str | Path, *, verify: bool | None = None, device: str = "cpu", dtype: str = "float32"
 ) -> LanguageModel:
     """The model of a folder; networks compute on the device, in that precision."""
+    if dtype not in PRECISIONS:
+        raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
     device = choose_device(device)
     content = read_folder(folder, verify=verify)
     if content.kind not in kind_names():

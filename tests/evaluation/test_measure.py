@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from chainrule import arrays
 from chainrule.evaluation import measure as measuring
 from chainrule.evaluation.measure import evaluate
 from chainrule.evaluation.surprisal import score_lines
+from listening import Listening
 
 TEXT = "i love cats\n\ni love dogs\ncats chase mice\nzebras love\n"
 
@@ -86,3 +88,15 @@ def test_little_of_a_batch_is_padding() -> None:
     lengths = np.arange(1, 2000)
     padded = sum(len(batch) * int(lengths[batch].max()) for batch in arrays.batches(lengths, 1 << 14))
     assert padded < 1.25 * lengths.sum()
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_the_bar_moves_on_long_texts(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_LEAST", 10)
+    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n" * 3), order=2, context=context)
+    progress = Listening()
+    advances: list[float] = []
+    monkeypatch.setattr(progress, "advance", advances.append)
+    m = evaluate(lm, cr.Corpus.from_text("i love cats\n" * 250), progress=progress)
+    scored = advances[-50:]  # what comes before is encoding
+    assert m.tokens == 1000 == sum(scored) and max(scored) == 20

@@ -13,11 +13,11 @@ import torch
 
 import chainrule as cr
 from chainrule.decode.sample import Choice, sample
-from chainrule.errors import DamagedFileError, SettingsError
+from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
-from chainrule.kinds import find_kind
+from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural import model as model_module
-from chainrule.neural.kinds import TransformerSettings, _is_float8
+from chainrule.neural.kinds import Torch, TransformerSettings, _is_float8
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.playback import Playback
 from chainrule.neural.transformer import Transformer
@@ -245,3 +245,34 @@ def test_a_window_may_drop_all_it_has(kind: str) -> None:
 def test_no_rows_are_a_batch_too() -> None:
     lm = small()
     assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)
+
+
+def test_what_does_not_fit_into_memory_is_said() -> None:
+    def built(*arguments: Any) -> Any:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000 bytes")
+
+    engine = Torch("lstm", TransformerSettings, built)
+    with pytest.raises(TrainingError, match="the network does not fit into memory: set a smaller width"):
+        engine._build(TransformerSettings(), TrainingData(small().tokenizer, None, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pieces", [[1], [30], [64], [65], [200], [63, 1, 1, 130, 5]])
+def test_of_a_long_text_only_the_last_window_is_read(pieces: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, ids = small(), np.random.default_rng(0).integers(3, 8, (2, 200))
+    whole = place = lm.start(2)
+    for t in range(sum(pieces)):
+        whole = lm.extend(whole, ids[:, t : t + 1])
+    read, forward = [], lm.network.forward
+    monkeypatch.setattr(lm.network, "forward", lambda x, *rest: (read.append(x.shape[1]), forward(x, *rest))[1])
+    at = 0
+    for piece in pieces:
+        place = lm.extend(place, ids[:, at : at + piece])
+        at += piece
+    torch.testing.assert_close(lm.next_log_probs(place), lm.next_log_probs(whole), rtol=1e-4, atol=1e-5)
+    assert sum(read) <= 64 * len(pieces)
+
+
+def test_a_precision_that_is_none_is_refused(tmp_path: Path) -> None:
+    small().save(tmp_path / "m")
+    with pytest.raises(SettingsError, match="dtype should be float32 or bfloat16 or float64, not 'potato'"):
+        cr.load(tmp_path / "m", dtype="potato")

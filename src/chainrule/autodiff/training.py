@@ -202,7 +202,10 @@ class Trainer:
         except NotANumberError as error:
             raise TrainingError(f"step {state.step}: the held-out text: {error}") from None
         if loss is not None and not math.isfinite(loss):
-            raise TrainingError(f"step {state.step}: the loss on the held-out text is not a finite number")
+            raise TrainingError(
+                f"step {state.step}: the loss on the held-out text is not a finite number; set a lower "
+                "learning_rate or a smaller clip"
+            )
         if state.note_validation(loss, self.settings.patience):
             self.best = {name: one.out_tensor.copy() for name, one in self.network.parameters.items()}
         every = self.settings.sample_every

@@ -108,13 +108,22 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (ChainruleError, OSError, MemoryError) as error:
         if debug:
             raise
-        _say(f"error: {str(error) or type(error).__name__}")
+        _say(f"error: {_message(error)}")
         sys.exit(2)
     except Exception as error:
         if debug:
             raise
         _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
         sys.exit(1)
+
+
+def _message(error: Exception) -> str:
+    """What is wrong; of the operating system's errors the file comes first, and no number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, MemoryError) and not str(error):
+        return "there is too little memory for this"
+    return str(error) or type(error).__name__
 
 
 def _say(message: str) -> None:

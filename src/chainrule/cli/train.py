@@ -114,17 +114,23 @@ def train(
 
 def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
     """What was trained, and what it took."""
+    from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
 
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
     seconds, size = lm.metrics["training_seconds"], lm.tokenizer.vocab_size
+    steps, nats = lm.metrics.get("steps"), lm.metrics.get("validation_nats")
     if as_json:
         figures = {"tokens": tokens, "held_out_tokens": held_out, "vocab_size": size, "seconds": seconds}
-        print_json({"folder": out, **figures, "megabytes": megabytes(out)})
-    else:
-        tuned = f", tuned on {held_out:,} held out," if held_out else ""
-        say(
-            console(),
-            f"{out}: trained on {tokens:,} tokens{tuned} in {number(seconds)} s; "
-            f"vocabulary {size:,}, {number(megabytes(out))} MB",
-        )
+        learned = {} if steps is None else {"steps": steps, "validation_nats": nats}
+        print_json({"folder": out, **figures, **learned, "megabytes": megabytes(out)})
+        return
+    tuned = f", tuned on {held_out:,} held out" if held_out else ""
+    if nats is not None:
+        tuned += f" (perplexity {number(perplexity_of(nats), 4)} there)"
+    work = f"{number(seconds)} s" if steps is None else f"{number(seconds)} s, {steps:,} steps"
+    say(
+        console(),
+        f"{out}: trained on {tokens:,} tokens{tuned}{',' if tuned else ''} in {work}; "
+        f"vocabulary {size:,}, {number(megabytes(out))} MB",
+    )

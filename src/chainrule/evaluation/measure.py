@@ -20,6 +20,7 @@ from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
 
+_PIECES, _LEAST = 50, 1 << 14
 _TOKENS_AT_ONCE = 1 << 20  # lines are put into batches of like length among so many tokens
 
 
@@ -96,19 +97,25 @@ def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
         yield from _score_stream(lm, ids)
         return
     starts, ends = line_bounds(ids, lm.tokenizer.eos)
-    first = 0
+    first, at_once = 0, _at_once(len(ids), _TOKENS_AT_ONCE)
     while first < len(starts):
-        last = max(int(np.searchsorted(ends, starts[first] + _TOKENS_AT_ONCE, side="right")), first + 1)
+        last = max(int(np.searchsorted(ends, starts[first] + at_once, side="right")), first + 1)
         piece = ids[starts[first] : ends[last - 1]]
         begins = starts[first:last] - starts[first]
         yield checked(lm.score_all(piece, begins, ends[first:last] - starts[first]))
         first = last
 
 
+def _at_once(tokens: int, most: int) -> int:
+    """Tokens of a piece: some fifty pieces, so that a bar moves, but none so small that it costs time."""
+    return min(max(tokens // _PIECES, _LEAST), most)
+
+
 def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
     """One long sequence in pieces; the state carries the context from one to the next."""
     state: State = lm.start(1)
-    for first in range(0, len(ids), TOKENS_AT_ONCE):
-        piece = np.asarray(ids[None, first : first + TOKENS_AT_ONCE], dtype=np.int64)
+    at_once = _at_once(len(ids), TOKENS_AT_ONCE)
+    for first in range(0, len(ids), at_once):
+        piece = np.asarray(ids[None, first : first + at_once], dtype=np.int64)
         scores, state = lm.read(state, piece)
         yield checked(to_numpy(scores)[0])

@@ -16,7 +16,7 @@ from chainrule import settings as settings_of
 from chainrule.decode.generate import generate
 from chainrule.decode.strategies import TopP
 from chainrule.devices import choose_device
-from chainrule.errors import DamagedFileError, SettingsError
+from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.neural.averaging import Averaging, AveragingConfig
@@ -42,6 +42,7 @@ from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.prepare import provenance
+from chainrule.training.step import is_out_of_memory
 
 LAST = "last"
 """The folder, in that of the run, of the model as it was at the last step."""
@@ -92,9 +93,14 @@ class Torch:
         return NeuralModel(network, tokenizer, folder.context, kind=self.kind, settings=settings)
 
     def _build(self, settings: Any, data: TrainingData) -> NeuralModel:
-        with torch.random.fork_rng([]):
-            torch.manual_seed(data.seed % 2**63)
-            network = self.network(settings, data.tokenizer.vocab_size, data.tokenizer.bos)
+        try:
+            with torch.random.fork_rng([]):
+                torch.manual_seed(data.seed % 2**63)
+                network = self.network(settings, data.tokenizer.vocab_size, data.tokenizer.bos)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError("the network does not fit into memory: set a smaller width, hidden, ...") from None
         return NeuralModel(network, data.tokenizer, data.context, kind=self.kind, settings=settings)
 
 

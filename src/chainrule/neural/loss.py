@@ -49,7 +49,8 @@ def best_nats(
     return torch.stack([summed_nats(features, weight_VD, bias_V, targets) for features, targets in pieces]).sum()
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # a loop over pieces would be unrolled
+# A loop over pieces would be unrolled. torch.compiler.disable would do, but takes 1.5 s to import the compiler.
+@torch._disable_dynamo  # type: ignore[attr-defined]
 def in_pieces(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Any:

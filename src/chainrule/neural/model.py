@@ -97,7 +97,19 @@ class NeuralModel(LanguageModel):
         ids_BT, is_token_BT = self._checked(ids_BT)
         if not ids_BT.numel():
             return state
+        if is_token_BT is None and state.window is not None and state.window.is_uniform:
+            state, ids_BT = self._before_last_window(state, state.window, ids_BT)
         return self._last(self._read(state, ids_BT, is_token_BT))
+
+    def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
+        """A state, and what is left to read: of a long text nothing but the last window is remembered."""
+        known_BT = window.ids_BW[:, : window.longest]
+        begin, _, _ = spans(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)[-1]
+        if begin == 0:
+            return state, ids_BT
+        empty = Window.empty(len(ids_BT), window.size, self.device)
+        nothing = NeuralState(self.network.begin(len(ids_BT)), state.features_BD, empty)
+        return nothing, torch.cat([known_BT, ids_BT], dim=1)[:, begin:]
 
     @torch.inference_mode()
     def next_log_probs(self, state: State) -> Tensor:

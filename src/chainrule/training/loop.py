@@ -246,7 +246,10 @@ class _Loop:
         with self.running.average.applied(), torch.random.fork_rng(_devices(job.device)):
             loss = None if job.valid is None else validate(self.stepper, *job.valid)
             if loss is not None and not math.isfinite(loss):
-                raise TrainingError(f"step {state.step}: the loss on the held-out text is not a finite number")
+                raise TrainingError(
+                    f"step {state.step}: the loss on the held-out text is not a finite number; set a lower "
+                    "learning_rate or a smaller clip"
+                )
             if state.note_validation(loss, job.settings.patience):
                 self.running.best = weights_of(job.network)
             self.watcher.record("validation", state.history[-1])
