@@ -26,17 +26,18 @@ def main(arguments: list[str]) -> None:
     if options.name is None:
         for name in recipes.names():
             print(f"{name}: {recipes.find(name).reaches}")
-    elif options.out is None:
-        parser.error("--out is missing: the model folder to write")
-    else:
-        try:
-            _run(options)
-        except ChainruleError as error:
-            sys.exit(f"error: {error}")
+        return
+    try:
+        recipe = recipes.find(options.name)
+        if options.out is None:
+            parser.error("--out is missing: the model folder to write")
+        _run(recipe, options)
+    except ChainruleError as error:
+        sys.exit(f"error: {error}")
 
 
-def _run(options: argparse.Namespace) -> None:
-    recipe, settings = recipes.find(options.name), split_words(options.set)
+def _run(recipe: recipes.Recipe, options: argparse.Namespace) -> None:
+    settings = split_words(options.set)
     recipe.check(**settings)
     check_destination(options.out, overwrite=options.overwrite)
     run_folder = options.out.with_name(f"{options.out.name}.run")

@@ -75,8 +75,9 @@ def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_wrong_is_said(data: Path, tmp_path: Path) -> None:
     out = ["--data", str(data), "--out", str(tmp_path / "model"), "--device", "cpu"]
-    with pytest.raises(SystemExit, match="there is no recipe 'nothing'"):
-        main(["nothing", *out])
+    for words in (["nothing", *out], ["nothing"]):
+        with pytest.raises(SystemExit, match="there is no recipe 'nothing'"):
+            main(words)
     with pytest.raises(SystemExit, match="unknown setting 'widht'; did you mean 'width'"):
         main(["shakespeare_transformer", *out, "--set", "widht=3"])
     with pytest.raises(SystemExit, match="is not there: name the folder"):

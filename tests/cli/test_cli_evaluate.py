@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from chainrule.cli.common import results_table, show_table
 
 from .running import HELD_OUT, Run, strict_json
 
@@ -163,3 +167,26 @@ def test_scores_that_are_no_probabilities_are_marked(run: Run, toy: Path, tmp_pa
     assert "no probabilities" in table.out
     assert table.out.count("(") >= 4  # perplexity, nats, bits, bits per byte
     assert '"normalised": false' in run("evaluate", tmp_path / "m", toy, "--json").out
+
+
+def test_runs_beside_models_are_left_out(run: Run, model: Path, held_out: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "m.run"
+    runs.mkdir()
+    (runs / "metrics.jsonl").touch()
+    found = run("evaluate", model, runs, held_out, "--json")
+    assert f"left out, as they are runs and not models: {runs}" in found.err
+    assert found.json == {**run("evaluate", model, held_out, "--json").json, "seconds": found.json["seconds"]} | {
+        "tokens_per_second": found.json["tokens_per_second"]
+    }
+    alone = run("evaluate", runs, held_out)
+    assert alone.code == 2 and "not a model folder" in alone.err
+
+
+def test_figures_are_never_cut(model: Path) -> None:
+    table = results_table("model", "perplexity", "nats")
+    table.add_row("a name that is long enough to fold", "1,234,567.89", "12.345678")
+    screen = Console(file=io.StringIO(), width=20)
+    show_table(screen, table)
+    assert isinstance(screen.file, io.StringIO)
+    assert {"1,234,567.89", "12.345678", "perplexity", "nats"} <= set(screen.file.getvalue().split())
+    assert screen.width == 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,42 @@ def test_the_tape_keeps_no_run(
     assert said in fails("train", "feedforward", corpus, *small, "--out", out, *option)
     assert run("train", "feedforward", corpus, *small, "--out", out).code == 0
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["m"]
+
+
+SMALL = ["--set", "steps=4", "--set", "hidden=4", "--set", "embedding=4"]
+
+
+def test_what_was_learned_is_said(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    words = ["train", "feedforward", corpus, "--valid", held_out, *SMALL]
+    said = run(*words, "--out", tmp_path / "m")
+    nats = cr.load(tmp_path / "m").metrics["validation_nats"]
+    assert f"(perplexity {math.exp(nats):#.4g} there), in " in said.out and " s, 4 steps; vocabulary" in said.out
+    figures = run(*words, "--out", tmp_path / "n", "--json").json
+    assert (figures["steps"], figures["validation_nats"]) == (4, nats)
+
+
+def test_a_training_that_is_finished_is_not_resumed(run: Run, corpus: Path, tmp_path: Path) -> None:
+    words = ["train", "feedforward", corpus, *SMALL, "--out", tmp_path / "m"]
+    assert run(*words).code == 0
+    again = run(*words, "--resume")
+    assert again.code == 2 and "its training is finished: nothing is left to resume" in again.err
+
+
+def test_where_there_is_no_terminal_training_says_a_line_now_and_then(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["train", "feedforward", corpus, *SMALL, "--set", "validate_every=2"]
+    assert "training" not in run(*words, "--out", tmp_path / "m").err
+    monkeypatch.setattr("chainrule.cli.progress.LOG_SECONDS", 0.0)
+    said = run(*words, "--out", tmp_path / "n").err.splitlines()
+    lines = [line for line in said if not line.startswith("note: ")]
+    assert [line.partition("  ")[0] for line in lines] == ["training: 2/4 steps", "training: 4/4 steps"]
+    assert all("loss " in line for line in lines)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_at_once(
+    fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write anywhere
+    said = fails("train", "ngram", tmp_path / "not looked at", "--out", tmp_path / "m")
+    assert f"nothing can be written into {tmp_path}; choose another --out" in said

@@ -242,6 +242,12 @@ def test_a_window_may_drop_all_it_has(kind: str) -> None:
     np.testing.assert_allclose(lm.score(ids)[0], single, atol=1e-5)
 
 
+def test_rows_of_tokens_are_those_of_the_state() -> None:
+    lm = small()
+    with pytest.raises(ValueError, match="1 rows of tokens for a state of 2"):
+        lm.extend(lm.start(2), np.asarray([[3]]))
+
+
 def test_no_rows_are_a_batch_too() -> None:
     lm = small()
     assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)

@@ -178,6 +178,9 @@ def console() -> Console:
     return Screen(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
 
 
+_WIDEST = 1000  # columns of a table
+
+
 def results_table(*headings: str, title: str | None = None) -> Table:
     """A table whose first column is a name, which may fold, and whose others are figures, which are never cut."""
     from rich import box
@@ -186,10 +189,21 @@ def results_table(*headings: str, title: str | None = None) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False, pad_edge=False
     )
-    table.add_column(headings[0], overflow="fold", min_width=8)
+    table.add_column(headings[0], overflow="fold", min_width=12)
     for heading in headings[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def show_table(screen: Console, table: Table) -> None:
+    """Print it; on a terminal that is too narrow lines run on, since a figure that is cut is another figure."""
+    from rich.measure import Measurement
+
+    width = screen.width
+    needed = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).minimum
+    screen.width = max(width, needed)
+    screen.print(table)
+    screen.width = width
 
 
 def say(screen: Console, message: str) -> None:

@@ -22,6 +22,7 @@ from chainrule.cli.common import (
     results_table,
     say,
     seed_option,
+    show_table,
     tokenizer_choice,
     tokenizer_options,
 )
@@ -109,7 +110,7 @@ def _print(comparison: Comparison, out: str) -> None:
             number(result.megabytes, 3),
             style="bold green" if result.test.normalised and result.test.bits_per_byte == best else None,
         )
-    screen.print(table)
+    show_table(screen, table)
     impossible = [r.test.impossible / r.test.tokens for r in comparison.results if r.test.impossible]
     if impossible:
         say(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chainrule.cli.common import console, json_option, model_argument, number, results_table, say
+from chainrule.cli.common import console, json_option, model_argument, number, results_table, say, show_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,7 @@ def _print_gradients(screen: Console, found: Diagnosis) -> None:
         first, last = float(norms_T[0]), float(norms_T[-1])
         ratio = f"{first / last:.1e}" if last else ""
         table.add_row(name, heat_line(levels, screen.width - _FIGURES), f"{first:.1e}", f"{last:.1e}", ratio)
-    screen.print(table)
+    show_table(screen, table)
     say(screen, f"blocks, by logarithms: ▁ {least:.1e} to █ {most:.1e}; {_NOTHING} no gradient at all")
     say(screen, f"most depends on {_largest(found, found.embedding_gradient_T)}\n")
 
@@ -98,7 +98,7 @@ def _print_gates(screen: Console, found: Diagnosis) -> None:
             levels = ((means_T + 1) / 2 if name == "candidate" else means_T).tolist()
             figures = (f"{value:.3f}" for value in (means_T.min(), means_T.mean(), means_T.max()))
             table.add_row(f"{name}, layer {layer}", heat_line(levels, screen.width - _FIGURES), *figures)
-    screen.print(table)
+    show_table(screen, table)
     say(screen, "blocks: ▁ 0 to █ 1; of candidates ▁ -1 to █ 1\n")
 
 
@@ -112,7 +112,7 @@ def _print_attention(screen: Console, found: Diagnosis) -> None:
             weights_T = weights_TT[-1]
             line = heat_line((weights_T / weights_T.max()).tolist(), screen.width * 2 // 5)
             table.add_row(f"layer {layer}, head {head}", line, _largest(found, weights_T))
-    screen.print(table)
+    show_table(screen, table)
     say(screen, "blocks: ▁ 0 to █ the largest weight of the row")
 
 

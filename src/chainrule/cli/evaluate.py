@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +21,21 @@ from chainrule.cli.common import (
     print_json,
     results_table,
     say,
+    show_table,
 )
+
+
+def _without_runs(folders: list[str]) -> list[str]:
+    """The folders, without those of runs, which a pattern such as models/* finds beside those of models."""
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.folder import MANIFEST
+    from chainrule.training.runs import METRICS
+
+    runs = [f for f in folders if (Path(f) / METRICS).exists() and not (Path(f) / MANIFEST).exists()]
+    if not runs or len(runs) == len(folders):  # then it is an error, which names what is in it
+        return folders
+    terminal_progress().note(f"left out, as they are runs and not models: {', '.join(runs)}")
+    return [folder for folder in folders if folder not in runs]
 
 
 @click.command()
@@ -49,6 +64,7 @@ def evaluate(
     if len(folders_and_text) < 2:
         raise click.UsageError("name one or more model folders, and then the text")
     *folders, text = folders_and_text
+    folders = _without_runs(folders)
     models = [load(folder, device=device, dtype=dtype) for folder in folders]
     note_slow_precision(dtype, *models)
     corpus = Corpus.open(text, encoding_errors=encoding_errors)
@@ -70,7 +86,7 @@ def evaluate(
             f"{m.oov:.2%}",
         )
     screen = console()
-    screen.print(table)
+    show_table(screen, table)
     for folder, m in results:
         if m.impossible:
             share = m.impossible / m.tokens

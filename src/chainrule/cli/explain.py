@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chainrule.cli.common import console, json_option, model_argument, number, print_json, results_table, say
+from chainrule.cli.common import (
+    console,
+    json_option,
+    model_argument,
+    number,
+    print_json,
+    results_table,
+    say,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +94,7 @@ def _print_modules(screen: Console, found: Explanation) -> None:
             table.add_row(f"step {step + 1}: {found.tokens[step - found.shown]}", style="bold")
         gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
         table.add_row(node.name, node.equation, _shape(node), gradient)
-    screen.print(table)
+    show_table(screen, table)
     screen.print()
 
 
@@ -95,7 +104,7 @@ def _print_parameters(screen: Console, found: Explanation) -> None:
         if node.kind == "parameter":
             times = "once" if len(uses) == 1 else f"{len(uses)} times"
             table.add_row(node.symbol, _shape(node), times, f"{node.gradient or 0:.2e}")
-    screen.print(table)
+    show_table(screen, table)
     screen.print()
 
 

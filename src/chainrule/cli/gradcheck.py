@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, print_json, results_table, say, seed_option
+from chainrule.cli.common import console, json_option, print_json, results_table, say, seed_option, show_table
 
 if TYPE_CHECKING:
     from chainrule.autodiff.gradcheck import GradientReport
@@ -84,7 +84,7 @@ def _print(reports: list[GradientReport]) -> None:
             "pass" if report.passed else "FAIL",
             style=None if report.passed else "bold red",
         )
-    screen.print(table)
+    show_table(screen, table)
     failed = [report for report in reports if not report.passed]
     say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")
     for report in failed:

@@ -1,16 +1,20 @@
-"""Progress on a terminal: bars with rates and the time left. Elsewhere only notes are printed."""
+"""Progress on a terminal: bars with rates and the time left. Elsewhere notes, and now and then a line."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from chainrule.progress import Progress, Task
+
+LOG_SECONDS = 30.0
+"""Between two lines where there is no terminal."""
 
 
 class _Amount(rich.progress.ProgressColumn):
@@ -46,6 +50,30 @@ class _Bar:
         self.bars.update(self.number, figures=figures)
 
 
+@dataclass
+class _Log:
+    """Where there is no terminal: a line now and then, of tasks that have figures to show."""
+
+    console: Console
+    description: str
+    total: float | None
+    unit: str
+    done: float = 0.0
+    said_at: float = field(default_factory=time.monotonic)
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+
+    def show(self, figures: str) -> None:
+        now = time.monotonic()
+        if now - self.said_at < LOG_SECONDS:
+            return
+        self.said_at = now
+        total = "" if self.total is None else f"/{self.total:,.0f}"
+        line = f"{self.description}: {self.done:,.0f}{total} {self.unit}  {figures}"
+        self.console.print(line, markup=False, soft_wrap=True)
+
+
 class TerminalProgress:
     """Bars on standard error."""
 
@@ -58,13 +86,15 @@ class TerminalProgress:
             rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
         )
         self.running = 0
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
         """A bar for as long as the work lasts."""
+        if not self.console.is_terminal:
+            yield _Log(self.console, description, total, unit)
+            return
         if self.running == 0:
             self.bars.start()
         self.running += 1

@@ -79,18 +79,21 @@ def train(
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.folder import check_destination
+    from chainrule.folder import MANIFEST, check_destination
     from chainrule.kinds import find_kind
     from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
     from chainrule.training.run import train_kind
-    from chainrule.training.runs import remove_checkpoints
+    from chainrule.training.runs import checkpoint_folders, remove_checkpoints
 
+    run_folder = Path(options["run"] or f"{out.rstrip('/')}.run")
+    if options["resume"] and (Path(out) / MANIFEST).exists() and not checkpoint_folders(run_folder):
+        raise click.UsageError(f"{out} is there, so that its training is finished: nothing is left to resume")
     check_destination(out, overwrite=overwrite)
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, split_words(settings))
     kept = the_kind.keeps_run(the_settings)
-    run_folder = Path(options["run"] or f"{out.rstrip('/')}.run")
+    # a training that was to overwrite a model and was stopped is resumed with both
     if kept and overwrite and not options["resume"]:
         remove_checkpoints(run_folder)
     lm = train_kind(

@@ -95,6 +95,8 @@ class NeuralModel(LanguageModel):
     def extend(self, state: State, ids_BT: Array) -> NeuralState:
         assert isinstance(state, NeuralState)
         ids_BT, is_token_BT = self._checked(ids_BT)
+        if len(ids_BT) != len(state.features_BD):
+            raise ValueError(f"{len(ids_BT)} rows of tokens for a state of {len(state.features_BD)}")
         if not ids_BT.numel():
             return state
         if is_token_BT is None and state.window is not None and state.window.is_uniform:
