@@ -28,7 +28,7 @@ from chainrule.autodiff import weights
 from chainrule.autodiff.model import make_network
 from chainrule.autodiff.training import Trainer
 from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.kinds import ENGINES
+from chainrule.neural.engine import ENGINES
 from chainrule.settings import parse
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.word import WordTokenizer

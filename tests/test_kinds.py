@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,3 +148,27 @@ def test_a_loaded_model_knows_where_it_comes_from(tmp_path: Path) -> None:
     loaded = kinds.load(tmp_path / "m")
     assert loaded.provenance == lm.provenance
     assert loaded.metrics == lm.metrics
+
+
+def test_what_kinds_can_be_told_needs_no_torch() -> None:
+    """Its import takes seconds; without it, kinds that need it say so."""
+    code = """
+import sys
+from chainrule.errors import MissingExtraError
+from chainrule.kinds import find_kind, kind_names
+
+def is_there(name):
+    try:
+        return find_kind(name).name == name
+    except MissingExtraError:
+        return False
+
+assert all(is_there(name) for name in kind_names())
+assert "torch" not in sys.modules
+sys.modules["torch"] = None
+del sys.modules["chainrule.neural.kinds"]
+print([name for name in kind_names() if not is_there(name)])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "['averaging', 'transformer']"

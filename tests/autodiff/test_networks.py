@@ -17,7 +17,7 @@ from chainrule.autodiff.model import TapeModel, as_tape_model
 from chainrule.autodiff.network import dropout, keep_mask
 from chainrule.autodiff.weights import initial, shapes
 from chainrule.errors import DamagedFileError, ModelError
-from chainrule.neural.kinds import ENGINES
+from chainrule.neural.engine import ENGINES
 from chainrule.neural.model import NeuralModel
 
 from .twins import DESIGNS, KINDS, TOKENIZER, V, settings_of, twins

@@ -11,7 +11,7 @@ import torch
 from chainrule.autodiff.model import make_network
 from chainrule.autodiff.network import TapeNetwork
 from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.kinds import ENGINES
+from chainrule.neural.engine import ENGINES
 from chainrule.neural.network import Network
 from chainrule.settings import parse
 from chainrule.tokens.ids import Encoded

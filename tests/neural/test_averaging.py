@@ -7,8 +7,8 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
 from chainrule.errors import SettingsError
-from chainrule.neural.averaging import Averaging, AveragingConfig
-from chainrule.neural.designs import padded_size
+from chainrule.neural.averaging import Averaging
+from chainrule.neural.designs import AveragingConfig, padded_size
 
 
 def made(**settings: Any) -> Averaging:

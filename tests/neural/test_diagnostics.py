@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from chainrule import kinds
 from chainrule.errors import DiagnosisError
-from chainrule.neural.averaging import Averaging, AveragingConfig
-from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
+from chainrule.neural.averaging import Averaging
+from chainrule.neural.designs import AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.neural.diagnostics import KINDS, Diagnosis, diagnose
 from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.model import NeuralModel

@@ -9,8 +9,8 @@ import pytest
 import torch
 from network_laws import BOS, IDS_BT, VOCABULARY
 
-from chainrule.neural.averaging import Averaging, AveragingConfig
-from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
+from chainrule.neural.averaging import Averaging
+from chainrule.neural.designs import AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.presets import TransformerConfig
 from chainrule.neural.recurrent import Recurrent

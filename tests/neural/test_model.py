@@ -17,9 +17,10 @@ from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural import model as model_module
-from chainrule.neural.kinds import Torch, TransformerSettings, _is_float8
+from chainrule.neural.engine import Torch, _is_float8
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.playback import Playback
+from chainrule.neural.settings import TransformerSettings
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.windows import spans
 from chainrule.settings import parse

@@ -30,7 +30,7 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
     def train(settings: EngineSettings, data: TrainingData) -> LanguageModel:
         if _engine(settings) == "tape":
             return train_on_tape(name, settings, data)
-        from chainrule.neural.kinds import ENGINES
+        from chainrule.neural.engine import ENGINES
 
         return ENGINES[name].train(settings, data)
 
@@ -38,7 +38,7 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
         settings: Any = parse(settings_class, folder.config)
         if settings.engine == "tape" or not has_torch():
             return from_folder(folder)
-        from chainrule.neural.kinds import ENGINES
+        from chainrule.neural.engine import ENGINES
 
         return ENGINES[name].load(folder)
 
@@ -46,7 +46,7 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
         if _engine(settings) == "tape":
             check_offered(settings, device, keeps)
         elif has_torch():
-            from chainrule.neural.kinds import check as check_torch
+            from chainrule.neural.engine import check as check_torch
 
             check_torch(settings, device, keeps)
         else:

@@ -14,27 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chainrule.neural.designs import Activation, check_shares, check_sizes
+from chainrule.neural.designs import AveragingConfig
 from chainrule.neural.layers import Embedding, HiddenLayers, make_head
 from chainrule.neural.network import Memory, Network, Reading, Table
-from chainrule.settings import setting
-
-
-@dataclass(frozen=True)
-class AveragingConfig:
-    """What a deep averaging network is made of."""
-
-    window: int = setting(256, "most tokens in a mean; in one over more, each is next to nothing")
-    embedding: int = setting(256, "numbers in the vector of a token")
-    hidden: int = setting(512, "units of a hidden layer")
-    layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
-    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
-    tied: bool = setting(False, "one table for the embeddings and the logits")
-    dropout: float = setting(0.1, "share of the hidden units left out in training")
-
-    def __post_init__(self) -> None:
-        check_sizes(window=self.window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
-        check_shares(dropout=self.dropout)
 
 
 @dataclass(frozen=True)

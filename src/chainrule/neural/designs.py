@@ -59,6 +59,23 @@ class FeedforwardConfig:
 
 
 @dataclass(frozen=True)
+class AveragingConfig:
+    """What a deep averaging network is made of."""
+
+    window: int = setting(256, "most tokens in a mean; in one over more, each is next to nothing")
+    embedding: int = setting(256, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a hidden layer")
+    layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
+    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
+    tied: bool = setting(False, "one table for the embeddings and the logits")
+    dropout: float = setting(0.1, "share of the hidden units left out in training")
+
+    def __post_init__(self) -> None:
+        check_sizes(window=self.window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        check_shares(dropout=self.dropout)
+
+
+@dataclass(frozen=True)
 class RecurrentConfig:
     """What a recurrent network is made of."""
 

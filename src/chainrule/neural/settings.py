@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from chainrule.errors import SettingsError
-from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
+from chainrule.neural.designs import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.neural.presets import TransformerConfig
 from chainrule.settings import setting
 from chainrule.training.plan import TrainingSettings
 
@@ -40,6 +41,16 @@ class WindowSettings(NeuralSettings):
         if not 0 < self.slide <= 1:
             raise SettingsError(f"slide should be above 0 and at most 1, not {self.slide}")
         super().__post_init__()
+
+
+@dataclass(frozen=True)
+class AveragingSettings(WindowSettings, AveragingConfig):
+    """A bag of words and its training."""
+
+
+@dataclass(frozen=True)
+class TransformerSettings(WindowSettings, TransformerConfig):
+    """A Transformer and its training."""
 
 
 @dataclass(frozen=True)
