@@ -38,3 +38,13 @@ def test_torchs_page_on_slow_bfloat16_is_not_shown(device: str, shown: list[str]
         warnings.warn("mkldnn_matmul failed: ...", stacklevel=1)
         warnings.warn("another", stacklevel=1)
     assert [str(one.message) for one in seen] == shown
+
+
+@pytest.mark.parametrize(("there", "chosen"), [(True, "cuda"), (False, "cpu")])
+def test_auto_is_an_accelerator_where_there_is_one(
+    there: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: there)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    assert choose_device("auto") == chosen

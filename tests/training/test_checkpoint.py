@@ -11,6 +11,7 @@ import time
 from collections import namedtuple
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from trainables import Bigram, Cells, Recurrent, data, encoded, seeded
 from training_child import settings, trained
 
 from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.settings import parse
 from chainrule.tokens.word import WordTokenizer
 from chainrule.training import checkpoint, loop
 from chainrule.training.checkpoint import from_arrays, to_arrays
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.memories import tensors_in, with_tensors
+from chainrule.training.plan import TrainingSettings
 from chainrule.training.runs import checkpoint_folders, remove_checkpoints
 from listening import Listening
 
@@ -345,3 +348,39 @@ def test_a_checkpoint_holds_no_pickle(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     names = {path.name for path in checkpoint_folders(tmp_path)[0].iterdir()}
     assert names == {"manifest.json", "state.json", "tensors.safetensors"}
+
+
+class Clock:
+    """Ten seconds a step, and none between."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.saved = 1000.0, list[int]()
+        step, save = loop._Loop._step, loop._Loop._save
+
+        def timed(running: Any) -> None:
+            step(running)
+            self.now += 10
+
+        def noted(running: Any, **how: Any) -> None:
+            self.saved.append(running.state.step)
+            save(running, **how)
+
+        monkeypatch.setattr(loop._Loop, "_step", timed)
+        monkeypatch.setattr(loop._Loop, "_save", noted)
+        monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+
+def test_checkpoints_are_minutes_apart_and_time_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    chosen = parse(TrainingSettings, {"steps": 20, "validate_every": 20, "checkpoint_minutes": 1})
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="power failure"):
+        patched.setattr(loop._Loop, "_validate", power_failure)
+        train_network(seeded(Bigram), chosen, data(run=tmp_path))
+    assert clock.saved == [6, 12, 18]
+    clock.now = 5.0  # another process, another clock
+    trained = train_network(seeded(Bigram), chosen, data(run=tmp_path, resume=True))
+    assert trained.seconds == 200
+
+
+def power_failure(running: Any) -> None:
+    raise RuntimeError("power failure")

@@ -19,7 +19,7 @@ from chainrule.settings import parse
 from chainrule.training import flops, loop
 from chainrule.training.loop import train_network
 from chainrule.training.plan import TrainingSettings
-from chainrule.training.watch import Watcher
+from chainrule.training.watch import Watcher, _board
 from listening import Listening
 
 
@@ -159,3 +159,12 @@ def test_a_terminal_shows_the_figures() -> None:
     bar, figures = captured.get().splitlines()
     assert bar.startswith("training ")
     assert figures == "loss 1.234"
+
+
+def test_tensorboard_forgets_what_came_after_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = lambda folder, purge_step: (folder, purge_step)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    assert _board(tmp_path, 5) == (str(tmp_path), 5)
