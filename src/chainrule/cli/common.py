@@ -189,7 +189,7 @@ def results_table(*headings: str, title: str | None = None) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False, pad_edge=False
     )
-    table.add_column(headings[0], overflow="fold", min_width=12)
+    table.add_column(headings[0], overflow="fold", min_width=8)
     for heading in headings[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
