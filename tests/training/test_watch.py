@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import types
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from trainables import Bigram, data, seeded
 
 from chainrule.cli.progress import TerminalProgress
@@ -151,7 +153,8 @@ def test_model_flops_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_terminal_shows_the_figures() -> None:
-    progress = TerminalProgress()
+    terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=100)
+    progress = TerminalProgress(terminal)
     with progress.task("training", 10, "steps") as task:
         task.show("loss 1.234")
         with progress.console.capture() as captured:

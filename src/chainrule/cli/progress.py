@@ -77,8 +77,8 @@ class _Log:
 class TerminalProgress:
     """Bars on standard error."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
         self.bars = _Bars(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(bar_width=30),
