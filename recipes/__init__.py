@@ -92,6 +92,7 @@ def run(
     device: str = "auto",
     settings: Mapping[str, Any] | None = None,
     run_folder: Path | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> tuple[cr.LanguageModel, cr.Measured]:
     """Train as the recipe says, with some settings changed, and measure."""
@@ -106,6 +107,7 @@ def run(
             progress=progress,
             device=device,
             run=run_folder,
+            resume=resume,
             **{**recipe.settings, **(settings or {})},
         )
         return lm, cr.evaluate(lm, texts.test, progress=progress)

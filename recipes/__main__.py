@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, ... [default: an accelerator if there is one]")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting")
     parser.add_argument("--overwrite", action="store_true", help="replace a model folder that exists")
+    parser.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
     options = parser.parse_args(arguments)
     if options.name is None:
         for name in recipes.names():
@@ -41,7 +42,7 @@ def _run(recipe: recipes.Recipe, options: argparse.Namespace) -> None:
     recipe.check(**settings)
     check_destination(options.out, overwrite=options.overwrite)
     run_folder = options.out.with_name(f"{options.out.name}.run")
-    if options.overwrite:
+    if options.overwrite and not options.resume:
         remove_checkpoints(run_folder)
     lm, measured = recipes.run(
         recipe,
@@ -49,6 +50,7 @@ def _run(recipe: recipes.Recipe, options: argparse.Namespace) -> None:
         device=options.device,
         settings=settings,
         run_folder=run_folder,
+        resume=options.resume,
         progress=terminal_progress(),
     )
     lm.metrics = {**lm.metrics, "test": measured.to_json()}

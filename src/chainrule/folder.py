@@ -314,9 +314,10 @@ def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> Non
     """Refuse a file that is not what its entry of the manifest says."""
     if not path.is_file():
         raise DamagedFileError(f"{path}: missing; copy the whole folder again, or train the model again")
-    size = path.stat().st_size
-    if size != entry["bytes"]:
-        raise _what_it_is(path, f"{size:,} bytes where {entry['bytes']:,} were written")
+    size, written = path.stat().st_size, entry.get("bytes")
+    if size != written:
+        expected = f"{written:,}" if isinstance(written, int) else "another number"
+        raise _what_it_is(path, f"{size:,} bytes where {expected} were written")
     if (size <= _VERIFY_UP_TO if verify is None else verify) and _sha256(path) != entry.get("sha256"):
         raise _what_it_is(path, "its checksum differs from what was written")
 

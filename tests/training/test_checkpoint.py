@@ -205,20 +205,31 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert_same(found, trained(None, *CASES[0]))
 
 
-@pytest.mark.parametrize("is_interrupted", [False, True])
-def test_a_last_checkpoint_that_cannot_be_written_is_an_error(
-    is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_checkpoint_that_cannot_be_written_at_the_stop_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, tensors: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    if is_interrupted:
-        stopping(monkeypatch, 5)
-    last = 5 if is_interrupted else 40
-    with pytest.raises(TrainingError, match=rf"step {last} could not be written: .*No space left") as caught:
+    stopping(monkeypatch, 5)
+    with pytest.raises(Interrupted, match=r"step 5 could not be written: .*No space left"):
         trained(tmp_path, *CASES[0])
-    assert isinstance(caught.value, Interrupted) == is_interrupted
+
+
+def test_a_finished_training_is_not_lost_with_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, tensors: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    progress = Listening()
+    found = train_network(seeded(Bigram), settings(), data(run=tmp_path, progress=progress))
+    assert found.steps == 40
+    assert [("step 40 could not be written" in note, "the model is there" in note) for note in progress.notes] == [
+        (True, True)
+    ]
 
 
 # -- signals ----------------------------------------------------------------------------------------------
@@ -384,3 +395,18 @@ def test_checkpoints_are_minutes_apart_and_time_goes_on(tmp_path: Path, monkeypa
 
 def power_failure(running: Any) -> None:
     raise RuntimeError("power failure")
+
+
+def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        stopping(patched, 5)
+        train_network(seeded(Bigram), settings(), data(run=tmp_path))
+    smaller = replace(settings(), learning_rate=1e-9, clip=0.1)
+    found = train_network(seeded(Bigram), smaller, data(run=tmp_path, resume=True))
+    assert found.steps == 40
+    for name, weight in seeded(Bigram).state_dict().items():  # five steps of at most 0.02 an entry, and no more
+        assert (found.last[name] - weight).abs().max() <= 5 * 0.021
+    with pytest.raises(TrainingError, match="settings batch: 64 then, 32 now"):
+        train_network(seeded(Bigram), replace(settings(), batch=32), data(run=tmp_path, resume=True))

@@ -157,9 +157,10 @@ def test_a_terminal_shows_the_figures() -> None:
     progress = TerminalProgress(terminal)
     with progress.task("training", 10, "steps") as task:
         task.show("loss 1.234")
-        with progress.console.capture() as captured:
-            progress.console.print(progress.bars.get_renderable())
-    bar, figures = captured.get().splitlines()
+        shown = Console(file=io.StringIO(), width=100)
+        shown.print(progress.bars.get_renderable())
+    assert isinstance(shown.file, io.StringIO)
+    bar, figures = shown.file.getvalue().splitlines()
     assert bar.startswith("training ")
     assert figures == "loss 1.234"
 

@@ -129,7 +129,7 @@ class Transformer(Network):
 
     def embed(self, ids_BT: Tensor, places: slice | Tensor) -> Tensor:
         """x⁰ = E[id] + position."""
-        x_BTD = F.embedding(ids_BT, self.embedding)
+        x_BTD: Tensor = self.token_dropout(F.embedding(ids_BT, self.embedding), ids_BT, len(self.embedding))
         if self.config.scaled_embedding:
             x_BTD = x_BTD * math.sqrt(self.config.width)
         if self.positions.added_TD is not None:
@@ -139,7 +139,7 @@ class Transformer(Network):
 
     def _features(self, ids_BT: Tensor, places: slice | Tensor, attends: Attends) -> Tensor:
         """The Transformer itself."""
-        x_BTD = self.token_dropout(self.embed(ids_BT, places), ids_BT, len(self.embedding))
+        x_BTD = self.embed(ids_BT, places)
         if self.config.embedding_dropout and self.training:
             x_BTD = F.dropout(x_BTD, self.config.embedding_dropout)
         rotation = self.positions.rotation(places)

@@ -186,7 +186,7 @@ class _WindowsOfEpoch(Epoch):
 class Streams(Layout):
     """The text in as many stretches as there are rows, all read in order; their lengths differ by one at most.
 
-    To validate there are fewer, if the text is short: the tokens of short stretches have little before them.
+    Of a short text there are fewer, to validate still fewer: tokens of short stretches have little before them.
     """
 
     tokens: int
@@ -202,9 +202,8 @@ class Streams(Layout):
 
     def epoch(self, number: int | None) -> Epoch:
         """Only the lengths of steps are left to chance."""
-        steps = _VALIDATION_STEPS if number is None else 0
-        most = max(1, self.tokens // max(1, steps * self.size.length))
-        rows = min(self.size.rows, most)
+        steps = _VALIDATION_STEPS if number is None else 1
+        rows = min(self.size.rows, max(1, self.tokens // (steps * self.size.length)))
         bounds = np.arange(rows + 1) * self.tokens // rows
         longest = int(np.diff(bounds).max())
         if self.vary and number is not None:

@@ -176,7 +176,7 @@ class _Loop:
                 while not state.is_finished:
                     self._step()
                     self._between_steps(task, interrupts)
-                self._save(is_last=True)
+                self._save_the_end()
         finally:
             self.watcher.close()
 
@@ -274,6 +274,13 @@ class _Loop:
         except TrainingError as error:
             return f"{where}; {error}"
         return f"{where}; go on with --resume (resume=True): {self.job.data.run}"
+
+    def _save_the_end(self) -> None:
+        """For whoever cannot write the model; that the checkpoint cannot be written is no reason to lose that."""
+        try:
+            self._save(is_last=True)
+        except TrainingError as error:
+            self.job.data.progress.note(f"{error}; the training is finished, and the model is there")
 
     def _save(self, *, is_last: bool = False) -> None:
         """Write a checkpoint. What fails on the way is tried again later; there is no later for the last one."""

@@ -25,12 +25,15 @@ from chainrule.training.step import Memories
 from chainrule.training.trainable import Trainable
 
 _WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard", "engine")  # only torch keeps checkpoints
+_CHANGEABLE = ("learning_rate", "clip")  # what to change when steps were too large, as the error of such a run says
 
 
 def identity(network: Trainable, settings: TrainingSettings, data: TrainingData) -> dict[str, Any]:
     """What a run is made of: only with the same can it go on."""
     return {
-        "settings": {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT},
+        "settings": {
+            name: value for name, value in asdict(settings).items() if name not in (*_WITHOUT_EFFECT, *_CHANGEABLE)
+        },
         "network": {name: list(tensor.shape) for name, tensor in network.state_dict().items()},
         "data": {
             "context": data.context,

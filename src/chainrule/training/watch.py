@@ -103,7 +103,7 @@ class Watcher:
 def _until(path: Path, step: int) -> str:
     """The records up to a step; the last line may be cut, as a crash leaves it."""
     kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + "\n")
