@@ -31,13 +31,10 @@ def choose_device(name: str) -> str:
         found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return "cpu" if found is None else found.type
     try:
-        torch.zeros(1, device=name)
-        known = torch.device(name).type != "meta"  # which computes nothing
-        reason = "it computes nothing"
+        torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # a torch without CUDA asserts
-        known, reason = False, textwrap.shorten(str(error), 80, placeholder=" ...")
-    if not known:
-        raise SettingsError(f"the device {name!r} cannot be used here ({reason}): use cpu or auto")
+        reason = textwrap.shorten(str(error), 80, placeholder=" ...")
+        raise SettingsError(f"the device {name!r} cannot be used here ({reason}): use cpu or auto") from None
     return name
 
 

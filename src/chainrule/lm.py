@@ -74,6 +74,9 @@ class LanguageModel(ABC):
 
     # What a model may do in a way of its own, if that is faster.
 
+    tokens_at_once = 1 << 20
+    """Of a long text, scored in one go: fewer would be slower. Lines of like length are put together among them."""
+
     def score_all(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """ln p of every id of a text made of sequences, each from a start to its end, one after the other."""
         scores = np.empty(len(ids))

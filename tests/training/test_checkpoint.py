@@ -205,13 +205,14 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert_same(found, trained(None, *CASES[0]))
 
 
+def full_disk(path: Path, tensors: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_checkpoint_that_cannot_be_written_at_the_stop_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, tensors: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    monkeypatch.setattr(checkpoint, "write_tensors", full_disk)
     stopping(monkeypatch, 5)
     with pytest.raises(Interrupted, match=r"step 5 could not be written: .*No space left"):
         trained(tmp_path, *CASES[0])
@@ -220,10 +221,7 @@ def test_a_checkpoint_that_cannot_be_written_at_the_stop_is_said(
 def test_a_finished_training_is_not_lost_with_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, tensors: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    monkeypatch.setattr(checkpoint, "write_tensors", full_disk)
     progress = Listening()
     found = train_network(seeded(Bigram), settings(), data(run=tmp_path, progress=progress))
     assert found.steps == 40

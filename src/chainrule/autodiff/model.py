@@ -55,6 +55,8 @@ class TapeState(State):
 class TapeModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
+    tokens_at_once = TOKENS_AT_ONCE
+
     def __init__(
         self, network: TapeNetwork, tokenizer: Tokenizer, context: Context, *, kind: str, settings: Any
     ) -> None:

@@ -20,9 +20,6 @@ from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
 
-_PIECES, _LEAST = 50, 1 << 14
-_TOKENS_AT_ONCE = 1 << 20  # lines are put into batches of like length among so many tokens
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -97,7 +94,7 @@ def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
         yield from _score_stream(lm, ids)
         return
     starts, ends = line_bounds(ids, lm.tokenizer.eos)
-    first, at_once = 0, _at_once(len(ids), _TOKENS_AT_ONCE)
+    first, at_once = 0, lm.tokens_at_once
     while first < len(starts):
         last = max(int(np.searchsorted(ends, starts[first] + at_once, side="right")), first + 1)
         piece = ids[starts[first] : ends[last - 1]]
@@ -106,15 +103,10 @@ def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
         first = last
 
 
-def _at_once(tokens: int, most: int) -> int:
-    """Tokens of a piece: some fifty pieces, so that a bar moves, but none so small that it costs time."""
-    return min(max(tokens // _PIECES, _LEAST), most)
-
-
 def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
     """One long sequence in pieces; the state carries the context from one to the next."""
     state: State = lm.start(1)
-    at_once = _at_once(len(ids), TOKENS_AT_ONCE)
+    at_once = min(lm.tokens_at_once, TOKENS_AT_ONCE)
     for first in range(0, len(ids), at_once):
         piece = np.asarray(ids[None, first : first + at_once], dtype=np.int64)
         scores, state = lm.read(state, piece)

@@ -52,6 +52,8 @@ class NeuralState(State):
 class NeuralModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
+    tokens_at_once = TOKENS_AT_ONCE
+
     def __init__(
         self, network: Network, tokenizer: Tokenizer, context: Context, *, kind: str, settings: Any = None
     ) -> None:
