@@ -98,6 +98,8 @@ def test_an_unknown_setting_is_guessed_at() -> None:
         parse(Example, {"layer": "3"})
     with pytest.raises(SettingsError, match=r"unknown setting 'zzz' \(there are: layers, rate, "):
         parse(Example, {"zzz": "3"})
+    with pytest.raises(SettingsError, match=r"unknown setting 'blame' \(there are"):  # a little like name
+        parse(Example, {"blame": "3"})
 
 
 def test_a_class_without_settings_says_so() -> None:

@@ -39,7 +39,7 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     known = [field.name for field in dataclasses.fields(settings_class)]  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
     return settings_class(**{key: _read(key, value, hints[key]) for key, value in values.items()})

@@ -46,6 +46,12 @@ def test_the_next_tokens_are_the_likeliest_first(run: Run, mle_model: Path) -> N
     assert "'dogs'" in run("inspect", mle_model, "--prompt", "i love").out
 
 
+@pytest.mark.parametrize("verb", ["inspect", "generate"])
+def test_a_prompt_that_the_model_does_not_know_is_noted(run: Run, model: Path, verb: str) -> None:
+    assert "note" not in run(verb, model, "--prompt", "i love").err
+    assert "note: some of the prompt is unknown to the model" in run(verb, model, "--prompt", "i xyzzy").err
+
+
 def test_a_token_is_shown_as_it_is(run: Run, tmp_path: Path) -> None:
     """Square brackets and names between colons mean something to the library that prints."""
     text = tmp_path / "text.txt"

@@ -243,7 +243,7 @@ def test_or_explodes() -> None:
 
 def test_or_stays_where_the_weights_are_orthogonal() -> None:
     found = ratio(diagnose(with_recurrent_weights("elman", 1.0, inputs=1e-6), LONG), "h")
-    assert found == pytest.approx(1, rel=1e-6)
+    assert found == pytest.approx(1, rel=1e-5)  # float32, over many steps
 
 
 def test_the_cell_of_an_lstm_carries_it() -> None:

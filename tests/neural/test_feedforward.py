@@ -7,7 +7,7 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
 from chainrule.errors import SettingsError
-from chainrule.neural.designs import FeedforwardConfig, padded_size
+from chainrule.neural.designs import FeedforwardConfig, count_parameters, padded_size
 from chainrule.neural.feedforward import Feedforward
 
 
@@ -63,10 +63,9 @@ def test_parameters_of_the_lectures_network() -> None:
     """V = 10,000, d = 300, m = 500, n = 3: V d + (n-1) d m + m V = 3.0 M + 0.3 M + 5.0 M = 8.3 M, biases apart."""
     config = FeedforwardConfig(order=3, embedding=300, hidden=500)
     with torch.device("meta"):
-        count = sum(p.numel() for p in Feedforward(config, 10_000, BOS).parameters())
-    rows = padded_size(10_000)
-    assert rows == 10_048  # 157 times 64; with V itself it would be 8,300,000 and 10,500 biases
-    assert count == rows * 300 + 2 * 300 * 500 + 500 * rows + (500 + rows) == 8_348_948
+        sizes = {name: weight.shape for name, weight in Feedforward(config, 10_000, BOS).named_parameters()}
+    assert sizes["head.weight"] == (padded_size(10_000), 500) == (10_048, 500)  # 157 times 64
+    assert count_parameters(sizes, 10_000) == 8_300_000 + 10_500
 
 
 def test_dropout_is_for_training() -> None:

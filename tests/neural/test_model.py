@@ -229,6 +229,8 @@ def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
     last = cr.load(tmp_path / "last")
     assert last.provenance["corpus_sha256"] == lm.provenance["corpus_sha256"]
     assert last.metrics["steps"] == lm.metrics["steps"] == 20
+    size = lm.tokenizer.vocab_size  # E, W and b, U and c
+    assert lm.metrics["parameters"] == size * 128 + (4 * 128 + 1) * 512 + (512 + 1) * size
     # steps as large as these get worse again
     assert cr.evaluate(last, TEXT).nats > cr.evaluate(lm, TEXT).nats
     for one in (lm, last):

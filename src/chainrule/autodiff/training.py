@@ -23,6 +23,7 @@ from chainrule.decode.generate import generate
 from chainrule.decode.strategies import TopP
 from chainrule.errors import NotANumberError, SettingsError, TrainingError
 from chainrule.kinds import TrainingData
+from chainrule.neural.designs import count_parameters
 from chainrule.neural.vectors import load_vectors
 from chainrule.progress import Task
 from chainrule.tokens.ids import Encoded
@@ -60,7 +61,9 @@ def train_on_tape(kind: str, settings: Any, data: TrainingData) -> TapeModel:
     state = Trainer(network, settings, data, chance).run(lambda: _sample(lm, data.seed))
     lm.metrics = {
         **coverage,
-        "parameters": sum(tensor.size for tensor in tensors.values()),
+        "parameters": count_parameters(
+            {name: tensor.shape for name, tensor in tensors.items()}, data.tokenizer.vocab_size
+        ),
         "steps": state.step,
         "tokens_seen": state.tokens,
         "validation_nats": state.best_loss,

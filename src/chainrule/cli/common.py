@@ -98,6 +98,14 @@ def note_slow_precision(dtype: str, *models: LanguageModel) -> None:
         terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
 
 
+def note_unknown_prompt(lm: LanguageModel, prompt: str) -> None:
+    """Say so where a model cannot know what it is asked to go on from."""
+    from chainrule.cli.progress import terminal_progress
+
+    if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
+        terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
+
+
 def context_option(command: Command) -> Command:
     """--context: where a sequence ends."""
     return click.option(

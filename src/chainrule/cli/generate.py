@@ -12,6 +12,7 @@ from chainrule.cli.common import (
     json_option,
     model_argument,
     note_slow_precision,
+    note_unknown_prompt,
     precision_option,
     print_json,
     seed_option,
@@ -62,7 +63,6 @@ def generate(
     lines writes --max-tokens tokens. What narrows the choice applies in the order: repetition penalty, temperature,
     top-k, top-p, min-p.
     """
-    from chainrule.cli.progress import terminal_progress
     from chainrule.decode.generate import generate_many, stream
     from chainrule.decode.strategies import Beam
     from chainrule.kinds import load
@@ -72,8 +72,7 @@ def generate(
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = load(folder, device=device, dtype=dtype)
     note_slow_precision(dtype, lm)
-    if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
-        terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
+    note_unknown_prompt(lm, prompt)
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
         click.echo(prompt, nl=False)
         for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed):

@@ -11,6 +11,7 @@ from chainrule.cli.common import (
     console,
     json_option,
     model_argument,
+    note_unknown_prompt,
     number,
     print_json,
     results_table,
@@ -44,6 +45,7 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
         "provenance": dict(content.provenance),
     }
     if prompt is not None:
+        note_unknown_prompt(lm, prompt)
         described["next"] = _next(lm, prompt, top)
     if as_json:
         print_json(described)

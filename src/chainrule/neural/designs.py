@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -35,6 +37,15 @@ def padded_size(vocab_size: int) -> int:
     """Rows of a table of tokens: matrix products are fast at multiples of 64, small ones at multiples of 8."""
     multiple = 64 if vocab_size >= 4096 else 8
     return -(-vocab_size // multiple) * multiple
+
+
+def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> int:
+    """How many numbers are learned, by the shapes of the tensors: rows that are there for speed do not count."""
+    missing = padded_size(vocab_size) - vocab_size
+    return sum(
+        math.prod(shape) - missing * math.prod(shape[1:]) * (name.partition(".")[0] in ("embedding", "head"))
+        for name, shape in shapes.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.kinds import TrainingData
 from chainrule.neural.averaging import Averaging
+from chainrule.neural.designs import count_parameters
 from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.loss import BLOCK
 from chainrule.neural.model import NeuralModel, load_weights
@@ -123,7 +124,9 @@ def _sample(lm: NeuralModel, seed: int) -> str:
 
 def _figures(lm: NeuralModel, trained: Trained) -> dict[str, Any]:
     return {
-        "parameters": sum(weight.numel() for weight in lm.network.parameters()),
+        "parameters": count_parameters(
+            {name: weight.shape for name, weight in lm.network.named_parameters()}, lm.tokenizer.vocab_size
+        ),
         "steps": trained.steps,
         "tokens_seen": trained.tokens,
         "validation_nats": trained.best_loss,
