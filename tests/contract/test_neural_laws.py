@@ -26,6 +26,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "alibi": ("transformer", {"positions": "alibi", "slide": 0.2}),
     "no positions": ("transformer", {"positions": "none", "slide": 1.0}),
     "bag of words": ("averaging", {"window": 4, "embedding": 8, "hidden": 16}),
+    "endless bag": ("averaging", {"window": None, "embedding": 8, "hidden": 16}),
     "bigram network": ("feedforward", {"order": 2, "embedding": 8, "hidden": 16}),
     "direct": ("feedforward", {"order": 4, "embedding": 8, "hidden": 16, "direct": True, "activation": "sigmoid"}),
     "relu elman": ("elman", {"embedding": 8, "hidden": 16, "layers": 3, "activation": "relu"}),

@@ -18,7 +18,9 @@ def made(**settings: Any) -> Averaging:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"layers": 1, "activation": "tanh"}, {"activation": "sigmoid"}, {"tied": True}], ids=str
+    "settings",
+    [{}, {"window": None}, {"layers": 1, "activation": "tanh"}, {"activation": "sigmoid"}, {"tied": True}],
+    ids=str,
 )
 def test_laws(settings: dict[str, Any]) -> None:
     check(made(**settings))
@@ -47,6 +49,15 @@ def test_a_network_with_a_window_gives_memory_only_for_memory() -> None:
     assert network.window == 7
     assert network(IDS_BT).memory is None
     assert network(IDS_BT, network.begin(3)).memory.count_B.tolist() == [6, 6, 6]
+
+
+def test_without_a_window_the_mean_is_over_everything() -> None:
+    """Not over what was read at once: half of the text is read before the rest."""
+    network = made(window=None).double().eval()
+    first = network(IDS_BT[:, :3])
+    whole_BTD = network(IDS_BT).features_BTD
+    same(torch.cat([first.features_BTD, network(IDS_BT[:, 3:], first.memory).features_BTD], dim=1), whole_BTD)
+    assert not torch.allclose(network(IDS_BT[:, 3:]).features_BTD, whole_BTD[:, 3:])
 
 
 def test_a_long_sum_keeps_its_small_terms() -> None:

@@ -1,6 +1,6 @@
 """The bag of words (a deep averaging network): the mean of all tokens read, whatever their order.
 
-    m_t = 1/t Σ_{i<=t} E x_i                     as much past as there is, and no places
+    m_t = 1/t Σ_{i<=t} E x_i                     as much past as there is, or a window has, and no places
     h_t = f(W m_t + b)                           one hidden layer or more
     p(next | all tokens before) = softmax(U h_t + c)
 
@@ -67,7 +67,8 @@ class Averaging(Network):
         # h_t = f(W m_t + b)
         features_BTD = self.projection(self.hidden(mean_BTD))
         # padding adds nothing, so that the sums at the last place are those of the last token
-        after = None if memory is None else Sums(sum_BTD[:, -1], count_BT[:, -1])
+        is_asked = memory is not None or self.window is None
+        after = Sums(sum_BTD[:, -1], count_BT[:, -1]) if is_asked else None
         return Reading(features_BTD, after)
 
 

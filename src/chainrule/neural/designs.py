@@ -73,7 +73,9 @@ class FeedforwardConfig:
 class AveragingConfig:
     """What a deep averaging network is made of."""
 
-    window: int = setting(256, "most tokens in a mean; in one over more, each is next to nothing")
+    window: int | None = setting(
+        256, "most tokens in a mean, of which each is next to nothing where there are many; none: all there are"
+    )
     embedding: int = setting(256, "numbers in the vector of a token")
     hidden: int = setting(512, "units of a hidden layer")
     layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
@@ -82,7 +84,8 @@ class AveragingConfig:
     dropout: float = setting(0.1, "share of the hidden units left out in training")
 
     def __post_init__(self) -> None:
-        check_sizes(window=self.window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        window = 1 if self.window is None else self.window
+        check_sizes(window=window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
         check_shares(dropout=self.dropout)
 
 
