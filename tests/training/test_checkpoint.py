@@ -270,9 +270,10 @@ def test_without_a_run_folder_signals_are_left_alone(monkeypatch: pytest.MonkeyP
         ({"settings": settings("adam", "none")}, "settings optimiser: adamw then, adam now"),
         ({"network": Bigram(width=4)}, "network embed.weight: .*6. then, .*4. now"),
         ({"data": {"seed": 1}}, "data seed: 0 then, 1 now"),
+        ({"settings": replace(settings(), batch=32), "data": {"seed": 1}}, "32 now; data seed"),
         ({"data": {"context": "line"}}, "data context: stream then, line now"),
-        ({"data": {"train": encoded([3, 4, 2])}}, "data corpus: "),
-        ({"data": {"tokenizer": WordTokenizer([bytes([97 + i, 97]) for i in range(8)])}}, "data tokenizer: "),
+        ({"data": {"train": encoded([3, 4, 2])}}, "another corpus"),
+        ({"data": {"tokenizer": WordTokenizer([bytes([97 + i, 97]) for i in range(8)])}}, "another tokenizer"),
     ],
 )
 def test_another_training_is_not_resumed(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
@@ -408,3 +409,47 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
         assert (found.last[name] - weight).abs().max() <= 5 * 0.021
     with pytest.raises(TrainingError, match="settings batch: 64 then, 32 now"):
         train_network(seeded(Bigram), replace(settings(), batch=32), data(run=tmp_path, resume=True))
+
+
+# -- told anew how long -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("longer", "steps"), [({"steps": 50}, 50), ({"steps": None, "epochs": 3}, 36)], ids=str)
+def test_a_run_that_goes_on_may_be_told_anew_how_long(
+    longer: dict[str, Any], steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a constant rate, it is the run that was told so at once."""
+    constant = replace(settings(), schedule="constant", warmup=0.0, validate_every=10)
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        stopping(patched, 12)
+        train_network(seeded(Bigram), constant, data(run=tmp_path))
+    progress, longer_settings = Listening(), replace(constant, **longer)
+    found = train_network(seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress))
+    assert found.steps == steps
+    assert progress.notes == [f"12 of {steps} steps are done, where 40 were planned"]
+    assert_same(found, train_network(seeded(Bigram), longer_settings, data()))
+
+
+def test_a_run_cannot_be_told_to_be_shorter_than_it_is(tmp_path: Path) -> None:
+    train_network(seeded(Bigram), settings(), data(run=tmp_path))
+    with pytest.raises(SettingsError, match="40 steps are done, and only 39 are asked for"):
+        train_network(seeded(Bigram), replace(settings(), steps=39), data(run=tmp_path, resume=True))
+
+
+def test_a_run_that_stalled_goes_on_with_more_patience(tmp_path: Path) -> None:
+    stalling = replace(settings(), learning_rate=1e-9, validate_every=2, patience=3, schedule="constant")
+    first = train_network(seeded(Bigram), stalling, data(run=tmp_path))
+    assert first.steps < 40
+    more = replace(stalling, patience=5)
+    found = train_network(seeded(Bigram), more, data(run=tmp_path, resume=True))
+    assert_same(found, train_network(seeded(Bigram), more, data()))
+    assert first.steps < found.steps
+
+
+def test_parts_may_be_others_where_nothing_is_carried_from_step_to_step(tmp_path: Path) -> None:
+    smaller = replace(settings(), device_batch=8, steps=41)
+    for make, run in ((Bigram, tmp_path / "windows"), (Recurrent, tmp_path / "streams")):
+        train_network(seeded(make), settings(), data(run=run))
+    assert train_network(seeded(Bigram), smaller, data(run=tmp_path / "windows", resume=True)).steps == 41
+    with pytest.raises(TrainingError, match="settings device_batch: 24 then, 8 now"):
+        train_network(seeded(Recurrent), smaller, data(run=tmp_path / "streams", resume=True))

@@ -8,15 +8,16 @@ import pytest
 import torch
 from trainables import TOKENIZER, Bigram, Recurrent, data, seeded
 
-from chainrule.errors import TrainingError
+from chainrule.errors import SettingsError, TrainingError
 from chainrule.settings import parse
 from chainrule.training import rehearsal
 from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import train_network
+from chainrule.training.pace import steps_in_all
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
-from chainrule.training.state import Decisions
+from chainrule.training.state import Decisions, State
 
 CPU = torch.device("cpu")
 
@@ -73,6 +74,18 @@ def test_minutes_become_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     epochs = 600 / 13
     assert found.total == pytest.approx(600 - epochs, abs=1)
     assert found.validate_every == 12
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [({"minutes": 2}, 600), ({"minutes": 2, "steps": 500}, 500), ({"minutes": 2, "steps": 700}, 600)],
+)
+def test_a_run_that_goes_on_knows_how_fast_it_is(values: dict[str, Any], expected: int) -> None:
+    state = State(Decisions(False, False, False, 400, 10, {}), step=100, seconds=20.0)  # validations and all
+    layout = prepared(seeded(Bigram)).train[0]
+    assert steps_in_all(parse(TrainingSettings, values), layout, state) == expected
+    with pytest.raises(SettingsError, match="100 steps are done, and only 5 are asked for: set more"):
+        steps_in_all(parse(TrainingSettings, {"minutes": 1 / 60}), layout, state)
 
 
 def test_validations_take_a_fifth_of_the_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

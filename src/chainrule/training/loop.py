@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -19,16 +19,18 @@ from chainrule.tokens.ids import Encoded
 from chainrule.training.average import Average
 from chainrule.training.batches import Source, open_source
 from chainrule.training.checkpoint import Checkpoints
+from chainrule.training.identity import check_identity, identity
 from chainrule.training.interrupts import Interrupts
 from chainrule.training.layouts import Layout, Size, choose_layout
 from chainrule.training.losses import Losses
 from chainrule.training.notes import few_steps, worse_than_guessing
 from chainrule.training.optim import make_optimiser
-from chainrule.training.plan import TrainingSettings
+from chainrule.training.pace import steps_in_all
+from chainrule.training.plan import HOW_LONG, TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
 from chainrule.training.runs import check_run
 from chainrule.training.schedule import factor
-from chainrule.training.snapshot import Running, check_identity, identity
+from chainrule.training.snapshot import Running
 from chainrule.training.state import Place, State
 from chainrule.training.step import Stepper, take_step
 from chainrule.training.trainable import Trainable
@@ -127,8 +129,9 @@ def _started(job: _Job) -> tuple[Running, Stepper]:
     what = identity(job.network, job.settings, job.data)
     found = job.checkpoints.newest() if job.checkpoints is not None and job.data.resume else None
     if found is not None:
-        check_identity(found.state["identity"], what)
+        check_identity(found.state["identity"], what, carries=job.train[0].carries)
         state = State.from_json(found.state["state"])
+        _plan_anew(state, found.state["identity"]["settings"], job)
     else:
         if job.data.resume:
             job.data.progress.note(f"{job.data.run}: there is no checkpoint: training begins anew")
@@ -149,6 +152,17 @@ def _started(job: _Job) -> tuple[Running, Stepper]:
     if found is not None:
         running.go_on(found, lambda: stepper.example_of_memory(*job.train))
     return running, stepper
+
+
+def _plan_anew(state: State, then: Mapping[str, Any], job: _Job) -> None:
+    """Let a run that goes on be as long as its settings say now, if they said something else before."""
+    now = asdict(job.settings)
+    if all(now[name] == then[name] for name in HOW_LONG):
+        return
+    before = state.total
+    state.decisions = replace(state.decisions, total=steps_in_all(job.settings, job.train[0], state))
+    state.stopped = state.is_stalled(job.settings.patience)
+    job.data.progress.note(f"{state.step:,} of {state.total:,} steps are done, where {before:,} were planned")
 
 
 class _Loop:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chainrule.errors import SettingsError
 from chainrule.training.layouts import Layout
 from chainrule.training.plan import EPOCHS, TrainingSettings
+from chainrule.training.state import State
 
 VALIDATIONS = 10
 """How many validations a run has at least."""
@@ -43,6 +45,20 @@ def pace(settings: TrainingSettings, layout: Layout, times: Times | None) -> tup
     if every is None:
         every = max(1, min(layout.count(0), round(total / validations)))
     return total, every
+
+
+def steps_in_all(settings: TrainingSettings, layout: Layout, state: State) -> int:
+    """The steps of a run that goes on, and is told anew how long it is: how fast it is was seen."""
+    total = planned_steps(settings, layout)
+    if settings.minutes is not None:
+        fits = int(60 * settings.minutes / max(state.seconds, 1e-9) * state.step)
+        total = fits if total is None else min(total, fits)
+    assert total is not None
+    if total <= state.step:
+        raise SettingsError(
+            f"{state.step:,} steps are done, and only {total:,} are asked for: set more steps, epochs or minutes"
+        )
+    return total
 
 
 def _fitting(settings: TrainingSettings, layout: Layout, times: Times) -> tuple[int, float]:

@@ -24,6 +24,9 @@ DECAYING = {"adamw": 0.1, "muon": 0.1}
 EPOCHS = 10
 """Passes over the text where neither epochs nor steps nor minutes say how long to train."""
 
+HOW_LONG = ("steps", "epochs", "minutes", "patience")
+"""The settings that say so. A run that goes on may be told anew."""
+
 STALLED = 5
 """Validations without a better one after which average=tail begins."""
 

@@ -2,66 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from chainrule.errors import TrainingError
-from chainrule.folder import to_json
-from chainrule.kinds import TrainingData
-from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.average import Average
 from chainrule.training.checkpoint import Checkpoint
 from chainrule.training.memories import tensors_in, with_tensors
 from chainrule.training.optim import Optimiser
-from chainrule.training.plan import TrainingSettings
 from chainrule.training.state import State
 from chainrule.training.step import Memories
 from chainrule.training.trainable import Trainable
-
-_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard", "engine")  # only torch keeps checkpoints
-_CHANGEABLE = ("learning_rate", "clip")  # what to change when steps were too large, as the error of such a run says
-
-
-def identity(network: Trainable, settings: TrainingSettings, data: TrainingData) -> dict[str, Any]:
-    """What a run is made of: only with the same can it go on."""
-    return {
-        "settings": {
-            name: value for name, value in asdict(settings).items() if name not in (*_WITHOUT_EFFECT, *_CHANGEABLE)
-        },
-        "network": {name: list(tensor.shape) for name, tensor in network.state_dict().items()},
-        "data": {
-            "context": data.context,
-            "seed": data.seed,
-            "corpus": data.train.fingerprint,
-            "held-out text": None if data.valid is None else data.valid.fingerprint,
-            "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
-        },
-    }
-
-
-def check_identity(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume something else, and say what differs."""
-    was, is_now = dict(_leaves(then)), dict(_leaves(json.loads(to_json(now))))
-    names = [name for name in {**was, **is_now} if was.get(name) != is_now.get(name)]
-    if names:
-        found = "; ".join(f"{name}: {was.get(name)} then, {is_now.get(name)} now" for name in names[:5])
-        raise TrainingError(
-            f"this is not the training that the checkpoint is of ({found}); begin anew (--overwrite)"
-        )
-
-
-def _leaves(values: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{name}{key} ")
-        else:
-            yield f"{name}{key}", value
 
 
 @dataclass

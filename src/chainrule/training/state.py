@@ -94,5 +94,9 @@ class State:
             self.best_loss, self.stalled = loss, 0
             return True
         self.stalled += 1
-        self.stopped = patience is not None and self.stalled >= patience
+        self.stopped = self.is_stalled(patience)
         return False
+
+    def is_stalled(self, patience: int | None) -> bool:
+        """Whether so many validations found nothing better."""
+        return patience is not None and self.stalled >= patience

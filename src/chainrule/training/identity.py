@@ -1,0 +1,62 @@
+"""What a run is made of: from a checkpoint only the same training goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from chainrule.errors import TrainingError
+from chainrule.folder import to_json
+from chainrule.kinds import TrainingData
+from chainrule.tokens.registry import dump_tokenizer
+from chainrule.training.plan import HOW_LONG, TrainingSettings
+from chainrule.training.trainable import Trainable
+
+_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard", "engine")  # only torch keeps checkpoints
+_CHANGEABLE = (
+    *("learning_rate", "clip"),  # what to change when steps were too large, as the error of such a run says
+    *HOW_LONG,
+)
+
+
+def identity(network: Trainable, settings: TrainingSettings, data: TrainingData) -> dict[str, Any]:
+    """What a run is made of, settings that may change included."""
+    return {
+        "settings": {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT},
+        "network": {name: list(tensor.shape) for name, tensor in network.state_dict().items()},
+        "data": {"context": data.context, "seed": data.seed},
+        "fingerprints": {
+            "corpus": data.train.fingerprint,
+            "held-out text": None if data.valid is None else data.valid.fingerprint,
+            "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
+        },
+    }
+
+
+def check_identity(then: Mapping[str, Any], now: Mapping[str, Any], *, carries: bool) -> None:
+    """Refuse to resume something else, and say what differs; `carries`: whether parts of a step have a memory."""
+    changeable = _CHANGEABLE if carries else (*_CHANGEABLE, "device_batch")
+    was, is_now = dict(_leaves(then)), dict(_leaves(json.loads(to_json(now))))
+    differing = [
+        f"another {name}"
+        if part == "fingerprints"
+        else f"{part} {name}: {was.get(key)} then, {is_now.get(key)} now"
+        for key in {**was, **is_now}
+        if was.get(key) != is_now.get(key)
+        for part, name in [key]
+        if not (part == "settings" and name in changeable)
+    ]
+    if differing:
+        raise TrainingError(
+            f"this is not the training that the checkpoint is of ({'; '.join(differing[:5])}); "
+            "begin anew (--overwrite)"
+        )
+
+
+def _leaves(identity: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:
+    for part, values in identity.items():
+        for name, value in values.items():
+            yield (part, name), value
