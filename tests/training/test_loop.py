@@ -188,6 +188,21 @@ def test_too_little_memory_says_what_would_fit() -> None:
     train_network(seeded(Greedy), settings(steps=2, device_batch=16), data())
 
 
+class Crowded(Bigram):
+    """Has too little memory for held-out text, as where the averaged weights take up some."""
+
+    def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
+        if not self.training:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().loss(inputs_BT, targets_BT, memory)
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(64, "device_batch=32"), (8, "a smaller length")])
+def test_too_little_memory_for_the_held_out_text_is_said(batch: int, expected: str) -> None:
+    with pytest.raises(TrainingError, match=f"held-out text: {batch} tokens at once do not fit .*set {expected}"):
+        train_network(seeded(Crowded), settings(batch=batch, steps=2), data())
+
+
 def test_bfloat16_trains_about_as_well() -> None:
     full, half = (
         train_network(seeded(Bigram), settings(epochs=5, precision=precision), data())

@@ -9,7 +9,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.settings import parse
-from chainrule.training.notes import few_steps, worse_than_guessing
+from chainrule.training.notes import few_steps, long_rows, worse_than_guessing
 from chainrule.training.plan import TrainingSettings
 from listening import Listening
 
@@ -24,6 +24,21 @@ def test_few_steps_are_said() -> None:
     )
     assert "19 steps fit" in str(said(19, minutes=0.1))
     assert said(20, minutes=0.1) is said(5, steps=5) is said(5, minutes=0.1, steps=5) is None
+
+
+def test_rows_longer_than_a_batch_are_said() -> None:
+    settings = parse(TrainingSettings, {"batch": 64})
+    assert long_rows(settings, 100, "stream") == (
+        "a step is one row of 100 tokens, more than the batch of 64: set length=64 for steps as small as that"
+    )
+    assert long_rows(settings, 64, "stream") is long_rows(settings, 100, "line") is None
+
+
+@pytest.mark.parametrize("engine", ["torch", "tape"])
+def test_both_engines_say_so_before_they_begin(engine: str) -> None:
+    text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
+    cr.train("elman", text, context="stream", progress=progress, engine=engine, batch=16, minutes=1e-4, hidden=8)
+    assert [note.split()[0] for note in progress.notes[:2]] == ["only", "a"]
 
 
 def test_a_loss_above_that_of_guessing_is_said() -> None:

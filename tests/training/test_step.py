@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trainables import TOKENIZER, Bigram, Recurrent, seeded, text
+from torch._inductor.exc import InvalidCxxCompiler
+from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text
 
+from chainrule.errors import TrainingError
+from chainrule.settings import parse
 from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Rows, Size, Step, Windows, choose_layout
+from chainrule.training.loop import train_network
+from chainrule.training.plan import TrainingSettings
 from chainrule.training.state import Place
 from chainrule.training.step import Stepper, is_out_of_memory, propose
 
@@ -102,6 +107,20 @@ def test_a_row_that_does_not_fit_is_said() -> None:
     layout, source = Windows(len(IDS), Size(8, 80, 80), 0), HostSource(IDS, TOKENIZER, "stream", CPU)
     error = propose(Stepper(Greedy(7), CPU), layout.epoch(None)[0], source, Place(1, 0, 0))
     assert "not even one row of 8 tokens" in str(error)
+
+
+def test_a_compiler_that_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(function: Any) -> Any:
+        def fails(*arguments: Any) -> None:
+            raise InvalidCxxCompiler
+
+        return fails
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    with pytest.raises(
+        TrainingError, match=r"cannot compile .* \(No working C\+\+ compiler found.*\): set compile=no"
+    ):
+        train_network(seeded(Bigram), parse(TrainingSettings, {"compile": "yes", "steps": 2}), data())
 
 
 def test_what_is_out_of_memory() -> None:

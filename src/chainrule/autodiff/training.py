@@ -29,7 +29,7 @@ from chainrule.progress import Task
 from chainrule.tokens.ids import Encoded
 from chainrule.training.gathering import Text
 from chainrule.training.layouts import Epoch, Layout, Size, Step, choose_layout
-from chainrule.training.notes import few_steps, worse_than_guessing
+from chainrule.training.notes import before_training, worse_than_guessing
 from chainrule.training.pace import Times, pace
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.schedule import factor
@@ -238,7 +238,7 @@ class Trainer:
     def _decide(self) -> Decisions:
         times = None if self.settings.minutes is None else self._times(60 * self.settings.minutes)
         total, every = pace(self.settings, self.train.layout, times)
-        if (note := few_steps(self.settings, total)) is not None:
+        for note in before_training(self.settings, total, self.train.layout.size.length, self.data.context):
             self.data.progress.note(note)
         measured = {} if times is None else {"step_seconds": times.step, "validation_seconds": times.validation}
         return Decisions(False, False, False, total, every, measured)

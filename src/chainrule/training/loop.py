@@ -23,7 +23,7 @@ from chainrule.training.identity import check_identity, identity
 from chainrule.training.interrupts import Interrupts
 from chainrule.training.layouts import Layout, Size, choose_layout
 from chainrule.training.losses import Losses
-from chainrule.training.notes import few_steps, worse_than_guessing
+from chainrule.training.notes import before_training, worse_than_guessing
 from chainrule.training.optim import make_optimiser
 from chainrule.training.pace import steps_in_all
 from chainrule.training.plan import HOW_LONG, TrainingSettings
@@ -136,7 +136,7 @@ def _started(job: _Job) -> tuple[Running, Stepper]:
         if job.data.resume:
             job.data.progress.note(f"{job.data.run}: there is no checkpoint: training begins anew")
         state = State(Rehearsal(job.network, job.settings, job.device, job.train, job.valid).decide())
-        if (note := few_steps(job.settings, state.total)) is not None:
+        for note in before_training(job.settings, state.total, job.train[0].size.length, job.data.context):
             job.data.progress.note(note)
     decided = state.decisions
     stepper = Stepper(

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 
+from chainrule.lm import Context
 from chainrule.training.plan import TrainingSettings
 
 FEW = 20
 """Steps of a run in minutes; with fewer, a note is due."""
+
+
+def before_training(settings: TrainingSettings, total: int, length: int, context: Context) -> list[str]:
+    """What should be known of a run of `total` steps, in rows of at most `length`."""
+    notes = few_steps(settings, total), long_rows(settings, length, context)
+    return [note for note in notes if note is not None]
 
 
 def few_steps(settings: TrainingSettings, total: int) -> str | None:
@@ -18,6 +25,16 @@ def few_steps(settings: TrainingSettings, total: int) -> str | None:
     return (
         f"only {total} {steps} into {settings.minutes:g} minutes, in which little is learned: "
         f"give it more, or set a smaller batch than {settings.batch:,} tokens"
+    )
+
+
+def long_rows(settings: TrainingSettings, length: int, context: Context) -> str | None:
+    """What to say where a step has more tokens than it was told, since a row has as many; None: all is well."""
+    if context == "line" or length <= settings.batch:
+        return None
+    return (
+        f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
+        f"set length={settings.batch} for steps as small as that"
     )
 
 

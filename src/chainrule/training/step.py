@@ -129,6 +129,9 @@ def take_step(
         loss, after = stepper.gradients(step, source, memories)
         return loss, optimiser.step(rate), after
     except (RuntimeError, MemoryError) as error:
+        if is_from_compiler(error):
+            why = str(error).strip().partition("\n")[0]
+            raise TrainingError(f"torch cannot compile this network here ({why}): set compile=no") from error
         if not is_out_of_memory(error):
             raise
     # only here, behind the error, has the failed attempt given its memory back
@@ -143,6 +146,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(
         words in str(error).lower() for words in ("can't allocate memory", "not enough memory", "out of memory")
     )
+
+
+def is_from_compiler(error: BaseException) -> bool:
+    """Whether torch.compile gave up: there is no C++ compiler, or code that it cannot do with."""
+    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
 
 
 def propose(stepper: Stepper, step: Step, source: Source, place: Place) -> TrainingError:

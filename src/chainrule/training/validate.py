@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import torch
 
+from chainrule.errors import TrainingError
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout
-from chainrule.training.step import Memories, Stepper
+from chainrule.training.step import Memories, Stepper, is_out_of_memory
+
+
+def validate(stepper: Stepper, layout: Layout, source: Source, most_steps: int | None = None) -> float:
+    """Mean nats per token of the text, or of its first steps, in the layout of training but without chance."""
+    try:
+        return _mean_nats(stepper, layout, source, most_steps)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    at_once = layout.size.rows_at_once * layout.size.length
+    smaller = f"device_batch={at_once // 2}" if layout.size.rows_at_once > 1 else "a smaller length"
+    raise TrainingError(
+        f"the held-out text: {at_once:,} tokens at once do not fit into the memory of {stepper.device}; "
+        f"set {smaller}"
+    )
 
 
 @torch.no_grad()
-def validate(stepper: Stepper, layout: Layout, source: Source, most_steps: int | None = None) -> float:
-    """Mean nats per token of the text, or of its first steps, in the layout of training but without chance."""
+def _mean_nats(stepper: Stepper, layout: Layout, source: Source, most_steps: int | None) -> float:
     network = stepper.network
     network.eval()
     epoch = layout.epoch(None)
