@@ -235,6 +235,9 @@ def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
     assert cr.evaluate(last, TEXT).nats > cr.evaluate(lm, TEXT).nats
     for one in (lm, last):
         assert cr.evaluate(one, TEXT).nats == pytest.approx(one.metrics["validation_nats"], abs=1e-4)
+    # averaged weights are what is measured, and the last ones are no average
+    cr.train("feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path / "ema", average="ema", **far)
+    assert cr.load(tmp_path / "ema" / "last").metrics["validation_nats"] is None
 
 
 @pytest.mark.parametrize("kind", ["averaging", "transformer"])

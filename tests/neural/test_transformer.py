@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
+from chainrule.neural.designs import count_parameters
 from chainrule.neural.presets import PRESETS, TransformerConfig
 from chainrule.neural.transformer import Transformer
 
@@ -95,6 +96,7 @@ def test_a_gpt2_has_124_million_weights() -> None:
     assert expected == 124_439_808
     # 50304 is the next multiple of 64
     assert sum(p.numel() for p in transformer.parameters()) == expected + (50304 - 50257) * D
+    assert count_parameters({name: p.shape for name, p in transformer.named_parameters()}, V) == expected
     assert transformer.flops_per_token() == 6 * (50304 * D + L * 12 * D * D) + 12 * L * T * D
 
 

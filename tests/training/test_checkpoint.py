@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from chainrule.training.loop import Trained, train_network
 from chainrule.training.memories import tensors_in, with_tensors
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.runs import checkpoint_folders, remove_checkpoints
+from chainrule.training.step import Stepper
 from listening import Listening
 
 HERE = Path(__file__).parent
@@ -273,6 +275,7 @@ def test_without_a_run_folder_signals_are_left_alone(monkeypatch: pytest.MonkeyP
         ({"settings": replace(settings(), batch=32), "data": {"seed": 1}}, "32 now; data seed"),
         ({"data": {"context": "line"}}, "data context: stream then, line now"),
         ({"data": {"train": encoded([3, 4, 2])}}, "another corpus"),
+        ({"data": {"valid": encoded([3, 4, 2])}}, "another held-out text"),
         ({"data": {"tokenizer": WordTokenizer([bytes([97 + i, 97]) for i in range(8)])}}, "another tokenizer"),
     ],
 )
@@ -291,7 +294,7 @@ def test_settings_without_effect_may_change(tmp_path: Path) -> None:
 
 def test_a_run_that_broke_leaves_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss is no number at step 10: the checkpoint of step 9 is the last, and it is good."""
-    gradients = loop.Stepper.gradients
+    gradients = Stepper.gradients
 
     def broken(self: Any, *arguments: Any) -> Any:
         loss, after = gradients(self, *arguments)
@@ -300,7 +303,7 @@ def test_a_run_that_broke_leaves_its_checkpoint(tmp_path: Path, monkeypatch: pyt
 
     count = [0]
     with monkeypatch.context() as patched:
-        patched.setattr(loop.Stepper, "gradients", broken)
+        patched.setattr(Stepper, "gradients", broken)
         with pytest.raises(TrainingError, match="step 10"):
             trained(tmp_path, *CASES[0], minutes=0)
     assert newest(tmp_path) == 9
@@ -446,10 +449,67 @@ def test_a_run_that_stalled_goes_on_with_more_patience(tmp_path: Path) -> None:
     assert first.steps < found.steps
 
 
-def test_parts_may_be_others_where_nothing_is_carried_from_step_to_step(tmp_path: Path) -> None:
-    smaller = replace(settings(), device_batch=8, steps=41)
-    for make, run in ((Bigram, tmp_path / "windows"), (Recurrent, tmp_path / "streams")):
+def test_a_run_that_patience_ended_needs_more_of_it_to_be_longer(tmp_path: Path) -> None:
+    stalling = replace(settings(), learning_rate=1e-9, validate_every=2, patience=3, schedule="constant")
+    train_network(seeded(Bigram), stalling, data(run=tmp_path))
+    with pytest.raises(
+        SettingsError, match=r"3 validations in a row found nothing better: .* more patience than 3"
+    ):
+        train_network(seeded(Bigram), replace(stalling, steps=50), data(run=tmp_path, resume=True))
+
+
+def test_a_longer_run_validates_as_often_as_one_that_was_planned_so(tmp_path: Path) -> None:
+    """Every step where there are ten steps, but not where there are a hundred; metrics.jsonl tells."""
+    constant = replace(settings(), schedule="constant", warmup=0.0)
+    train_network(seeded(Bigram), replace(constant, steps=10), data(run=tmp_path))
+    longer = replace(constant, steps=100)
+    found = train_network(seeded(Bigram), longer, data(run=tmp_path, resume=True))
+    fresh = train_network(seeded(Bigram), longer, data())
+    assert [one["step"] for one in found.history if one["step"] > 10] == [
+        one["step"] for one in fresh.history if one["step"] > 10
+    ]
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    decided = [(one["step"], one["total"]) for one in records if one["what"] == "decisions"]
+    assert decided == [(0, 10), (10, 100)]
+
+
+@pytest.mark.parametrize("stop", [36, 20])
+def test_a_tail_that_is_none_any_more_is_not_averaged(
+    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 40 steps the last 9 are averaged, of 100 the last 21."""
+    constant = replace(settings("adamw", "tail"), schedule="constant", warmup=0.0, validate_every=50)
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        stopping(patched, stop)
+        train_network(seeded(Bigram), constant, data(run=tmp_path))
+    longer = replace(constant, steps=100)
+    found = train_network(seeded(Bigram), longer, data(run=tmp_path, resume=True))
+    assert_same(found, train_network(seeded(Bigram), longer, data()))
+
+
+def test_a_moving_mean_moves_as_the_longer_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    constant = replace(settings("adamw", "ema"), schedule="constant", warmup=0.0, validate_every=20)
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        stopping(patched, 2)  # of 100 steps 5 are in the mean, of 40 two
+        train_network(seeded(Bigram), constant, data(run=tmp_path))
+    longer = replace(constant, steps=100)
+    found = train_network(seeded(Bigram), longer, data(run=tmp_path, resume=True))
+    assert_same(found, train_network(seeded(Bigram), longer, data()))
+
+
+def test_parts_may_be_others(tmp_path: Path) -> None:
+    for make, forgets in ((Bigram, False), (Recurrent, True)):
+        run, progress = tmp_path / make.__name__, Listening()
         train_network(seeded(make), settings(), data(run=run))
-    assert train_network(seeded(Bigram), smaller, data(run=tmp_path / "windows", resume=True)).steps == 41
-    with pytest.raises(TrainingError, match="settings device_batch: 24 then, 8 now"):
-        train_network(seeded(Recurrent), smaller, data(run=tmp_path / "streams", resume=True))
+        for parts, steps in ((8, 50), (8, 51)):
+            other = replace(settings(), device_batch=parts, steps=steps)
+            assert train_network(seeded(make), other, data(run=run, resume=True, progress=progress)).steps == steps
+        assert sum("is forgotten" in note for note in progress.notes) == forgets
+
+
+def test_precision_may_be_another(tmp_path: Path) -> None:
+    train_network(seeded(Bigram), settings(), data(run=tmp_path))
+    other = replace(settings(), steps=50, precision="bfloat16")
+    assert train_network(seeded(Bigram), other, data(run=tmp_path, resume=True)).decisions["bfloat16"]
+    made = with_tensors([Cells(torch.zeros(2), torch.zeros(1))], tensors_in([deep(0.5).cells[0]]))
+    assert {tensor.dtype for tensor in tensors_in(made).values()} == {torch.float32}

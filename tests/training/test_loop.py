@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -189,18 +190,46 @@ def test_too_little_memory_says_what_would_fit() -> None:
 
 
 class Crowded(Bigram):
-    """Has too little memory for held-out text, as where the averaged weights take up some."""
+    """Has memory for 20 tokens of held-out text only, as where averaged weights take up the rest."""
+
+    error: Exception = torch.OutOfMemoryError("CUDA out of memory")
 
     def loss(self, inputs_BT: Any, targets_BT: Any, memory: Any = None) -> Any:
-        if not self.training:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+        if not self.training and inputs_BT.numel() > 20:
+            raise self.error
         return super().loss(inputs_BT, targets_BT, memory)
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(64, "device_batch=32"), (8, "a smaller length")])
-def test_too_little_memory_for_the_held_out_text_is_said(batch: int, expected: str) -> None:
-    with pytest.raises(TrainingError, match=f"held-out text: {batch} tokens at once do not fit .*set {expected}"):
-        train_network(seeded(Crowded), settings(batch=batch, steps=2), data())
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_too_little_memory_for_the_held_out_text_is_said(context: Any) -> None:
+    """Whoever does what the errors say gets there."""
+    values: dict[str, Any] = {"batch": 128, "steps": 2}
+    for _ in range(4):
+        try:
+            train_network(seeded(Crowded), settings(**values), data(context))
+            break
+        except TrainingError as error:
+            found = re.fullmatch(
+                r"the held-out text: (\d+) tokens at once do not fit .* of cpu; set device_batch=(\d+)", str(error)
+            )
+            assert found is not None, error
+            assert int(found[2]) == int(found[1]) // 2 < values.get("device_batch", 128)
+            values["device_batch"] = int(found[2])
+    assert values["device_batch"] <= 20
+
+
+def test_a_row_of_held_out_text_that_does_not_fit_is_said() -> None:
+    network = seeded(Crowded)
+    network.window = 32
+    with pytest.raises(TrainingError, match=r"32 tokens at once do not fit .*; set a smaller length"):
+        train_network(network, settings(length=32, batch=32, steps=2), data())
+
+
+def test_what_else_goes_wrong_with_the_held_out_text_is_as_it_is() -> None:
+    network = seeded(Crowded)
+    network.error = RuntimeError("something else")
+    with pytest.raises(RuntimeError, match="something else"):
+        train_network(network, settings(steps=2), data())
 
 
 def test_bfloat16_trains_about_as_well() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from chainrule.training import rehearsal
 from chainrule.training.batches import HostSource
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.loop import train_network
-from chainrule.training.pace import steps_in_all
+from chainrule.training.pace import Times, pace
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.rehearsal import Rehearsal
 from chainrule.training.state import Decisions, State
@@ -78,14 +79,54 @@ def test_minutes_become_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [({"minutes": 2}, 600), ({"minutes": 2, "steps": 500}, 500), ({"minutes": 2, "steps": 700}, 600)],
+    [
+        ({"minutes": 2}, (1100, 12)),  # of two minutes 20 s are gone; an epoch has 12 steps
+        ({"minutes": 2, "steps": 500}, (500, 12)),
+        ({"minutes": 2, "steps": 5000}, (1100, 12)),
+        ({"steps": 500}, (500, 12)),
+        ({"epochs": 20}, (240, 12)),
+        ({"steps": 500, "validate_every": 7}, (500, 7)),
+    ],
+    ids=str,
 )
-def test_a_run_that_goes_on_knows_how_fast_it_is(values: dict[str, Any], expected: int) -> None:
-    state = State(Decisions(False, False, False, 400, 10, {}), step=100, seconds=20.0)  # validations and all
+def test_a_run_that_goes_on_is_paced_anew(
+    values: dict[str, Any], expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State(Decisions(False, False, False, 110, 11, {"kept": 1}), step=100, seconds=20.0)
+    rehearsed = prepared(seeded(Bigram), **values)
+    monkeypatch.setattr(rehearsed, "_seconds", lambda stepper, **_: 0.1)
+    monkeypatch.setattr(rehearsed, "_validation_seconds", lambda stepper: 0.0)
+    found = rehearsed.decide_anew(state, {*values, "clip"})
+    assert (found.total, found.validate_every) == (pytest.approx(expected[0], abs=1), expected[1])
+    assert found.measured["kept"] == 1
+    alone = rehearsed.decide_anew(state, {"validate_every"})  # minutes do not count, nor steps
+    assert (alone.total, alone.validate_every) == (110, values.get("validate_every", 11))
+    assert rehearsed.decide_anew(state, {"clip", "patience"}) == replace(state.decisions, measured=found.measured)
+
+
+def test_a_run_with_time_to_spare_validates_as_without_a_clock() -> None:
+    layout, settings = prepared(seeded(Bigram)).train[0], parse(TrainingSettings, {"minutes": 60, "steps": 50})
+    assert pace(settings, layout, Times(0.1, 0.01, 3600)) == pace(settings, layout, None) == (50, 5)
+
+
+def test_a_run_that_goes_on_has_steps_left() -> None:
     layout = prepared(seeded(Bigram)).train[0]
-    assert steps_in_all(parse(TrainingSettings, values), layout, state) == expected
-    with pytest.raises(SettingsError, match="100 steps are done, and only 5 are asked for: set more"):
-        steps_in_all(parse(TrainingSettings, {"minutes": 1 / 60}), layout, state)
+    for steps in (99, 100):
+        with pytest.raises(SettingsError, match=f"100 steps are done, and only {steps} are asked for: set more"):
+            pace(parse(TrainingSettings, {"steps": steps}), layout, None, done=100)
+    assert pace(parse(TrainingSettings, {"steps": 101}), layout, None, done=100)[0] == 101
+
+
+@pytest.mark.parametrize("changed", ["precision", "compile"])
+def test_how_to_compute_may_be_told_anew(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    state = State(Decisions(False, False, False, 40, 4, {}), step=10)
+    values = {"precision": {"precision": "bfloat16"}, "compile": {"compile": "yes"}}[changed]
+    rehearsed = prepared(seeded(Bigram), steps=40, **values)
+    found = rehearsed.decide_anew(state, {changed})
+    assert (found.bfloat16, found.compiled) == (changed == "precision", changed == "compile")
+    assert (found.total, found.validate_every) == (40, 4)
+    assert rehearsed.decide_anew(state, {"steps"}).compiled is False
 
 
 def test_validations_take_a_fifth_of_the_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch._inductor.exc import InvalidCxxCompiler
+from torch._dynamo.exc import TorchDynamoException
+from torch._inductor.exc import InductorError, InvalidCxxCompiler
 from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text
 
 from chainrule.errors import TrainingError
@@ -109,17 +110,26 @@ def test_a_row_that_does_not_fit_is_said() -> None:
     assert "not even one row of 8 tokens" in str(error)
 
 
-def test_a_compiler_that_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InvalidCxxCompiler(), r"cannot compile .* \(No working C\+\+ compiler found.*\): set compile=no"),
+        (
+            TorchDynamoException("backend='x' raised:\nno such thing\nand more"),
+            r"\(backend='x' raised: no such thing\)",
+        ),
+        (InductorError(torch.OutOfMemoryError("CUDA out of memory"), Bigram), "not even one row .* fits"),
+    ],
+)
+def test_a_compiler_that_gives_up_is_said(error: Exception, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(function: Any) -> Any:
         def fails(*arguments: Any) -> None:
-            raise InvalidCxxCompiler
+            raise error
 
         return fails
 
     monkeypatch.setattr(torch, "compile", compiled)
-    with pytest.raises(
-        TrainingError, match=r"cannot compile .* \(No working C\+\+ compiler found.*\): set compile=no"
-    ):
+    with pytest.raises(TrainingError, match=said):
         train_network(seeded(Bigram), parse(TrainingSettings, {"compile": "yes", "steps": 2}), data())
 
 

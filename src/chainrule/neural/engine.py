@@ -63,7 +63,10 @@ class Torch:
         if data.run is not None:
             last = self._build(settings, data)
             last.network.load_state_dict(trained.last)
-            last.metrics = {**lm.metrics, "validation_nats": trained.history[-1]["validation_loss"]}
+            # where weights are averaged, the last ones were not measured by themselves
+            is_measured = settings.average == "none"
+            nats = trained.history[-1]["validation_loss"] if is_measured else None
+            last.metrics = {**lm.metrics, "validation_nats": nats}
             last.provenance = provenance(data.train, data.valid, data.seed)
             last.save(data.run / LAST, overwrite=True)
         return lm

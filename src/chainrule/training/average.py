@@ -46,6 +46,12 @@ class Average:
         now = [weight.detach() for weight in self.weights.values()]
         torch._foreach_lerp_(list(self.values.values()), now, 1 / min(self.count, horizon))
 
+    def plan_anew(self, step: int, before: int) -> None:
+        """After `step` steps of a run that was to have `before`: what was its end may be none any more."""
+        began, late = step - self.count + 1, 1 - TAIL_SHARE
+        if self.kind == "tail" and began >= late * before and step < late * self.total:
+            self.count, self.values = 0, {}
+
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The weights are the average meanwhile, if there is one."""

@@ -26,7 +26,7 @@ from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, new_fo
 from chainrule.progress import Progress
 from chainrule.training.runs import CHECKPOINTS, checkpoint_folders
 
-FORMAT, VERSION = "chainrule-checkpoint", 1
+FORMAT, VERSION = "chainrule-checkpoint", 2
 STATE, TENSORS = "state.json", "tensors.safetensors"
 KEPT = 2
 _BFLOAT16 = ":bfloat16"  # marks arrays of a type that NumPy does not have; their bits are stored

@@ -12,13 +12,15 @@ from chainrule.errors import TrainingError
 from chainrule.folder import to_json
 from chainrule.kinds import TrainingData
 from chainrule.tokens.registry import dump_tokenizer
-from chainrule.training.plan import HOW_LONG, TrainingSettings
+from chainrule.training.plan import HOW_IT_IS_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.training.trainable import Trainable
 
 _WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard", "engine")  # only torch keeps checkpoints
 _CHANGEABLE = (
-    *("learning_rate", "clip"),  # what to change when steps were too large, as the error of such a run says
+    *("learning_rate", "clip", "device_batch"),  # what errors say to change where steps are too large
+    *HOW_IT_IS_COMPUTED,
     *HOW_LONG,
+    *("validate_every", "patience"),
 )
 
 
@@ -36,24 +38,24 @@ def identity(network: Trainable, settings: TrainingSettings, data: TrainingData)
     }
 
 
-def check_identity(then: Mapping[str, Any], now: Mapping[str, Any], *, carries: bool) -> None:
-    """Refuse to resume something else, and say what differs; `carries`: whether parts of a step have a memory."""
-    changeable = _CHANGEABLE if carries else (*_CHANGEABLE, "device_batch")
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Which settings are others than then; where that or anything else makes it another training, an error."""
     was, is_now = dict(_leaves(then)), dict(_leaves(json.loads(to_json(now))))
-    differing = [
+    differing = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    refused = [
         f"another {name}"
         if part == "fingerprints"
         else f"{part} {name}: {was.get(key)} then, {is_now.get(key)} now"
-        for key in {**was, **is_now}
-        if was.get(key) != is_now.get(key)
+        for key in differing
         for part, name in [key]
-        if not (part == "settings" and name in changeable)
+        if part != "settings" or name not in _CHANGEABLE
     ]
-    if differing:
+    if refused:
         raise TrainingError(
-            f"this is not the training that the checkpoint is of ({'; '.join(differing[:5])}); "
+            f"this is not the training that the checkpoint is of ({'; '.join(refused[:5])}); "
             "begin anew (--overwrite)"
         )
+    return {name for _, name in differing}
 
 
 def _leaves(identity: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chainrule.devices import current_device
-from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.errors import Interrupted, TrainingError
 from chainrule.kinds import TrainingData
 from chainrule.progress import Task
-from chainrule.tokens.ids import Encoded
-from chainrule.training.average import Average
-from chainrule.training.batches import Source, open_source
-from chainrule.training.checkpoint import Checkpoints
-from chainrule.training.identity import check_identity, identity
 from chainrule.training.interrupts import Interrupts
-from chainrule.training.layouts import Layout, Size, choose_layout
 from chainrule.training.losses import Losses
-from chainrule.training.notes import before_training, worse_than_guessing
-from chainrule.training.optim import make_optimiser
-from chainrule.training.pace import steps_in_all
-from chainrule.training.plan import HOW_LONG, TrainingSettings
-from chainrule.training.rehearsal import Rehearsal
+from chainrule.training.notes import worse_than_guessing
+from chainrule.training.plan import TrainingSettings
 from chainrule.training.runs import check_run
 from chainrule.training.schedule import factor
-from chainrule.training.snapshot import Running
-from chainrule.training.state import Place, State
-from chainrule.training.step import Stepper, take_step
+from chainrule.training.start import Job, Started, open_job, start
+from chainrule.training.state import Place
+from chainrule.training.step import take_step
 from chainrule.training.trainable import Trainable
 from chainrule.training.validate import validate
 from chainrule.training.watch import Watcher
@@ -67,11 +58,12 @@ def train_network(
 ) -> Trained:
     """Train a network on a text; `sample` gives some text of the network as it is."""
     check_run(data.run, resume=data.resume)
-    job = _job(network, settings, data, sample)
+    job = open_job(network, settings, data, sample)
     with current_device(job.device), torch.random.fork_rng(_devices(job.device)):
         torch.manual_seed(data.seed % 2**63)
-        running, stepper = _started(job)
-        _Loop(job, running, stepper).run()
+        started = start(job)
+        _Loop(job, started).run()
+    running = started.running
     state, last = running.state, weights_of(network)
     assert running.best is not None  # there is a validation after the last step
     if (note := worse_than_guessing(state.best_loss, data.tokenizer.vocab_size, settings.rate)) is not None:
@@ -90,86 +82,12 @@ def train_network(
     )
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What there is to do, and with what; nothing of it changes."""
-
-    network: Trainable
-    settings: TrainingSettings
-    data: TrainingData
-    device: torch.device
-    train: tuple[Layout, Source]
-    valid: tuple[Layout, Source] | None
-    checkpoints: Checkpoints | None
-    sample: Callable[[], str] | None
-
-
-def _job(
-    network: Trainable, settings: TrainingSettings, data: TrainingData, sample: Callable[[], str] | None
-) -> _Job:
-    device = torch.device(data.device)
-    length = settings.row_length(network.window, data.context)
-    size = Size(length, settings.batch, settings.device_batch or settings.batch)
-
-    def opened(text: Encoded) -> tuple[Layout, Source]:
-        layout = choose_layout(
-            text.ids, data.tokenizer.eos, data.context, network.window, size, data.seed, vary=settings.vary_length
-        )
-        return layout, open_source(text.ids, data.tokenizer, data.context, device)
-
-    train, valid = opened(data.train), None if data.valid is None else opened(data.valid)
-    if settings.vary_length and not train[0].carries:
-        raise SettingsError("vary_length is for a network that carries its memory on, and for --context stream")
-    checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
-    return _Job(network.to(device), settings, data, device, train, valid, checkpoints, sample)
-
-
-def _started(job: _Job) -> tuple[Running, Stepper]:
-    """A run at its beginning, or as the newest checkpoint has it."""
-    what = identity(job.network, job.settings, job.data)
-    found = job.checkpoints.newest() if job.checkpoints is not None and job.data.resume else None
-    if found is not None:
-        check_identity(found.state["identity"], what, carries=job.train[0].carries)
-        state = State.from_json(found.state["state"])
-        _plan_anew(state, found.state["identity"]["settings"], job)
-    else:
-        if job.data.resume:
-            job.data.progress.note(f"{job.data.run}: there is no checkpoint: training begins anew")
-        state = State(Rehearsal(job.network, job.settings, job.device, job.train, job.valid).decide())
-        for note in before_training(job.settings, state.total, job.train[0].size.length, job.data.context):
-            job.data.progress.note(note)
-    decided = state.decisions
-    stepper = Stepper(
-        job.network,
-        job.device,
-        bfloat16=decided.bfloat16,
-        compiled=decided.compiled,
-        recorded=decided.recorded,
-    )
-    average = Average(job.settings.average, dict(job.network.named_parameters()), decided.total)
-    optimiser = make_optimiser(job.network, job.settings)
-    running = Running(job.network, optimiser, average, state, job.device, what)
-    if found is not None:
-        running.go_on(found, lambda: stepper.example_of_memory(*job.train))
-    return running, stepper
-
-
-def _plan_anew(state: State, then: Mapping[str, Any], job: _Job) -> None:
-    """Let a run that goes on be as long as its settings say now, if they said something else before."""
-    now = asdict(job.settings)
-    if all(now[name] == then[name] for name in HOW_LONG):
-        return
-    before = state.total
-    state.decisions = replace(state.decisions, total=steps_in_all(job.settings, job.train[0], state))
-    state.stopped = state.is_stalled(job.settings.patience)
-    job.data.progress.note(f"{state.step:,} of {state.total:,} steps are done, where {before:,} were planned")
-
-
 class _Loop:
     """Steps, and what is done between them."""
 
-    def __init__(self, job: _Job, running: Running, stepper: Stepper) -> None:
-        self.job, self.running, self.stepper, self.state = job, running, stepper, running.state
+    def __init__(self, job: Job, started: Started) -> None:
+        self.job, self.started = job, started
+        self.running, self.stepper, self.state = started.running, started.stepper, started.running.state
         self.watcher = Watcher(job.network, job.device, job.data.progress)
         self.losses = Losses()
         self.epoch = self.state.epoch, job.train[0].epoch(self.state.epoch)
@@ -197,8 +115,8 @@ class _Loop:
     def _open_watcher(self) -> None:
         state, job = self.state, self.job
         self.watcher.open(job.data.run, tensorboard=job.settings.tensorboard, step=state.step, tokens=state.tokens)
-        if state.step == 0:
-            self.watcher.record("decisions", {"step": 0, **asdict(state.decisions)})
+        if self.started.is_decided:
+            self.watcher.record("decisions", {"step": state.step, **asdict(state.decisions)})
 
     # -- a step -------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ def tensors_in(memory: Any, name: str = "") -> dict[str, Tensor]:
 def with_tensors(like: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
     """A memory made as `like` is, of the values that `tensors_in` gave."""
     if isinstance(like, Tensor):
-        return tensors[name].to(like.device)
+        return tensors[name].to(like)  # the precision may be another one now
     if isinstance(like, (bool, int, float)):
         return type(like)(tensors[name].item())
     parts = {key: with_tensors(value, tensors, f"{name}.{key}" if name else key) for key, value in _parts(like)}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from chainrule.errors import SettingsError
 from chainrule.training.layouts import Layout
 from chainrule.training.plan import EPOCHS, TrainingSettings
-from chainrule.training.state import State
 
 VALIDATIONS = 10
 """How many validations a run has at least."""
@@ -34,31 +33,31 @@ def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
     return layout.steps(settings.epochs or EPOCHS)
 
 
-def pace(settings: TrainingSettings, layout: Layout, times: Times | None) -> tuple[int, int]:
-    """The steps of a run, and the steps between validations; `times` where minutes are set."""
-    total, validations = planned_steps(settings, layout), float(VALIDATIONS)
+def pace(settings: TrainingSettings, layout: Layout, times: Times | None, done: int = 0) -> tuple[int, int]:
+    """The steps of a run, and the steps between validations; `times` where minutes are set.
+
+    Where steps are `done` already, those are not in the time that is left.
+    """
+    total, validations, first = planned_steps(settings, layout), float(VALIDATIONS), 0
     if times is not None:
-        fits, validations = _fitting(settings, layout, times)
-        total = fits if total is None else min(total, fits)
+        fits, fitting = _fitting(settings, layout, times)
+        if total is None or done + fits < total:
+            total, validations, first = done + fits, fitting, done
+        else:
+            validations = min(validations, fitting)
     assert total is not None
-    every = settings.validate_every
-    if every is None:
-        every = max(1, min(layout.count(0), round(total / validations)))
-    return total, every
-
-
-def steps_in_all(settings: TrainingSettings, layout: Layout, state: State) -> int:
-    """The steps of a run that goes on, and is told anew how long it is: how fast it is was seen."""
-    total = planned_steps(settings, layout)
-    if settings.minutes is not None:
-        fits = int(60 * settings.minutes / max(state.seconds, 1e-9) * state.step)
-        total = fits if total is None else min(total, fits)
-    assert total is not None
-    if total <= state.step:
+    if total <= done:
         raise SettingsError(
-            f"{state.step:,} steps are done, and only {total:,} are asked for: set more steps, epochs or minutes"
+            f"{done:,} steps are done, and only {total:,} are asked for: set more steps, epochs or minutes"
         )
-    return total
+    return total, between_validations(settings, layout, total - first, validations)
+
+
+def between_validations(
+    settings: TrainingSettings, layout: Layout, steps: int, validations: float = VALIDATIONS
+) -> int:
+    """How many steps lie between validations, where so many have room in `steps`."""
+    return settings.validate_every or max(1, min(layout.count(0), round(steps / validations)))
 
 
 def _fitting(settings: TrainingSettings, layout: Layout, times: Times) -> tuple[int, float]:

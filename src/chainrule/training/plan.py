@@ -24,7 +24,7 @@ DECAYING = {"adamw": 0.1, "muon": 0.1}
 EPOCHS = 10
 """Passes over the text where neither epochs nor steps nor minutes say how long to train."""
 
-HOW_LONG = ("steps", "epochs", "minutes", "patience")
+HOW_LONG, HOW_IT_IS_COMPUTED = ("steps", "epochs", "minutes"), ("precision", "compile")
 """The settings that say so. A run that goes on may be told anew."""
 
 STALLED = 5

@@ -1,13 +1,15 @@
 """What is decided before the first step: the precision, whether to compile, how many steps fit into the time.
 
 Decisions are made by timing a few steps on the real batches; the weights, and chance, are put back as they were.
-They are made once: a run that is resumed keeps them, so that it depends on steps only and no longer on the clock.
+They are made once: a run that is resumed keeps them, so that it depends on steps only and no longer on the clock,
+unless it is told anew how long it is, or how to compute.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,9 +19,9 @@ from chainrule.errors import TrainingError
 from chainrule.training.batches import Source
 from chainrule.training.layouts import Layout
 from chainrule.training.optim import make_optimiser
-from chainrule.training.pace import Times, pace, planned_steps
-from chainrule.training.plan import TrainingSettings
-from chainrule.training.state import Decisions, Place
+from chainrule.training.pace import Times, between_validations, pace, planned_steps
+from chainrule.training.plan import HOW_IT_IS_COMPUTED, HOW_LONG, TrainingSettings
+from chainrule.training.state import Decisions, Place, State
 from chainrule.training.step import Memories, Stepper, take_step
 from chainrule.training.trainable import Trainable
 from chainrule.training.validate import validate
@@ -52,12 +54,32 @@ class Rehearsal:
     def decide(self) -> Decisions:
         """All decisions."""
         began = time.perf_counter()
-        stepper = self._choose_precision()
-        stepper = self._choose_compiling(stepper)
-        stepper = self._choose_recording(stepper)
-        times = None if self.settings.minutes is None else self._times(stepper, began)
-        total, every = pace(self.settings, self.train[0], times)
+        stepper = self._choose()
+        total, every = self._pace(stepper, began)
         return Decisions(stepper.bfloat16, stepper.compiled, stepper.recorded, total, every, self.measured)
+
+    def decide_anew(self, state: State, changed: Set[str]) -> Decisions:
+        """For a run that goes on by settings of which some are others; where none of them are, all stays."""
+        decided = state.decisions
+        if changed & set(HOW_IT_IS_COMPUTED):
+            chosen = self._choose()
+            decided = replace(decided, bfloat16=chosen.bfloat16, compiled=chosen.compiled, recorded=chosen.recorded)
+        if changed & set(HOW_LONG):
+            stepper = Stepper.decided(self.network, self.device, decided)
+            total, every = self._pace(stepper, time.perf_counter() - state.seconds, state.step)
+            decided = replace(decided, total=total, validate_every=every)
+        elif "validate_every" in changed:
+            every = between_validations(self.settings, self.train[0], decided.total)
+            decided = replace(decided, validate_every=every)
+        return replace(decided, measured={**decided.measured, **self.measured})
+
+    def _choose(self) -> Stepper:
+        """What takes steps as the settings say, or as is fastest."""
+        return self._choose_recording(self._choose_compiling(self._choose_precision()))
+
+    def _pace(self, stepper: Stepper, began: float, done: int = 0) -> tuple[int, int]:
+        times = None if self.settings.minutes is None else self._times(stepper, began)
+        return pace(self.settings, self.train[0], times, done)
 
     def _choose_precision(self) -> Stepper:
         plain, small = (Stepper(self.network, self.device, bfloat16=wanted) for wanted in (False, True))

@@ -51,10 +51,10 @@ class Running:
         }
         return Checkpoint(tensors, state)
 
-    def go_on(self, checkpoint: Checkpoint, memory_like: Callable[[], Any]) -> None:
+    def go_on(self, checkpoint: Checkpoint, memory_like: Callable[[], Any] | None) -> None:
         """From there, where `state` stands already.
 
-        How a memory is made the network shows by an example: nothing in a file decides that.
+        How a memory is made the network shows by an example: nothing in a file decides that. None: it is forgotten.
         """
         parts: dict[str, dict[str, Tensor]] = {}
         for name, tensor in checkpoint.tensors.items():
@@ -65,7 +65,7 @@ class Running:
         self.average.load(parts.get("average", {}), checkpoint.state["average_count"])
         self.best = parts.get("best")
         remembered = parts.get("memory", {})
-        if remembered:
+        if remembered and memory_like is not None:
             count = 1 + max(int(name.partition(".")[0]) for name in remembered)
             self.memories = with_tensors([memory_like()] * count, remembered)
         torch.set_rng_state(parts["random"]["cpu"])

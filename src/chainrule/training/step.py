@@ -18,7 +18,7 @@ from chainrule.training.layouts import Layout, Rows, Step
 from chainrule.training.memories import copy_of
 from chainrule.training.optim import Optimiser
 from chainrule.training.recording import Recording
-from chainrule.training.state import Place
+from chainrule.training.state import Decisions, Place
 from chainrule.training.trainable import Loss, Trainable
 
 Memories = list[Any]
@@ -45,6 +45,17 @@ class Stepper:
         self.loss: Callable[..., Loss] = network.loss
         if compiled:
             self.loss = torch.compile(network.loss)
+
+    @classmethod
+    def decided(cls, network: Trainable, device: torch.device, decisions: Decisions) -> Stepper:
+        """One that takes steps as was decided."""
+        return cls(
+            network,
+            device,
+            bfloat16=decisions.bfloat16,
+            compiled=decisions.compiled,
+            recorded=decisions.recorded,
+        )
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Products in bfloat16, if that was chosen."""
@@ -129,10 +140,10 @@ def take_step(
         loss, after = stepper.gradients(step, source, memories)
         return loss, optimiser.step(rate), after
     except (RuntimeError, MemoryError) as error:
-        if is_from_compiler(error):
-            why = str(error).strip().partition("\n")[0]
-            raise TrainingError(f"torch cannot compile this network here ({why}): set compile=no") from error
         if not is_out_of_memory(error):
+            if is_from_compiler(error):
+                why = " ".join(str(error).strip().splitlines()[:2])
+                raise TrainingError(f"torch cannot compile this network here ({why}): set compile=no") from error
             raise
     # only here, behind the error, has the failed attempt given its memory back
     optimiser.forget()

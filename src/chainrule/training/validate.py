@@ -17,10 +17,12 @@ def validate(stepper: Stepper, layout: Layout, source: Source, most_steps: int |
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    at_once = layout.size.rows_at_once * layout.size.length
-    smaller = f"device_batch={at_once // 2}" if layout.size.rows_at_once > 1 else "a smaller length"
+    epoch = layout.epoch(None)
+    parts = (part for number in range(len(epoch)) for part in epoch[number].parts)
+    rows, width = max(((len(part.starts_B), part.width) for part in parts), key=lambda size: size[0] * size[1])
+    smaller = f"device_batch={rows * width // 2}" if rows > 1 else "a smaller length"
     raise TrainingError(
-        f"the held-out text: {at_once:,} tokens at once do not fit into the memory of {stepper.device}; "
+        f"the held-out text: {rows * width:,} tokens at once do not fit into the memory of {stepper.device}; "
         f"set {smaller}"
     )
 
