@@ -32,6 +32,15 @@ Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
 
 
+def beginning(tokenizer: Tokenizer, context: Context) -> int:
+    """The token that a network reads for <s>.
+
+    A stream begins once, and nothing is learned from one example: there, <s> is read as the end of the line before,
+    of which there are many.
+    """
+    return tokenizer.bos if context == "line" else tokenizer.eos
+
+
 class State(ABC):
     """What a model remembers of a batch of prefixes. A value: nothing a model does changes it."""
 

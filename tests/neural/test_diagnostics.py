@@ -319,7 +319,7 @@ def test_lines_are_read_one_by_one_and_streams_whole() -> None:
     assert diagnose(recurrent("gru"), "a b\r\nc d\n", progress=progress).tokens == ("<s>", "c", "d")
     assert progress.notes == ["the model knows single lines: only the last one is read"]
     found = diagnose(recurrent("gru", "stream"), "a b\nc d\n")
-    assert (found.tokens, found.target) == (("<s>", "a", "b", "</s>", "c", "d"), "</s>")
+    assert (found.tokens, found.target) == (("</s>", "a", "b", "</s>", "c", "d"), "</s>")
 
 
 def test_unknown_words_are_counted() -> None:

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import chainrule as cr
+from chainrule.arrays import to_numpy
+from chainrule.autodiff.model import TapeModel
 from chainrule.decode.sample import Choice, sample
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
@@ -38,6 +40,23 @@ def small(**settings: object) -> NeuralModel:
         for weight in lm.network.parameters():
             weight += torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)) * 0.3
     return lm
+
+
+@pytest.mark.parametrize("engine", ["torch", "tape"])
+def test_a_stream_begins_as_after_a_line(engine: str) -> None:
+    """<s> stands before every line, but only once before a stream: too little to learn from."""
+    for context, read in (("line", "bos"), ("stream", "eos")):
+        lm = cr.train("gru", TEXT, context=context, engine=engine, steps=1, hidden=8, embedding=4, tied=False)
+        matter = []
+        for special in ("bos", "eos"):
+            before = to_numpy(lm.next_log_probs(lm.start(1)))
+            if isinstance(lm, TapeModel):
+                lm.network.table.out_tensor[getattr(lm.tokenizer, special)] += 1
+            else:
+                lm.network.embedding.weight.data[getattr(lm.tokenizer, special)] += 1
+            if not np.array_equal(to_numpy(lm.next_log_probs(lm.start(1))), before):
+                matter.append(special)
+        assert matter == [read], context
 
 
 def test_every_index_is_new_in_exactly_one_window() -> None:

@@ -151,7 +151,7 @@ def test_validation_is_the_mean_over_every_token() -> None:
     network, valid = seeded(Bigram).eval(), data().valid
     assert valid is not None
     ids = torch.from_numpy(valid.ids.astype(np.int64))
-    before = torch.cat([torch.tensor([TOKENIZER.bos]), ids[:-1]])
+    before = torch.cat([torch.tensor([TOKENIZER.eos]), ids[:-1]])
     nats = sum(network.loss(i[None, None], t[None, None]).nats.item() for i, t in zip(before, ids, strict=True))
     trained = train_network(network, settings(steps=1, learning_rate=1e-12), data())
     assert trained.best_loss == pytest.approx(nats / len(ids), abs=1e-4)

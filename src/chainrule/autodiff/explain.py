@@ -17,7 +17,7 @@ from chainrule.autodiff.prediction import Prediction
 from chainrule.autodiff.recurrent import States, TapeRecurrent
 from chainrule.autodiff.tape import Tape, no_grad
 from chainrule.errors import DiagnosisError
-from chainrule.lm import LanguageModel
+from chainrule.lm import LanguageModel, beginning
 from chainrule.neural.diagnostics import note_unknown, text_ids
 from chainrule.progress import SILENT, Progress
 
@@ -85,7 +85,7 @@ def explain(
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
     model = as_tape_model(lm)
     ids, target = _ids(model, text, next_word, progress)
-    read = [model.tokenizer.bos, *ids]
+    read = [beginning(model.tokenizer, model.context), *ids]
     reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
     shown, memory = read[-reach:], _memory(model, read[:-reach])
     with Tape() as tape:

@@ -25,7 +25,7 @@ from chainrule.devices import has_torch
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
 from chainrule.folder import TENSORS, ModelFolder, write_folder
 from chainrule.kinds import find_kind
-from chainrule.lm import Context, LanguageModel, State
+from chainrule.lm import Context, LanguageModel, State, beginning
 from chainrule.neural.designs import FeedforwardConfig
 from chainrule.settings import parse
 from chainrule.tokens.base import Tokenizer
@@ -69,7 +69,8 @@ class TapeModel(LanguageModel):
         with no_grad():
             memory = self.network.begin(batch_size)
         nothing = TapeState(memory, np.zeros((batch_size, 0), np.float32))
-        return self._last(nothing, self._read(nothing, np.full((batch_size, 1), self.tokenizer.bos), None))
+        first_B1 = np.full((batch_size, 1), beginning(self.tokenizer, self.context))
+        return self._last(nothing, self._read(nothing, first_B1, None))
 
     def extend(self, state: State, ids_BT: AnyArray) -> TapeState:
         assert isinstance(state, TapeState)

@@ -46,7 +46,7 @@ def diagnose(
     and, in a recurrent network, to the state of every layer at every step: a gradient that vanishes on the way back
     teaches nothing. Of an LSTM and a GRU the gates are shown, of a Transformer what each head attends to.
 
-    Steps count from 0, which is <s>. With --json: what --out writes.
+    Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import to_json

@@ -15,7 +15,7 @@ import numpy as np
 
 from chainrule.errors import DiagnosisError
 from chainrule.folder import to_json
-from chainrule.lm import LanguageModel
+from chainrule.lm import LanguageModel, beginning
 from chainrule.progress import SILENT, Progress
 
 LONGEST = 200
@@ -26,7 +26,7 @@ KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What was found. Steps count from 0, which is <s>; so the token at step t is the t-th of the text."""
+    """What was found. Steps count from 0, which is <s> or so; the token at step t is the t-th of the text."""
 
     tokens: tuple[str, ...]
     """What was read at each of the T steps."""
@@ -101,7 +101,7 @@ def diagnose(
     from chainrule.neural.traces import trace  # only now: an n-gram model needs no torch to be refused
 
     ids = _ids(lm, text, token, min(longest, network.window or longest), progress)
-    read, target = [lm.tokenizer.bos, *ids[:-1]], ids[-1]
+    read, target = [beginning(lm.tokenizer, lm.context), *ids[:-1]], ids[-1]
     traced = trace(network, read, target, lm.tokenizer.bos)
     embedding_gradient_T, state_gradients = traced.gradient_norms()
     return Diagnosis(

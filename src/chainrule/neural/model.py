@@ -18,7 +18,7 @@ from torch import Tensor
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.devices import expect_slow_bfloat16
 from chainrule.folder import ModelFolder, write_folder
-from chainrule.lm import Context, LanguageModel, State
+from chainrule.lm import Context, LanguageModel, State, beginning
 from chainrule.neural.cache import Cache
 from chainrule.neural.gpu_step import power_of_two
 from chainrule.neural.network import Memory, Network
@@ -90,8 +90,7 @@ class NeuralModel(LanguageModel):
         window = None if size is None else Window.empty(batch_size, size, self.device)
         features_BD = torch.zeros(batch_size, network.head.weight.shape[1], device=self.device)
         nothing = NeuralState(network.begin(batch_size), features_BD.to(network.head.weight.dtype), window)
-        bos_B1 = torch.full((batch_size, 1), self.tokenizer.bos, device=self.device)
-        return self._last(self._read(nothing, bos_B1, None))
+        return self._last(self._read(nothing, self._beginning(batch_size), None))
 
     @torch.inference_mode()
     def extend(self, state: State, ids_BT: Array) -> NeuralState:
@@ -189,6 +188,10 @@ class NeuralModel(LanguageModel):
         scores_BT = torch.cat(scores, dim=1)
         return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), after
 
+    def _beginning(self, batch_size: int) -> Tensor:
+        """What is read before the first token."""
+        return torch.full((batch_size, 1), beginning(self.tokenizer, self.context), device=self.device)
+
     # -- reading ------------------------------------------------------------------------------------------
 
     def _checked(self, ids_BT: Array) -> tuple[Tensor, Tensor | None]:
@@ -251,7 +254,7 @@ class NeuralModel(LanguageModel):
         """Features from which each token is predicted, a piece after the other."""
         if self.network.window is not None and (state is None or state.window.is_uniform):  # type: ignore[union-attr]
             if state is None:
-                known_BT = torch.full((len(ids_BT), 1), self.tokenizer.bos, device=self.device)
+                known_BT = self._beginning(len(ids_BT))
             else:
                 known_BT = state.window.ids_BW[:, : state.window.longest]  # type: ignore[union-attr]
             yield from self._features_by_windows(torch.cat([known_BT, ids_BT[:, :-1]], 1), known_BT.shape[1] - 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD
-from chainrule.lm import Context
+from chainrule.lm import Context, beginning
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.gathering import Text
 from chainrule.training.layouts import Rows
@@ -58,7 +58,7 @@ class DeviceSource(Source):
         # torch indexes signed integers everywhere: the bits are the same, and a mask makes them unsigned again
         signed = np.array(ids).view(f"<i{ids.itemsize}")
         self.ids, self.mask = torch.from_numpy(signed).to(device), (1 << 8 * ids.itemsize) - 1
-        self.bos, self.eos = tokenizer.bos, tokenizer.eos if context == "line" else None
+        self.first, self.eos = beginning(tokenizer, context), tokenizer.eos if context == "line" else None
         self.device = device
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
@@ -72,7 +72,7 @@ class DeviceSource(Source):
         is_first_B = starts_B1[:, 0] == 0
         if self.eos is not None:
             is_first_B = is_first_B | (ids[:, 0] == self.eos)
-        ids[:, 0].masked_fill_(is_first_B, self.bos)
+        ids[:, 0].masked_fill_(is_first_B, self.first)
         inputs_BT, targets_BT = ids[:, :-1], ids[:, 1:]
         if not rows.is_full:
             columns_T = torch.arange(rows.width, device=self.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.lm import Context
+from chainrule.lm import Context, beginning
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.layouts import Rows
 
@@ -15,7 +15,7 @@ class Text:
 
     def __init__(self, ids: np.ndarray, tokenizer: Tokenizer, context: Context) -> None:
         self.ids = np.asarray(ids)  # a view: indexing what NumPy maps goes through slow Python
-        self.bos, self.eos = tokenizer.bos, tokenizer.eos if context == "line" else None
+        self.first, self.eos = beginning(tokenizer, context), tokenizer.eos if context == "line" else None
 
     def batch(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets as [B, T], PAD where a row is shorter."""
@@ -26,7 +26,7 @@ class Text:
         first_B = rows.starts_B == 0
         if self.eos is not None:
             first_B = first_B | (ids[:, 0] == self.eos)
-        ids[first_B, 0] = self.bos
+        ids[first_B, 0] = self.first
         inputs_BT, targets_BT = ids[:, :-1], ids[:, 1:]
         if not rows.is_full:
             outside_BT = columns_T >= rows.lengths_B[:, None]
