@@ -64,6 +64,17 @@ def test_a_token_is_shown_as_it_is(run: Run, tmp_path: Path) -> None:
     assert "':cat:'" in ran.out
 
 
+def test_special_tokens_are_told_from_text(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("see <unk>\nsee me\n" * 3, encoding="utf-8")
+    assert run("train", "ngram", text, "--set", "smoothing=laplace", "--out", tmp_path / "m").code == 0
+    listed = run("inspect", tmp_path / "m", "--prompt", "see", "--json").json["next"]
+    assert sorted(entry["special"] for entry in listed if entry["token"] == "<unk>") == [False, True]
+    shown = run("inspect", tmp_path / "m", "--prompt", "see").out
+    assert shown.count("'<unk>'") == 1
+    assert shown.count("<unk>") == 2
+
+
 def test_infinite_figures_are_shown(run: Run, mle_model: Path, tmp_path: Path) -> None:
     lm = cr.load(mle_model)
     lm.metrics = {"perplexity": float("inf"), "unknown": float("nan")}

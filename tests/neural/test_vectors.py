@@ -42,7 +42,9 @@ def test_the_first_vector_of_a_word_counts_and_words_may_have_spaces(tmp_path: P
 
 
 def test_special_tokens_are_no_words(tmp_path: Path) -> None:
-    assert load_vectors(written(tmp_path, "<unk> 1 2\n</s> 1 2\n"), TOKENIZER).coverage == 0
+    vectors = load_vectors(written(tmp_path, "<unk> 1 2\n</s> 1 2\n"), TOKENIZER)
+    assert vectors.coverage == 0
+    assert str(vectors).endswith("vectors of size 2, and none for any of 6 tokens: of other words?")
 
 
 def test_a_table_is_filled_and_other_rows_stay(tmp_path: Path) -> None:

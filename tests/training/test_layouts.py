@@ -125,6 +125,14 @@ def test_windows_of_a_text_by_hand() -> None:
     assert rows == [([EOS, 11], [11, 12]), ([12, 13], [13, 14]), ([14, PAD], [15, PAD])]
 
 
+@pytest.mark.parametrize("window", [None, 8192])
+def test_a_row_is_no_longer_than_the_text(window: int | None) -> None:
+    layout = made(np.asarray([11, 12, EOS], dtype=np.uint16), "stream", window, Size(8192, 8192, 8192))
+    for number in (None, 0, 1):
+        epoch = layout.epoch(number)
+        assert {part.width for step in range(len(epoch)) for part in epoch[step].parts} == {3}
+
+
 def test_a_long_line_reads_a_quarter_again() -> None:
     """Nine tokens, rows of four: a later piece begins with one token whose target is not predicted."""
     ids = lines_of([9])  # 10 .. 17, </s>

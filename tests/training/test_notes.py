@@ -50,6 +50,16 @@ def test_a_loss_above_that_of_guessing_is_said() -> None:
 
 
 @pytest.mark.parametrize("engine", ["torch", "tape"])
+def test_guessing_among_few_tokens_is_no_worse_than_guessing(engine: str) -> None:
+    """Tables have eight rows where there are five tokens; those beyond count for nothing."""
+    text, progress = cr.Corpus.from_text("hello world\nworld hello\n"), Listening()
+    lm = cr.train("feedforward", text, valid=text, progress=progress, engine=engine, steps=3, hidden=8, embedding=4)
+    assert progress.notes == []
+    assert lm.tokenizer.vocab_size == 5
+    assert lm.metrics["validation_nats"] < math.log(5)
+
+
+@pytest.mark.parametrize("engine", ["torch", "tape"])
 def test_a_run_that_goes_astray_says_so(engine: str) -> None:
     text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
     astray = {"optimiser": "sgd", "learning_rate": 1000, "clip": 0, "steps": 3}

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,25 @@ def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert lm.metrics["steps"] == 12
     with pytest.raises(SettingsError, match="takes the run folder"):
         cr.train("tiny", corpus, resume=True)
+
+
+def test_the_time_before_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        with pytest.raises(Interrupted):
+            cr.train("gru", corpus, run=tmp_path / "run", steps=12, hidden=8, embedding=4)
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    earlier = json.loads((checkpoint / "state.json").read_text())["state"]["seconds"]
+    began = time.perf_counter()
+    lm = cr.train("gru", corpus, run=tmp_path / "run", resume=True, steps=12, hidden=8, embedding=4)
+    assert lm.metrics["earlier_seconds"] == pytest.approx(earlier, abs=1e-3)
+    assert earlier < lm.metrics["training_seconds"] < earlier + time.perf_counter() - began + 1e-3
+    assert "earlier_seconds" not in cr.train("gru", corpus, steps=1, hidden=8, embedding=4).metrics
+
+
+def test_a_file_is_no_run_folder(corpus: Path) -> None:
+    with pytest.raises(SettingsError, match=r"corpus\.txt is a file: checkpoints .* are kept in a folder"):
+        cr.train("tiny", corpus, run=corpus)
 
 
 def test_training_room_needs_no_torch_to_be_found() -> None:

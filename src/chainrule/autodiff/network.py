@@ -98,16 +98,21 @@ class TapeNetwork(ABC):
         *,
         count: int | None = None,
         chance: Chance | None = None,
+        is_measured: bool = False,
     ) -> Loss:
         """Record -ln p(target) on the current tape, summed and divided by the count: by all targets, if not given.
 
         PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
+        Where the network `is_measured`, not trained, the rows that pad the table have no probability.
         """
         targets = int((targets_BT != PAD).sum())
         total = max(targets, 1) if count is None else count
         # padding is not predicted and stands at the end: it may be read as any token
         reading = self.read(np.maximum(inputs_BT, 0), memory, chance=chance)
-        nats = SoftmaxCrossEntropy(count=total).apply_fwd(self.logits(reading.features), Value(targets_BT, "y"))
+        logits: Node = self.logits(reading.features)
+        if is_measured:
+            logits = Value(logits.out_tensor[..., : self.vocab_size], "logits")
+        nats = SoftmaxCrossEntropy(count=total).apply_fwd(logits, Value(targets_BT, "y"))
         module: Module = nats
         if reading.activations is not None:
             penalty = self.penalise(reading.activations, inputs_BT != PAD)

@@ -226,7 +226,8 @@ class Trainer:
             for part, rows in enumerate(step.parts):
                 memory = memories[part] if memories else None
                 with no_grad():
-                    found = self.network.loss(*self.valid.text.batch(rows), memory, count=1)
+                    batch = self.valid.text.batch(rows)
+                    found = self.network.loss(*batch, memory, count=1, is_measured=True)
                 nats += found.mean
                 after.append(found.memory)
             memories = after if layout.carries else []

@@ -63,7 +63,12 @@ def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
     log_probs = to_numpy(lm.next_log_probs(state))[0]
     order = np.argsort(-log_probs, kind="stable")[:top]
     return [
-        {"token": lm.tokenizer.token(int(i)), "id": int(i), "probability": math.exp(log_probs[i])}
+        {
+            "token": lm.tokenizer.token(int(i)),
+            "special": lm.tokenizer.special(int(i)) is not None,
+            "id": int(i),
+            "probability": math.exp(log_probs[i]),
+        }
         for i in order
         if log_probs[i] > -math.inf
     ]
@@ -93,5 +98,7 @@ def _print(folder: str, described: dict[str, Any]) -> None:
     if "next" in described:
         likely = results_table("next token", "probability")
         for entry in described["next"]:
-            likely.add_row(repr(entry["token"]), number(entry["probability"], 4))
+            # a special token is no text: the letters <unk> may be a token too
+            token = entry["token"] if entry["special"] else repr(entry["token"])
+            likely.add_row(token, number(entry["probability"], 4))
         screen.print(likely)

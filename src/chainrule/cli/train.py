@@ -131,7 +131,11 @@ def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
     tuned = f", tuned on {held_out:,} held out" if held_out else ""
     if nats is not None:
         tuned += f" (perplexity {number(perplexity_of(nats), 4)} there)"
-    work = f"{number(seconds)} s" if steps is None else f"{number(seconds)} s, {steps:,} steps"
+    work = (
+        f"{number(seconds)} s"
+        if steps is None
+        else f"{number(seconds)} s, {steps:,} {'step' if steps == 1 else 'steps'}"
+    )
     say(
         console(),
         f"{out}: trained on {tokens:,} tokens{tuned}{',' if tuned else ''} in {work}; "

@@ -38,6 +38,7 @@ from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.loop import Trained, train_network
 from chainrule.training.plan import TrainingSettings
 from chainrule.training.prepare import provenance
+from chainrule.training.runs import EARLIER
 from chainrule.training.step import is_out_of_memory
 
 LAST = "last"
@@ -134,6 +135,7 @@ def _figures(lm: NeuralModel, trained: Trained) -> dict[str, Any]:
         "tokens_seen": trained.tokens,
         "validation_nats": trained.best_loss,
         "tokens_per_second_in_training": round(trained.tokens / max(trained.seconds, 1e-9), 1),
+        **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
         **{key: value for key, value in trained.decisions.items() if key in ("bfloat16", "compiled")},
     }
 

@@ -14,7 +14,7 @@ class Head(nn.Module):
     """logits = W h + b; W may be the table of the embedding (tied).
 
     W has a few rows more than there are tokens, for speed. They take part in training, where their probability
-    soon is nothing, and are cut off whenever probabilities are given out.
+    soon is nothing, and are cut off whenever the network is measured or probabilities are given out.
     """
 
     def __init__(
@@ -37,4 +37,8 @@ class Head(nn.Module):
 
     def nats(self, features_BTD: Tensor, targets_BT: Tensor) -> Tensor:
         """Σ -ln softmax(logits)[target], over the targets that are tokens."""
-        return best_nats(features_BTD.flatten(0, -2), self.weight, self.bias, targets_BT.flatten(), self.float8)
+        features_ND, targets_N = features_BTD.flatten(0, -2), targets_BT.flatten()
+        if self.training:
+            return best_nats(features_ND, self.weight, self.bias, targets_N, self.float8)
+        bias_V = None if self.bias is None else self.bias[: self.vocab_size]
+        return best_nats(features_ND, self.weight[: self.vocab_size], bias_V, targets_N)

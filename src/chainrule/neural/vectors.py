@@ -49,8 +49,13 @@ class Vectors:
             )
 
     def __str__(self) -> str:
+        size = self.matrix_ND.shape[1]
+        if not len(self.ids_N):
+            return (
+                f"{self.name}: vectors of size {size}, and none for any of {self.types:,} tokens: of other words?"
+            )
         found = f"{len(self.ids_N):,} of {self.types:,} tokens ({self.coverage:.1%})"
-        return f"{self.name}: vectors of size {self.matrix_ND.shape[1]} for {found}"
+        return f"{self.name}: vectors of size {size} for {found}"
 
 
 def load_vectors(path: str | Path, tokenizer: Tokenizer) -> Vectors:

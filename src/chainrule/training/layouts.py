@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -129,6 +129,7 @@ def choose_layout(
     if context == "line":
         overlap = 0 if window is None else size.length // OVERLAP
         return Lines(*line_bounds(ids, eos), overlap, size, seed)
+    size = replace(size, length=min(size.length, len(ids)))  # a row is no longer than the text
     return Streams(len(ids), size, seed, vary=vary) if window is None else Windows(len(ids), size, seed)
 
 

@@ -49,6 +49,9 @@ class Trained:
     tokens: int
     """How many targets were seen."""
     seconds: float
+    """Of steps and what is between them."""
+    earlier: float
+    """Seconds of them before the run was resumed."""
     decisions: dict[str, Any]
     """What was chosen at the start: precision, compiling, the number of steps, and the times measured for that."""
 
@@ -62,8 +65,8 @@ def train_network(
     with current_device(job.device), torch.random.fork_rng(_devices(job.device)):
         torch.manual_seed(data.seed % 2**63)
         started = start(job)
+        running, earlier = started.running, started.running.state.seconds
         _Loop(job, started).run()
-    running = started.running
     state, last = running.state, weights_of(network)
     assert running.best is not None  # there is a validation after the last step
     if (note := worse_than_guessing(state.best_loss, data.tokenizer.vocab_size, settings.rate)) is not None:
@@ -78,6 +81,7 @@ def train_network(
         state.step,
         state.tokens,
         state.seconds,
+        earlier,
         asdict(state.decisions),
     )
 

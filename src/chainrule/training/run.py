@@ -18,7 +18,7 @@ from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance, split_off
-from chainrule.training.runs import check_run
+from chainrule.training.runs import EARLIER, check_run
 
 SHARES = {"train": 0.95, "valid": 0.05}
 """How much is held out where a kind tunes on held-out text and none was given."""
@@ -97,7 +97,8 @@ def train_kind(
         began = time.perf_counter()
         lm = kind.train(settings, data)
         lm.provenance = provenance(data.train, data.valid, seed)
-        lm.metrics = {"training_seconds": round(time.perf_counter() - began, 3), **lm.metrics}
+        seconds = time.perf_counter() - began + lm.metrics.get(EARLIER, 0.0)
+        lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics}
     return lm
 
 

@@ -14,6 +14,9 @@ from chainrule.errors import SettingsError
 
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 
+EARLIER = "earlier_seconds"
+"""Among the metrics of a model: what its training took before it was resumed."""
+
 
 def checkpoint_folders(run: Path) -> list[Path]:
     """The checkpoints of a run, the newest first."""
@@ -30,6 +33,8 @@ def check_run(run: Path | None, *, resume: bool) -> None:
     if run is None:
         if resume:
             raise SettingsError("to resume takes the run folder that the training was given")
+    elif run.exists() and not run.is_dir():
+        raise SettingsError(f"{run} is a file: checkpoints and measurements of a run are kept in a folder")
     elif checkpoint_folders(run) and not resume:
         raise SettingsError(
             f"{run} holds a training that can be resumed: resume it (--resume, resume=True), or begin anew "
