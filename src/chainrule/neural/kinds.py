@@ -56,5 +56,5 @@ TRANSFORMER = _kind(
     "transformer",
     "every token looks at those before it",
     TransformerSettings,
-    Rung("transformer", {**RUNG, "width": 128, "window": 128}),
+    Rung("transformer", {**RUNG, "layers": 2, "width": 128, "window": 128}),
 )
