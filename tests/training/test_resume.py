@@ -101,6 +101,20 @@ def test_a_kind_that_keeps_no_run_makes_no_folder(corpus: Path, tmp_path: Path, 
     assert "cannot be resumed" in said
 
 
+def test_what_is_kept_can_be_made_longer(corpus: Path, tmp_path: Path, capsys: Any) -> None:
+    out, whole = tmp_path / "model", tmp_path / "whole"
+    constant = [*SET, "--set", "schedule=constant", "--set", "warmup=0", "--set", "validate_every=4"]
+    longer = [*constant, "--set", "steps=20"]
+    assert run(capsys, "train", "tiny", corpus, "--out", whole, *longer)[0] == 0
+    code, said = run(capsys, "train", "tiny", corpus, "--out", whole, *longer, "--resume")
+    assert code == 2
+    assert "nothing is left to resume, unless it was told to --keep" in said
+    assert run(capsys, "train", "tiny", corpus, "--out", out, *constant, "--keep")[0] == 0
+    assert run(capsys, "train", "tiny", corpus, "--out", out, *longer, "--resume", "--overwrite")[0] == 0
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert [path.name for path in Path(f"{out}.run").iterdir()] == ["metrics.jsonl"]
+
+
 def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         stopping(patched, 5, signal.SIGINT)

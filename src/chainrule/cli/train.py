@@ -38,6 +38,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a model folder that exists, and begin training anew.")
 @click.option("--resume", is_flag=True, help="Go on with a training that was stopped, from its run folder.")
+@click.option("--keep", is_flag=True, help="Keep the last checkpoint: --resume can then make the training longer.")
 @click.option(
     "--run",
     type=click.Path(),
@@ -88,7 +89,10 @@ def train(
 
     run_folder = Path(options["run"] or f"{out.rstrip('/')}.run")
     if options["resume"] and (Path(out) / MANIFEST).exists() and not checkpoint_folders(run_folder):
-        raise click.UsageError(f"{out} is there, so that its training is finished: nothing is left to resume")
+        raise click.UsageError(
+            f"{out} is there, so that its training is finished: nothing is left to resume, "
+            "unless it was told to --keep"
+        )
     check_destination(out, overwrite=overwrite)
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, split_words(settings))
@@ -110,7 +114,7 @@ def train(
         resume=options["resume"],
     )
     lm.save(out, overwrite=overwrite)
-    if kept:
+    if kept and not options["keep"]:
         remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     _tell(lm, out, as_json)
 
