@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, ... [default: an accelerator if there is one]")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting")
     parser.add_argument("--overwrite", action="store_true", help="replace a model folder that exists")
+    parser.add_argument("--keep", action="store_true", help="keep checkpoints, to make the training longer later")
     parser.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
     options = parser.parse_args(arguments)
     if options.name is None:
@@ -55,7 +56,8 @@ def _run(recipe: recipes.Recipe, options: argparse.Namespace) -> None:
     )
     lm.metrics = {**lm.metrics, "test": measured.to_json()}
     lm.save(options.out, overwrite=options.overwrite)
-    remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
+    if not options.keep:
+        remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     print(
         f"{options.out}: {lm.metrics['parameters'] / 1e6:,.1f} M parameters, "
         f"{lm.metrics['training_seconds']:,.0f} s; perplexity {measured.perplexity:,.2f}, "

@@ -154,3 +154,12 @@ def test_other_kinds_are_refused(corpus: Path) -> None:
     averaging = cr.train("averaging", corpus, steps=1, embedding=4, hidden=4)
     with pytest.raises(ModelError, match="feedforward, elman, lstm, gru"):
         explain(averaging, "i love cats")
+
+
+def test_a_stream_is_explained_from_where_it_begins() -> None:
+    lm = cr.train("gru", cr.Corpus.from_text(TEXT), context="stream", engine="tape", steps=2, hidden=4, embedding=3)
+    found = explain(lm, "cats", next_word="chase", last=5)
+    assert found.tokens == ("</s>", "cats")
+    state = lm.extend(lm.start(1), np.asarray([lm.tokenizer.encode("cats")]))
+    likely = to_numpy(lm.next_log_probs(state))[0, lm.tokenizer.encode("chase")[0]]
+    assert found.nats == pytest.approx(-likely, rel=1e-5)

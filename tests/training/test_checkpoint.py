@@ -429,14 +429,26 @@ def test_a_run_that_goes_on_may_be_told_anew_how_long(
     progress, longer_settings = Listening(), replace(constant, **longer)
     found = train_network(seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress))
     assert found.steps == steps
-    assert progress.notes == [f"12 of {steps} steps are done, where 40 were planned"]
+    assert progress.notes == [f"12 of {steps} steps are done; the plan was 40"]
     assert_same(found, train_network(seeded(Bigram), longer_settings, data()))
 
 
 def test_a_run_cannot_be_told_to_be_shorter_than_it_is(tmp_path: Path) -> None:
     train_network(seeded(Bigram), settings(), data(run=tmp_path))
-    with pytest.raises(SettingsError, match="40 steps are done, and only 39 are asked for"):
+    with pytest.raises(SettingsError, match="40 steps are done, and no more are asked for"):
         train_network(seeded(Bigram), replace(settings(), steps=39), data(run=tmp_path, resume=True))
+
+
+@pytest.mark.parametrize("stop", [7, 15])
+def test_a_run_may_end_where_it_stands(stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first validation, and between two."""
+    validating = replace(settings(), validate_every=10)
+    with monkeypatch.context() as patched, pytest.raises(Interrupted):
+        stopping(patched, stop)
+        train_network(seeded(Bigram), validating, data(run=tmp_path))
+    found = train_network(seeded(Bigram), replace(validating, steps=stop), data(run=tmp_path, resume=True))
+    assert found.steps == found.history[-1]["step"] == stop
+    assert found.best_loss is not None
 
 
 def test_a_run_that_stalled_goes_on_with_more_patience(tmp_path: Path) -> None:
@@ -513,3 +525,16 @@ def test_precision_may_be_another(tmp_path: Path) -> None:
     assert train_network(seeded(Bigram), other, data(run=tmp_path, resume=True)).decisions["bfloat16"]
     made = with_tensors([Cells(torch.zeros(2), torch.zeros(1))], tensors_in([deep(0.5).cells[0]]))
     assert {tensor.dtype for tensor in tensors_in(made).values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("before", "after"), [("no", "yes"), ("yes", "no")])
+def test_code_may_be_compiled_from_then_on(
+    before: str, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight rows in parts of three: compiled code takes three in the last part too, of which one is PAD."""
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    progress = Listening()
+    train_network(seeded(Recurrent), replace(settings(), compile=before), data(run=tmp_path))
+    again = replace(settings(), compile=after, steps=50)
+    assert train_network(seeded(Recurrent), again, data(run=tmp_path, resume=True, progress=progress)).steps == 50
+    assert any("is forgotten" in note for note in progress.notes)

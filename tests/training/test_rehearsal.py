@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from trainables import TOKENIZER, Bigram, Recurrent, data, seeded
@@ -107,14 +108,24 @@ def test_a_run_that_goes_on_is_paced_anew(
 def test_a_run_with_time_to_spare_validates_as_without_a_clock() -> None:
     layout, settings = prepared(seeded(Bigram)).train[0], parse(TrainingSettings, {"minutes": 60, "steps": 50})
     assert pace(settings, layout, Times(0.1, 0.01, 3600)) == pace(settings, layout, None) == (50, 5)
+    assert pace(settings, layout, Times(0.1, 100, 3600)) == (50, 7)  # of an hour, a fifth is enough for seven
 
 
 def test_a_run_that_goes_on_has_steps_left() -> None:
     layout = prepared(seeded(Bigram)).train[0]
-    for steps in (99, 100):
-        with pytest.raises(SettingsError, match=f"100 steps are done, and only {steps} are asked for: set more"):
-            pace(parse(TrainingSettings, {"steps": steps}), layout, None, done=100)
-    assert pace(parse(TrainingSettings, {"steps": 101}), layout, None, done=100)[0] == 101
+    done = "100 steps are done, and no more are asked for: set more steps, epochs or minutes"
+    with pytest.raises(SettingsError, match=done):
+        pace(parse(TrainingSettings, {"steps": 99}), layout, None, done=100)
+    with pytest.raises(SettingsError, match=done):
+        pace(parse(TrainingSettings, {"minutes": 1, "steps": 500}), layout, Times(0.1, 0.1, -1.0), done=100)
+    assert pace(parse(TrainingSettings, {"steps": 100}), layout, None, done=100)[0] == 100
+    assert pace(parse(TrainingSettings, {"minutes": 1}), layout, Times(0.1, 0.1, -1.0))[0] == 1
+
+
+def test_validations_are_paced_by_the_steps_that_are_left() -> None:
+    long = choose_layout(np.zeros(10**6, np.uint16), TOKENIZER.eos, "stream", 8, Size(8, 64, 64), 0)
+    minutes = parse(TrainingSettings, {"minutes": 5})
+    assert pace(minutes, long, Times(1.0, 0.0, 100.0), done=1000) == (1100, 10)  # ten in what is left
 
 
 @pytest.mark.parametrize("changed", ["precision", "compile"])

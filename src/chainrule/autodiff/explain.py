@@ -32,7 +32,7 @@ class Explanation:
 
     kind: str
     tokens: tuple[str, ...]
-    """What was read before it, <s> first."""
+    """What was read before it, <s> first (in a stream, </s>)."""
     shown: int
     """So many of them, the last ones, are in the graph; a recurrent network begins with the state before them."""
     target: str

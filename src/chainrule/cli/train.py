@@ -36,9 +36,17 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.argument("kind", shell_complete=_kinds)
 @corpus_argument
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
-@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists, and begin training anew.")
-@click.option("--resume", is_flag=True, help="Go on with a training that was stopped, from its run folder.")
-@click.option("--keep", is_flag=True, help="Keep the last checkpoint: --resume can then make the training longer.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace a model folder that exists; its training begins anew, unless --resume is given.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on with a training that was stopped, or kept, from its run folder."
+)
+@click.option(
+    "--keep", is_flag=True, help="Keep the checkpoints of a finished training: --resume can then make it longer."
+)
 @click.option(
     "--run",
     type=click.Path(),
@@ -93,10 +101,14 @@ def train(
             f"{out} is there, so that its training is finished: nothing is left to resume, "
             "unless it was told to --keep"
         )
+    if options["resume"] and not overwrite and (Path(out) / MANIFEST).exists():
+        raise click.UsageError(f"{out} is there: to go on, and then replace it, add --overwrite")
     check_destination(out, overwrite=overwrite)
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, split_words(settings))
     kept = the_kind.keeps_run(the_settings)
+    if options["keep"] and not kept:
+        raise click.UsageError("this training has no checkpoints to --keep")
     # a training that was to overwrite a model and was stopped is resumed with both
     if kept and overwrite and not options["resume"]:
         remove_checkpoints(run_folder)

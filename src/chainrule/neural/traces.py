@@ -67,7 +67,7 @@ class Trace:
 
 
 def trace(network: Network, ids: list[int], target: int, bos: int) -> Trace:
-    """Read the ids, the first of which is <s>, and predict the target."""
+    """Read the ids, from what the network reads first on, and predict the target, which is not <s>."""
     network = copy.deepcopy(network).to("cpu", torch.float64).requires_grad_(False).eval()
     ids_1T = torch.tensor([ids])
     kept = Trace(len(ids))

@@ -112,6 +112,8 @@ class _Loop:
                 while not state.is_finished:
                     self._step()
                     self._between_steps(task, interrupts)
+                if not state.history or state.history[-1]["step"] < state.step:
+                    self._validate()  # a run that was stopped, and then told to end there
                 self._save_the_end()
         finally:
             self.watcher.close()

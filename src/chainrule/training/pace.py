@@ -46,9 +46,9 @@ def pace(settings: TrainingSettings, layout: Layout, times: Times | None, done: 
         else:
             validations = min(validations, fitting)
     assert total is not None
-    if total <= done:
+    if total < done or (done and times is not None and times.left <= 0):
         raise SettingsError(
-            f"{done:,} steps are done, and only {total:,} are asked for: set more steps, epochs or minutes"
+            f"{done:,} steps are done, and no more are asked for: set more steps, epochs or minutes"
         )
     return total, between_validations(settings, layout, total - first, validations)
 

@@ -96,14 +96,16 @@ def _go_on(job: Job, found: Checkpoint) -> Started:
     before, state.decisions = state.decisions, job.rehearsal.decide_anew(state, changed)
     _check_patience(job, state, is_longer=state.total != before.total)
     running, stepper = _made(job, state)
-    forgets = "device_batch" in changed and job.train[0].carries
+    # compiled code is made for one shape, so that its last part is filled up with rows
+    is_cut_anew = "device_batch" in changed or state.decisions.compiled != before.compiled
+    forgets = is_cut_anew and job.train[0].carries
     running.go_on(found, None if forgets else lambda: stepper.example_of_memory(*job.train))
     running.average.plan_anew(state.step, before.total)
     note = job.data.progress.note
     if state.total != before.total:
-        note(f"{state.step:,} of {state.total:,} steps are done, where {before.total:,} were planned")
+        note(f"{state.step:,} of {state.total:,} steps are done; the plan was {before.total:,}")
     if forgets:
-        note("with another device_batch, what was remembered of the text so far is forgotten")
+        note("steps have other parts now: what was remembered of the text so far is forgotten")
     return Started(running, stepper, is_decided=state.decisions != before)
 
 
