@@ -9,9 +9,8 @@ from pathlib import Path
 import recipes
 from chainrule.cli.progress import terminal_progress
 from chainrule.errors import ChainruleError
-from chainrule.folder import check_destination
 from chainrule.settings import split_words
-from chainrule.training.runs import remove_checkpoints
+from chainrule.training.runs import check_output, remove_checkpoints
 
 
 def main(arguments: list[str]) -> None:
@@ -41,8 +40,8 @@ def main(arguments: list[str]) -> None:
 def _run(recipe: recipes.Recipe, options: argparse.Namespace) -> None:
     settings = split_words(options.set)
     recipe.check(**settings)
-    check_destination(options.out, overwrite=options.overwrite)
     run_folder = options.out.with_name(f"{options.out.name}.run")
+    check_output(options.out, run_folder, overwrite=options.overwrite, resume=options.resume)
     if options.overwrite and not options.resume:
         remove_checkpoints(run_folder)
     lm, measured = recipes.run(

@@ -93,6 +93,18 @@ def test_overwriting_begins_anew(
     assert not (own / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("wrong", [["--set", "stepz=3"], ["--valid", "nowhere.txt"]], ids=str)
+def test_a_mistake_costs_no_training(
+    wrong: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out = tmp_path / "model"
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        run(capsys, "train", "tiny", corpus, "--out", out, *SET)
+    assert run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--overwrite", *wrong)[0] != 0
+    assert (tmp_path / "model.run" / "checkpoints" / "step-000005").is_dir()
+
+
 def test_a_kind_that_keeps_no_run_makes_no_folder(corpus: Path, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "model"
     assert run(capsys, "train", "ngram", corpus, "--out", out)[0] == 0

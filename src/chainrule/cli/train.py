@@ -88,42 +88,36 @@ def train(
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.folder import MANIFEST, check_destination
     from chainrule.kinds import find_kind
     from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
     from chainrule.training.run import train_kind
-    from chainrule.training.runs import checkpoint_folders, remove_checkpoints
+    from chainrule.training.runs import check_output, remove_checkpoints
 
-    run_folder = Path(options["run"] or f"{out.rstrip('/')}.run")
-    if options["resume"] and (Path(out) / MANIFEST).exists() and not checkpoint_folders(run_folder):
-        raise click.UsageError(
-            f"{out} is there, so that its training is finished: nothing is left to resume, "
-            "unless it was told to --keep"
-        )
-    if options["resume"] and not overwrite and (Path(out) / MANIFEST).exists():
-        raise click.UsageError(f"{out} is there: to go on, and then replace it, add --overwrite")
-    check_destination(out, overwrite=overwrite)
+    run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
+    check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, split_words(settings))
     kept = the_kind.keeps_run(the_settings)
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
-    # a training that was to overwrite a model and was stopped is resumed with both
-    if kept and overwrite and not options["resume"]:
+    text = Corpus.open(*corpus, encoding_errors=encoding_errors)
+    held_out = None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors)
+    # only now that all is there; a training that was to overwrite a model and was stopped is resumed with both
+    if kept and overwrite and not resume:
         remove_checkpoints(run_folder)
     lm = train_kind(
         the_kind,
         the_settings,
-        Corpus.open(*corpus, encoding_errors=encoding_errors),
-        valid=None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors),
+        text,
+        valid=held_out,
         tokenizer=tokenizer_choice(options),
         context=options["context"],
         seed=options["seed"],
         progress=terminal_progress(),
         device=options["device"],
         run=run_folder if kept or options["run"] else None,
-        resume=options["resume"],
+        resume=resume,
     )
     lm.save(out, overwrite=overwrite)
     if kept and not options["keep"]:

@@ -42,14 +42,12 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
     """Which settings are others than then; where that or anything else makes it another training, an error."""
     was, is_now = dict(_leaves(then)), dict(_leaves(json.loads(to_json(now))))
     differing = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
-    refused = [
-        f"another {name}"
-        if part == "fingerprints"
-        else f"{part} {name}: {was.get(key)} then, {is_now.get(key)} now"
-        for key in differing
-        for part, name in [key]
-        if part != "settings" or name not in _CHANGEABLE
-    ]
+    refused = []
+    for part, name in differing:
+        if part == "fingerprints":
+            refused.append(f"another {name}")
+        elif part != "settings" or name not in _CHANGEABLE:
+            refused.append(f"{part} {name}: {was.get((part, name))} then, {is_now.get((part, name))} now")
     if refused:
         raise TrainingError(
             f"this is not the training that the checkpoint is of ({'; '.join(refused[:5])}); "

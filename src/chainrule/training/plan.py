@@ -24,8 +24,11 @@ DECAYING = {"adamw": 0.1, "muon": 0.1}
 EPOCHS = 10
 """Passes over the text where neither epochs nor steps nor minutes say how long to train."""
 
-HOW_LONG, HOW_IT_IS_COMPUTED = ("steps", "epochs", "minutes"), ("precision", "compile")
-"""The settings that say so. A run that goes on may be told anew."""
+HOW_LONG = ("steps", "epochs", "minutes")
+"""The settings that say how long a run is."""
+
+HOW_IT_IS_COMPUTED = ("precision", "compile")
+"""The settings that say so."""
 
 STALLED = 5
 """Validations without a better one after which average=tail begins."""

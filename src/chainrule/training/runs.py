@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from chainrule.errors import SettingsError
+from chainrule.folder import MANIFEST, check_destination
 
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 
@@ -40,6 +41,19 @@ def check_run(run: Path | None, *, resume: bool) -> None:
             f"{run} holds a training that can be resumed: resume it (--resume, resume=True), or begin anew "
             "(--overwrite, or another run folder)"
         )
+
+
+def check_output(out: Path, run: Path, *, overwrite: bool, resume: bool) -> None:
+    """Refuse, before anything is read, a training whose model cannot go to `out`."""
+    if resume and (out / MANIFEST).exists():
+        if not checkpoint_folders(run):
+            raise SettingsError(
+                f"{out} is there, so that its training is finished: nothing is left to resume, unless it was told "
+                "to --keep"
+            )
+        if not overwrite:
+            raise SettingsError(f"{out} is there: to go on, and then replace it, add --overwrite")
+    check_destination(out, overwrite=overwrite)
 
 
 def remove_checkpoints(run: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -38,6 +39,11 @@ class Job:
     valid: tuple[Layout, Source] | None
     checkpoints: Checkpoints | None
     sample: Callable[[], str] | None
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What the run is made of."""
+        return identity(self.network, self.settings, self.data)
 
     @property
     def rehearsal(self) -> Rehearsal:
@@ -91,10 +97,16 @@ def start(job: Job) -> Started:
 
 def _go_on(job: Job, found: Checkpoint) -> Started:
     """As the checkpoint has it; but what may change is as the settings say now."""
-    changed = changes(found.state["identity"], identity(job.network, job.settings, job.data))
+    changed = changes(found.state["identity"], job.identity)
     state = State.from_json(found.state["state"])
     before, state.decisions = state.decisions, job.rehearsal.decide_anew(state, changed)
-    _check_patience(job, state, is_longer=state.total != before.total)
+    patience, is_longer = job.settings.patience, state.total != before.total
+    state.stopped = state.is_stalled(patience)
+    if state.stopped and is_longer:
+        raise SettingsError(
+            f"training stopped since {state.stalled} validations in a row found nothing better: to go on, set more "
+            f"patience than {patience}"
+        )
     running, stepper = _made(job, state)
     # compiled code is made for one shape, so that its last part is filled up with rows
     is_cut_anew = "device_batch" in changed or state.decisions.compiled != before.compiled
@@ -102,22 +114,11 @@ def _go_on(job: Job, found: Checkpoint) -> Started:
     running.go_on(found, None if forgets else lambda: stepper.example_of_memory(*job.train))
     running.average.plan_anew(state.step, before.total)
     note = job.data.progress.note
-    if state.total != before.total:
+    if is_longer:
         note(f"{state.step:,} of {state.total:,} steps are done; the plan was {before.total:,}")
     if forgets:
         note("steps have other parts now: what was remembered of the text so far is forgotten")
     return Started(running, stepper, is_decided=state.decisions != before)
-
-
-def _check_patience(job: Job, state: State, *, is_longer: bool) -> None:
-    """Whether the run ended before its last step depends on the patience of now."""
-    patience = job.settings.patience
-    state.stopped = state.is_stalled(patience)
-    if is_longer and state.stopped:
-        raise SettingsError(
-            f"training stopped since {state.stalled} validations in a row found nothing better: to go on, set more "
-            f"patience than {patience}"
-        )
 
 
 def _made(job: Job, state: State) -> tuple[Running, Stepper]:
@@ -125,5 +126,4 @@ def _made(job: Job, state: State) -> tuple[Running, Stepper]:
     stepper = Stepper.decided(job.network, job.device, state.decisions)
     average = Average(job.settings.average, dict(job.network.named_parameters()), state.total)
     optimiser = make_optimiser(job.network, job.settings)
-    what: dict[str, Any] = identity(job.network, job.settings, job.data)
-    return Running(job.network, optimiser, average, state, job.device, what), stepper
+    return Running(job.network, optimiser, average, state, job.device, job.identity), stepper
