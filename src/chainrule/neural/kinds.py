@@ -48,7 +48,7 @@ def _kind(name: str, summary: str, settings_class: type, rung: Rung) -> Kind:
 
 AVERAGING = _kind(
     "averaging",
-    "a bag of words: the mean of all tokens before, whatever their order",
+    "a bag of words: the mean of the tokens before, whatever their order",
     AveragingSettings,
     Rung("bag of words", {**RUNG, **SMALL}),
 )
