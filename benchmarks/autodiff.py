@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,21 +23,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.harness import Side, race, show
-from chainrule.autodiff import weights
-from chainrule.autodiff.model import make_network
-from chainrule.autodiff.training import Trainer
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.devices import peak_memory
 from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.engine import ENGINES
+from chainrule.neural.networks.feedforward import Feedforward
+from chainrule.neural.networks.recurrent.rnn import Recurrent
 from chainrule.settings import parse
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.word import WordTokenizer
-from chainrule.training.batches import HostSource
-from chainrule.training.optim import make_optimiser
-from chainrule.training.state import Place
-from chainrule.training.step import Memories, Stepper, take_step
+from chainrule.tokens.words.tokenizer import WordTokenizer
+from chainrule.training.backends import Backend
+from chainrule.training.backends.tape_backend import TapeBackend
+from chainrule.training.backends.torch_backend import TorchBackend
+from chainrule.training.batches.layouts import Size, choose_layout
+from chainrule.training.engines.base import Engine, Feed
+from chainrule.training.engines.tape_engine import TapeEngine
+from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.objectives import NextToken
+from chainrule.training.run_state import Mode, Place
 
 Work = Callable[[], object]
-CPU = torch.device("cpu")
 CLIP = 1.0
 
 
@@ -92,37 +96,40 @@ def tasks(small: bool) -> list[Task]:
 # -- the sides --------------------------------------------------------------------------------------------
 
 
-def tape(task: Task) -> tuple[Work, Trainer]:
+def tape(task: Task) -> tuple[Work, TapeEngine, Feed]:
     """Steps of the tape."""
-    settings, data = task.parsed, task.data()
-    chance = np.random.default_rng(0)
-    network = make_network(settings, data.tokenizer, weights.initial(settings, task.vocab_size, chance))
-    trainer = Trainer(network, settings, data, chance)
-    epoch = trainer.train.layout.epoch(0)
-
-    def work() -> None:
-        trainer.memories = []
-        for number in range(task.steps):
-            trainer.take_step(epoch[number % (len(epoch) - 1)], 0.1, Place(number + 1, 0, number))
-
-    return work, trainer
+    network = TapeFeedforward if task.kind == "feedforward" else TapeRecurrent
+    work, engine, text = _steps(task, TapeBackend(task.kind, network))
+    assert isinstance(engine, TapeEngine)
+    return work, engine, text
 
 
-def same_loop(task: Task, trainer: Trainer) -> Work:
+def same_loop(task: Task) -> tuple[Work, TorchEngine, Feed]:
     """The same steps by chainrule's torch engine."""
+    network = Feedforward if task.kind == "feedforward" else Recurrent
+    work, engine, text = _steps(task, TorchBackend(task.kind, network))
+    assert isinstance(engine, TorchEngine)
+    return work, engine, text
+
+
+def _steps(task: Task, backend: Backend) -> tuple[Work, Engine, Feed]:
+    """Steps of one of chainrule's engines, and the text that they read."""
     settings, data = task.parsed, task.data()
-    network = ENGINES[task.kind].network(settings, task.vocab_size, data.tokenizer.bos).train()
-    stepper, optimiser = Stepper(network, CPU), make_optimiser(network, settings)
-    epoch = trainer.train.layout.epoch(0)
-    source = HostSource(data.train.ids, data.tokenizer, "stream", CPU)
+    lm = backend.build(settings, data.tokenizer, data.context, seed=0)
+    engine = backend.engine(lm, settings, data)
+    size = Size(settings.row_length(engine.window, data.context), settings.batch, settings.batch)
+    layout = choose_layout(data.train.ids, data.tokenizer.eos, data.context, engine.window, size, 0)
+    text = Feed(layout, engine.gatherer(data.train.ids, NextToken.of(data.tokenizer, data.context)))
+    epoch = layout.epoch(0)
+    engine.start(Mode(), task.steps)
 
     def work() -> None:
-        memories: Memories = []
+        engine.forget()
         for number in range(task.steps):
-            step = epoch[number % (len(epoch) - 1)]
-            memories = take_step(stepper, optimiser, source, step, memories, 0.1, Place(number + 1, 0, number))[2]
+            engine.take_step(text, epoch[number % (len(epoch) - 1)], 0.1, Place(number + 1, 0, number))
+        engine.read_figures()
 
-    return work
+    return work, engine, text
 
 
 class PlainFeedforward(nn.Module):
@@ -205,23 +212,17 @@ def main(arguments: list[str]) -> None:
 
 def _raced(task: Task, rounds: int) -> list[str]:
     """Time all sides; then what the tape holds after many steps, and by how much that made the process larger."""
-    ours, trainer = tape(task)
+    ours, engine, _ = tape(task)
     tokens = task.steps * task.settings["batch"]
     sides = [
         Side("chainrule, tape", ours, tokens),
-        Side("chainrule, torch", same_loop(task, trainer), tokens),
+        Side("chainrule, torch", same_loop(task)[0], tokens),
         Side("torch, a plain loop", plain_loop(task), tokens),
     ]
     race(f"training, {task.name}", "tokens", sides, rounds)
-    held, before = trainer.tape.bytes_held, _most_memory()
+    held, before = engine.tape.bytes_held, peak_memory()
     for _ in range(3):
         ours()
-    grown = _most_memory() - before
-    assert trainer.tape.bytes_held == held, "the tape keeps more at each step"
+    grown = peak_memory() - before
+    assert engine.tape.bytes_held == held, "the tape keeps more at each step"
     return [f"{task.name}, {3 * task.steps} more", f"{held / 1e6:,.1f} MB", f"{grown / 1e6:,.1f} MB"]
-
-
-def _most_memory() -> int:
-    """Bytes of the process at its largest."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024

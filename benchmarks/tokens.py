@@ -21,9 +21,9 @@ from benchmarks.harness import DATA, Side, race
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import encode_corpus
 from chainrule.tokens.registry import train_and_encode, train_tokenizer
-from chainrule.tokens.subword import SubwordTokenizer
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 MB = 1_000_000

@@ -10,7 +10,7 @@ import recipes
 from chainrule.cli.progress import terminal_progress
 from chainrule.errors import ChainruleError
 from chainrule.settings import split_words
-from chainrule.training.runs import check_output, remove_checkpoints
+from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
 
 def main(arguments: list[str]) -> None:

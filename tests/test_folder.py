@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,9 +19,17 @@ import pytest
 import safetensors.numpy
 
 import chainrule as cr
-from chainrule import folder as folders
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
-from chainrule.folder import ModelFolder, check_destination, megabytes, read_folder, to_json, write_folder
+from chainrule.folder import (
+    ModelFolder,
+    check_destination,
+    integrity,
+    manifest,
+    megabytes,
+    read_folder,
+    to_json,
+    write_folder,
+)
 
 ARRAYS = {
     "float64": np.array([0.1, -0.0, math.nan, math.inf, 5e-324]),
@@ -43,7 +52,7 @@ MODEL = ModelFolder(
     kind="ngram",
     config={"order": 3},
     context="line",
-    tokenizer='{"words": ["café"]}',
+    tokenizers={"text": '{"words": ["café"]}'},
     tensors=ARRAYS,
     provenance={"seed": 1},
     metrics={"perplexity": math.inf, "unknown": math.nan},
@@ -133,7 +142,7 @@ def full(*args: object, **options: object) -> None:
 
 
 def fail_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "write_tensors", full)
+    monkeypatch.setattr(manifest, "write_tensors", full)
 
 
 def fail_to_sync(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +168,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folders, "_card", interrupted)
+    monkeypatch.setattr(manifest, "_card", interrupted)
 
 
 FAILURES = [fail_to_save, fail_to_sync, fail_to_finish, stop]
@@ -256,7 +265,7 @@ def test_a_flipped_bit_is_found(written: Path, name: str, verify: bool | None) -
 def test_a_large_file_opens_at_once_and_is_verified_on_demand(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_VERIFY_UP_TO", (written / "model.safetensors").stat().st_size - 1)
+    monkeypatch.setattr(integrity, "_VERIFY_UP_TO", (written / "model.safetensors").stat().st_size - 1)
     flip(written / "model.safetensors")
     assert read_folder(written).kind == "ngram"
     assert read_folder(written, verify=False).kind == "ngram"
@@ -360,3 +369,64 @@ def test_a_model_that_cannot_be_put_back_is_still_there(tmp_path: Path, monkeypa
         lm.save(tmp_path / "m", overwrite=True)
     (kept,) = tmp_path.glob(".m-old-*/m")
     assert cr.load(kept).tokenizer.vocab_size == lm.tokenizer.vocab_size
+
+
+# -- folders inside folders -------------------------------------------------------------------------------
+
+NESTED = replace(MODEL, parts={"first": MODEL, "second": replace(OTHER, parts={"deep": MODEL})})
+
+
+def test_a_folder_may_hold_folders(tmp_path: Path) -> None:
+    write_folder(tmp_path / "m", NESTED)
+    found = read_folder(tmp_path / "m", verify=True)
+    assert list(found.parts) == ["first", "second"]
+    assert found.part("second").config == {"order": 5}
+    assert found.part("second").part("deep").path == tmp_path / "m" / "parts" / "second" / "parts" / "deep"
+    np.testing.assert_array_equal(found.part("first").tensor("uint8"), ARRAYS["uint8"])
+    assert megabytes(tmp_path / "m") > 3 * megabytes(tmp_path / "m" / "parts" / "first")
+    # a part is a model folder of its own
+    assert read_folder(tmp_path / "m" / "parts" / "first").config == MODEL.config
+    with pytest.raises(DamagedFileError, match="no part 'third'"):
+        found.part("third")
+
+
+def test_damage_in_a_part_is_named(tmp_path: Path) -> None:
+    write_folder(tmp_path / "m", NESTED)
+    deep = tmp_path / "m" / "parts" / "second" / "parts" / "deep"
+    (deep / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DamagedFileError, match=r"deep/model\.safetensors"):
+        read_folder(tmp_path / "m")
+
+
+def test_another_part_in_the_place_of_one_is_refused(tmp_path: Path) -> None:
+    """A valid model folder, but not the one that was written."""
+    write_folder(tmp_path / "m", NESTED)
+    write_folder(tmp_path / "other", replace(MODEL, config={"order": 7}))
+    shutil.rmtree(tmp_path / "m" / "parts" / "first")
+    (tmp_path / "other").rename(tmp_path / "m" / "parts" / "first")
+    with pytest.raises(DamagedFileError, match=r"first/manifest\.json"):
+        read_folder(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "/etc"])
+def test_the_name_of_a_part_is_never_a_way_out(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="plain file name"):
+        write_folder(tmp_path / "m", replace(MODEL, parts={name: MODEL}))
+    write_folder(tmp_path / "m", NESTED)
+    manifest_path = tmp_path / "m" / "manifest.json"
+    content = json.loads(manifest_path.read_text())
+    content["parts"] = {name: {}}
+    manifest_path.write_text(json.dumps(content))
+    with pytest.raises(DamagedFileError, match="'parts'"):
+        read_folder(tmp_path / "m")
+
+
+def test_several_tokenizers_have_a_file_each(tmp_path: Path) -> None:
+    both = replace(MODEL, context=None, tokenizers={"source": '{"a": 1}', "target": '{"b": 2}'})
+    write_folder(tmp_path / "m", both)
+    assert (tmp_path / "m" / "source.tokenizer.json").read_text() == '{"a": 1}'
+    found = read_folder(tmp_path / "m")
+    assert found.tokenizers == both.tokenizers
+    assert found.context is None
+    with pytest.raises(DamagedFileError, match=r"no tokenizer\.json"):
+        _ = found.tokenizer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 import chainrule as cr
 from chainrule import kinds
-from chainrule.errors import ChainruleError, FolderError, MissingExtraError
+from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.evaluation.compare import rungs
 from chainrule.ngram.train import KIND as NGRAM
 from listening import Listening
@@ -44,25 +43,29 @@ class EntryPoint:
 
     name: str
     target: Any
+    value: str = "somewhere:KIND"
 
     def load(self) -> Any:
-        if isinstance(self.target, Exception):
+        if isinstance(self.target, BaseException):
             raise self.target
         return self.target
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
     installed = {"chainrule.kinds": points}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: installed.get(group, ()))
+    monkeypatch.setattr("chainrule.plugins.entry_points", lambda *, group: installed.get(group, ()))
+
+
+NET = replace(PLUGIN, name="net", requires_torch=True)
 
 
 @pytest.fixture
-def without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind "net" whose module imports torch, where there is none."""
-    module = tmp_path / "kind_of_nets.py"
-    module.write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(kinds._BUILT_IN, "net", "kind_of_nets:KIND")
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind "net" that needs torch, where there is none; beside it only kinds that do not."""
+    monkeypatch.setattr(sys.modules[__name__], "KIND_OF_NETS", NET, raising=False)
+    others = {name: kinds._BUILT_IN[name] for name in ("ngram", "feedforward")}
+    monkeypatch.setattr(kinds, "_BUILT_IN", {**others, "net": f"{__name__}:KIND_OF_NETS"})
+    monkeypatch.setattr(kinds, "has_torch", lambda: False)
 
 
 def test_a_kind_is_found_by_its_name() -> None:
@@ -107,9 +110,59 @@ def test_a_missing_library_says_what_to_install() -> None:
 
 
 def test_a_missing_library_of_a_plugin_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    plug_in(monkeypatch, EntryPoint("net", ModuleNotFoundError("No module named 'torch'", name="torch")))
+    plug_in(monkeypatch, EntryPoint("net", NET))
+    assert kinds.find_kind("net") is NET
+    monkeypatch.setattr(kinds, "has_torch", lambda: False)
     with pytest.raises(MissingExtraError, match="the kind 'net' needs torch"):
         kinds.find_kind("net")
+    # a plug-in that imports torch right away fails before it can say so
+    plug_in(monkeypatch, EntryPoint("eager", ModuleNotFoundError("No module named 'torch'", name="torch")))
+    with pytest.raises(MissingExtraError, match="the kind 'eager' needs torch"):
+        kinds.find_kind("eager")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (
+            ModuleNotFoundError("No module named 'lightning'", name="lightning"),
+            "ModuleNotFoundError: No module named 'lightning'",
+        ),
+        (SystemExit(3), "SystemExit: 3"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_plugin_that_cannot_be_loaded_is_named(
+    target: BaseException, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug_in(monkeypatch, EntryPoint("odd", target))
+    with pytest.raises(PluginError) as error:
+        kinds.find_kind("odd")
+    assert str(error.value) == f"the plug-in 'odd' (somewhere:KIND) cannot be loaded: {said}"
+
+
+def test_a_plugin_that_is_no_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("odd", NoSettings()))
+    with pytest.raises(PluginError, match=r"'odd' \(somewhere:KIND\) should be a Kind, not NoSettings"):
+        kinds.find_kind("odd")
+
+
+def test_a_broken_plugin_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, progress = list(rungs()), Listening()
+    plug_in(monkeypatch, EntryPoint("odd", ImportError("no such thing")), EntryPoint("pair", PLUGIN))
+    assert list(rungs(progress=progress)) == [*expected, (PLUGIN, PLUGIN.ladder[0])]
+    assert progress.notes == [
+        "left out: the plug-in 'odd' (somewhere:KIND) cannot be loaded: ImportError: no such thing"
+    ]
+    with pytest.raises(PluginError):
+        list(rungs(["odd"]))
+
+
+def test_ctrl_c_while_a_plugin_is_loaded_is_no_broken_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("slow", KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        kinds.find_kind("slow")
 
 
 def test_another_missing_module_is_not_blamed_on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +219,6 @@ def is_there(name):
 assert all(is_there(name) for name in kind_names())
 assert "torch" not in sys.modules
 sys.modules["torch"] = None
-del sys.modules["chainrule.neural.kinds"]
 print([name for name in kind_names() if not is_there(name)])
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ import chainrule as cr
 from chainrule.arrays import Array, batches, check_ids, to_numpy
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.evaluation.measure import evaluate
-from chainrule.lm import LanguageModel, State, score_rows
+from chainrule.lm import State, score_rows
 
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 
@@ -20,6 +18,10 @@ TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 @pytest.fixture
 def lm() -> cr.LanguageModel:
     return cr.train("ngram", TOY, order=2, smoothing="laplace")
+
+
+def _not_offered(*_: object) -> None:
+    """A fast path that takes the plain way, by batches."""
 
 
 @pytest.fixture
@@ -30,8 +32,8 @@ def broken(monkeypatch: pytest.MonkeyPatch, lm: cr.LanguageModel) -> cr.Language
         return np.full(ids_BT.shape, np.nan)
 
     monkeypatch.setattr(lm, "score", score)
-    monkeypatch.setattr(lm, "score_all", partial(LanguageModel.score_all, lm))
-    monkeypatch.setattr(lm, "next_log_probs", lambda state: np.full((len(state.nodes), 9), np.nan))
+    monkeypatch.setattr(lm, "score_sequences", _not_offered)
+    monkeypatch.setattr(lm, "next_log_probs", lambda state: np.full((len(state), 9), np.nan))
     return lm
 
 
@@ -72,9 +74,7 @@ def test_a_long_line_beside_short_ones_is_not_padded_with(
         return right(ids_BT, state)
 
     monkeypatch.setattr(lm, "score", score)
-    monkeypatch.setattr(
-        lm, "score_all", partial(LanguageModel.score_all, lm)
-    )  # as models have it that need batches
+    monkeypatch.setattr(lm, "score_sequences", _not_offered)
     rows = [np.full(300_000, 3), *([np.asarray([4, 2])] * 300)]
     assert [len(scores) for scores in score_rows(lm, rows)] == [300_000, *([2] * 300)]
     assert largest == 300_000

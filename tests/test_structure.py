@@ -13,22 +13,59 @@ import chainrule as cr
 
 SOURCE = Path(cr.__file__).parent
 
-# A room may import from its own floor and the floors below. Rooms on one floor do not know each other.
+# A package may import from its own floor and the floors below. Packages on one floor do not know each other, but
+# for the groups of TOGETHER, whose modules are split by size and not by subject.
 FLOORS = [
     {"errors", "_version"},
-    {"progress", "settings", "arrays", "devices", "parallel"},
+    {"progress", "settings", "arrays", "devices", "parallel", "plugins"},
     {"text"},
     {"tokens"},
-    {"lm", "folder"},
+    {"folder"},
+    {"model", "fast_paths", "lm"},
     {"chain", "kinds"},
+    {"ngram", "designs"},
     {"decode"},
-    {"training"},
-    {"ngram", "neural"},
+    {"neural"},
     {"autodiff"},
+    {"training"},
+    {"pipeline"},
     {"evaluation"},
+    {"testing"},
     {"cli", "__init__", "__main__"},
 ]
-TOGETHER = [{"text"}, {"lm", "folder"}, {"cli", "__init__", "__main__"}, {"chain", "kinds"}]
+TOGETHER = [{"model", "fast_paths", "lm"}, {"cli", "__init__", "__main__"}]
+
+# Inside a package of several folders, the same: a folder imports from the folders before it.
+INSIDE = {
+    "tokens": ["vocabulary", "words.splitting", "base"],
+    "ngram": [
+        "segments",
+        "workspace",
+        "settings",
+        "store",
+        "estimate",
+        "model",
+        "anylength",
+        "arpa",
+        "mix",
+        "train",
+    ],
+    "neural": ["networks", "windows", "gpu", "inference", "published", "diagnostics"],
+    "autodiff": ["tape", "networks", "optim", "model", "checks", "picture"],
+    "training": [
+        "run_state",
+        "objectives",
+        "batches",
+        "pace",
+        "checkpoints",
+        "optim",
+        "engines",
+        "autotune",
+        "loop",
+        "backends",
+        "kinds",
+    ],
+}
 
 
 def floor_of(room: str) -> int:
@@ -39,15 +76,23 @@ def room_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
+def imported_modules(path: Path) -> set[str]:
+    """The modules of the package that a file imports; `from chainrule.room import name` may mean room.name."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("chainrule"):
-            parts = (node.module or "").split(".")
-            rooms |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "chainrule":
+            module = node.module or ""
+            folder = SOURCE.joinpath(*module.split(".")[1:])
+            for alias in node.names:
+                is_module = (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir()
+                modules.add(f"{module}.{alias.name}" if is_module else module)
         elif isinstance(node, ast.Import):
-            rooms |= {a.name.split(".")[1] for a in node.names if a.name.startswith("chainrule.")}
-    return rooms
+            modules |= {alias.name for alias in node.names if alias.name.startswith("chainrule.")}
+    return modules
+
+
+def imported_rooms(path: Path) -> set[str]:
+    return {module.split(".")[1] for module in imported_modules(path) if "." in module}
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
@@ -56,6 +101,33 @@ def test_imports_point_one_way(path: Path) -> None:
     for there in imported_rooms(path) - {here}:
         below = floor_of(there) < floor_of(here)
         assert below or any({here, there} <= rooms for rooms in TOGETHER), f"{here} must not import {there}"
+
+
+@pytest.mark.parametrize("room", INSIDE)
+def test_folders_of_a_package_point_one_way(room: str) -> None:
+    order = INSIDE[room]
+
+    def rank(module: str) -> int | None:
+        found = [number for number, name in enumerate(order) if f"{module}.".startswith(f"{name}.")]
+        return found[0] if found else None
+
+    for path in sorted((SOURCE / room).rglob("*.py")):
+        here = ".".join(path.relative_to(SOURCE / room).with_suffix("").parts)
+        for module in imported_modules(path):
+            if not module.startswith(f"chainrule.{room}."):
+                continue
+            there = module.removeprefix(f"chainrule.{room}.")
+            above, below = rank(here), rank(there)
+            if above is not None and below is not None:
+                assert below <= above, f"{room}/{here} must not import {there}"
+
+
+def test_no_folder_has_too_many_doors() -> None:
+    """About a dozen files and folders are what one can see at a time."""
+    for folder in (SOURCE, *(path for path in SOURCE.rglob("*") if path.is_dir() and path.name != "__pycache__")):
+        doors = {path.name for path in folder.iterdir()} - {"__init__.py", "__pycache__", "py.typed"}
+        most = 30 if folder == SOURCE else 17
+        assert len(doors) <= most, f"{folder.relative_to(SOURCE.parent)} has {len(doors)}: {sorted(doors)}"
 
 
 def test_every_room_has_a_floor() -> None:
@@ -111,7 +183,8 @@ def test_public_names_are_pinned() -> None:
 def test_public_names_stay_functions_whatever_is_imported_first() -> None:
     """A room of the same name as a function would hide it."""
     script = (
-        "import chainrule.cli.main, chainrule.training.run, chainrule as cr; assert callable(cr.train); print('ok')"
+        "import chainrule.cli.main, chainrule.pipeline.train, chainrule as cr; "
+        "assert callable(cr.train); print('ok')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "ok\n"

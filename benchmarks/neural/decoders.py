@@ -12,8 +12,8 @@ import torch
 
 from benchmarks.neural.lab import Lab
 from benchmarks.neural.peers import load_module
-from chainrule.neural.designs import padded_size
-from chainrule.neural.presets import TransformerConfig
+from chainrule.designs.networks import padded_size
+from chainrule.designs.transformer import TransformerConfig
 
 TEMPERATURE, TOP_K = 0.8, 200
 PROMPT = (3, 4, 5)

@@ -12,10 +12,10 @@ import chainrule as cr
 from benchmarks.harness import show
 from benchmarks.neural.decoders import TEMPERATURE, TOP_K, Task, Writer, by_gpt_fast, by_transformers
 from benchmarks.neural.lab import Lab, ratio
-from chainrule.neural.model import NeuralModel
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.transformer import Transformer
-from chainrule.tokens.word import WordTokenizer
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 ROUNDS, LONG_ENOUGH = 3, 10.0
 """How often a side writes, but not once more after so many seconds."""
@@ -66,8 +66,8 @@ def ours(lab: Lab, task: Task) -> Writer:
     """Through `generate_many`."""
     tokenizer = WordTokenizer([f"w{number}".encode() for number in range(task.vocab_size - 3)])
     network = Transformer(task.config, tokenizer.vocab_size, tokenizer.bos)
-    lm = NeuralModel(network, tokenizer, "stream", kind="transformer", settings=task.config)
-    lm.on(lab.device, lab.pick("bfloat16", "float32"))
+    model = NeuralModel(network, tokenizer, "stream", kind="transformer", settings=task.config)
+    lm = model.on(lab.device, lab.pick("bfloat16", "float32"))
     prompts = [f"w{row} w1 w2" for row in range(task.rows)]
 
     def write() -> int:

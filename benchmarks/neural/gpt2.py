@@ -13,11 +13,11 @@ import recipes
 from benchmarks.harness import show
 from benchmarks.neural.lab import Lab, Texts, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
-from chainrule.neural.designs import padded_size
+from chainrule.designs.networks import padded_size
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
-from chainrule.tokens.subword import SubwordTokenizer, byte_level
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, byte_level
 from chainrule.tokens.vocabulary import Limit
 
 ROWS, CONTEXT, STEPS = 64, 1024, 300

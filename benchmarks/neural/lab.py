@@ -20,13 +20,13 @@ from torch import Tensor
 
 from chainrule.errors import ChainruleError
 from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.model import NeuralModel
+from chainrule.neural.inference.model import NeuralModel
 from chainrule.progress import SILENT, Silent, Task
 from chainrule.settings import parse
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
-from chainrule.training.runs import METRICS
+from chainrule.training.checkpoints.run_folder import METRICS
 
 T = TypeVar("T")
 Sums = Callable[[Tensor, Tensor], Tensor]

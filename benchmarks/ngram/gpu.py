@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks.harness import show
 from benchmarks.ngram.lab import ORDER, Lab, has_kenlm
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.levels import count_by_unique
+from chainrule.ngram.estimate.levels import count_by_unique
 from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.train import smooth
 from chainrule.ngram.workspace import Workspace
 from chainrule.progress import SILENT

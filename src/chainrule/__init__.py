@@ -65,7 +65,7 @@ from chainrule._version import __version__
 
 if TYPE_CHECKING:
     from chainrule.arrays import PAD, to_numpy
-    from chainrule.autodiff.explain import Explanation, explain
+    from chainrule.autodiff.picture.explain import Explanation, explain
     from chainrule.decode.generate import Generation, generate, generate_many, stream
     from chainrule.decode.strategies import (
         Beam,
@@ -84,18 +84,18 @@ if TYPE_CHECKING:
     from chainrule.evaluation.surprisal import score_lines
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
-    from chainrule.neural.diagnostics import Diagnosis, diagnose
+    from chainrule.neural.diagnostics.diagnosis import Diagnosis, diagnose
     from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.mix import interpolate
+    from chainrule.pipeline.prepare import TokenizerChoice
+    from chainrule.pipeline.train import train
     from chainrule.text.corpus import Corpus
     from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.registry import load_tokenizer, train_tokenizer
-    from chainrule.training.prepare import TokenizerChoice
-    from chainrule.training.run import train
 
 _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
-    "chainrule.autodiff.explain": ("Explanation", "explain"),
+    "chainrule.autodiff.picture.explain": ("Explanation", "explain"),
     "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
     "chainrule.decode.strategies": (
         "Beam",
@@ -114,14 +114,14 @@ _HOMES = {
     "chainrule.evaluation.surprisal": ("score_lines",),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
-    "chainrule.neural.diagnostics": ("Diagnosis", "diagnose"),
+    "chainrule.neural.diagnostics.diagnosis": ("Diagnosis", "diagnose"),
     "chainrule.ngram.arpa.model": ("load_arpa", "save_arpa"),
     "chainrule.ngram.mix": ("interpolate",),
     "chainrule.text.corpus": ("Corpus",),
     "chainrule.tokens.base": ("Tokenizer",),
     "chainrule.tokens.registry": ("load_tokenizer", "train_tokenizer"),
-    "chainrule.training.prepare": ("TokenizerChoice",),
-    "chainrule.training.run": ("train",),
+    "chainrule.pipeline.prepare": ("TokenizerChoice",),
+    "chainrule.pipeline.train": ("train",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Arrays of either library, and batches of sequences made of them.
+"""Arrays of NumPy or torch, and batches of sequences made of them.
 
 A batch is one integer array [B, T]; rows shorter than the longest are filled up at the right with PAD, which is no
 token.
@@ -24,12 +24,11 @@ TOKENS_AT_ONCE = 1 << 18
 """How many tokens are scored in one batch."""
 
 _PIECE = 256
-_MOST_PADDED = 1.2  # so many times the tokens
+_MOST_PADDED = 1.2  # times the tokens, padding included
 
 
-def batches(lengths: np.ndarray, tokens_at_once: int | None = None) -> Iterator[np.ndarray]:
-    """Rows of like length together, as many as fit in one batch and leave, unless it is small, little to pad."""
-    most = TOKENS_AT_ONCE if tokens_at_once is None else tokens_at_once
+def batches(lengths: np.ndarray, most: int = TOKENS_AT_ONCE) -> Iterator[np.ndarray]:
+    """The indices of rows in batches: rows of like length together, with little padding unless a batch is small."""
     order = np.argsort(lengths, kind="stable")
     widths = lengths[order]
     ends = np.cumsum(widths)
@@ -47,16 +46,16 @@ def batches(lengths: np.ndarray, tokens_at_once: int | None = None) -> Iterator[
         first += size
 
 
-def checked(log_probs: np.ndarray) -> np.ndarray:
-    """ln p in double precision; what is no probability is an error rather than a figure."""
+def checked(log_probs: np.ndarray, *, normalised: bool = True) -> np.ndarray:
+    """ln p in double precision. NaN is an error, and so is a probability above one, unless these are scores."""
     wide = log_probs.astype(np.float64, copy=False)
-    if not (wide <= 1e-3).all():  # NaN compares false; a little above 0 is rounding
+    if not (wide <= (1e-3 if normalised else np.inf)).all():  # NaN compares false; a little above 0 is rounding
         raise ModelError("the model gives NaN, or a probability above one: something in it has gone wrong")
     return wide
 
 
 def check_ids(ids_BT: Array, vocab_size: int) -> None:
-    """Refuse what is no batch of this vocabulary: a wrong id would be read as another one, without a word."""
+    """Refuse an array that is no batch of ids of the vocabulary: a wrong id would silently stand for another."""
     if len(ids_BT.shape) != 2:
         raise ValueError(f"a batch of ids has the shape [B, T], not {list(ids_BT.shape)}: one row is ids[None]")
     if math.prod(ids_BT.shape) and not (ids_BT.min() >= PAD and ids_BT.max() < vocab_size):
@@ -83,8 +82,8 @@ def to_numpy(array: Array) -> np.ndarray:
     return np.asarray(array.float() if "bfloat16" in str(array.dtype) else array)
 
 
-def draw(log_probs_BV: Array, uniforms_B: Array) -> Array:
-    """A token per row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u; 0 where none is possible."""
+def inverse_transform(log_probs_BV: Array, uniforms_B: Array) -> Array:
+    """A token for each row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u; 0 if none can be."""
     xp = array_namespace(log_probs_BV)
     wide_BV = xp.astype(log_probs_BV, xp.float64)
     best_B1 = xp.max(wide_BV, axis=-1, keepdims=True)
@@ -98,9 +97,10 @@ def draw(log_probs_BV: Array, uniforms_B: Array) -> Array:
 
 
 def cumulative_sum(values_BN: Array) -> Array:
-    """Sums of each row up to each place.
+    """The running sums of each row.
 
-    A GPU adds up a long row by one of its many processors: it is faster to add up pieces of it, and then those.
+    A GPU adds up a long row with one of its many processors: it is faster to add up pieces of the row, and then
+    the sums of the pieces.
     """
     xp = array_namespace(values_BN)
     rows, size = values_BN.shape
@@ -124,5 +124,6 @@ def without(log_probs: Array, tokens: Sequence[int]) -> Array:
 
 
 def impossible(like: Array) -> Array:
+    """-inf, in the type and on the device of an array."""
     xp = array_namespace(like)
     return xp.full((), -math.inf, dtype=like.dtype, device=like.device)

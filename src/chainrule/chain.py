@@ -1,6 +1,6 @@
-"""The chain rule, slowly and obviously: the reference that every fast path is held against.
+"""The chain rule, slowly and obviously: the reference that every fast path is checked against.
 
-These loops use `start`, `extend` and `next_log_probs` only, one token and one row at a time.
+These functions use `start`, `extend` and `next_log_probs` only, one token and one row at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chainrule.lm import LanguageModel, State
 
 
 def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:
-    """What `lm.score` must equal: every token looked up in the distribution after its prefix."""
+    """ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
     scores_BT = np.zeros(ids_BT.shape, dtype=np.float64)
     for b, row in enumerate(ids_BT):
         state = lm.start(1)
@@ -41,9 +41,9 @@ def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
 
 
 def every_sequence(lm: LanguageModel, max_tokens: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Each sequence that ends in </s> or has `max_tokens` tokens, with ln p; impossible ones left out.
+    """Every sequence that ends in </s> or has `max_tokens` tokens, with its ln p; those with p = 0 are left out.
 
-    Their probabilities sum to one: they are the leaves of a tree whose branches do.
+    The probabilities sum to one: the sequences are the leaves of a tree, and at each node the branches sum to one.
     """
 
     def grow(prefix: tuple[int, ...], log_prob: float) -> Iterator[tuple[tuple[int, ...], float]]:

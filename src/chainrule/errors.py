@@ -1,4 +1,4 @@
-"""Everything chainrule raises on purpose. Each message says what was expected, what was found, what to do.
+"""The errors that chainrule raises on purpose. Each message says what was expected, what was found, what to do.
 
 ChainruleError                 the command line prints its one line and exits with 2
 ├── CorpusError                text that cannot be read
@@ -6,17 +6,18 @@ ChainruleError                 the command line prints its one line and exits wi
 ├── SettingsError              an unknown setting, or a value that does not fit
 ├── TokenizerError             a tokenizer that cannot be made or used
 ├── FolderError                a model folder that cannot be read or written
-│   ├── DamagedFileError       a file of ours that is no longer what was written
-│   └── ForeignFileError       a file that is something else: a web page, a pickle, ...
+│   ├── DamagedFileError       a file of chainrule that is missing, incomplete or changed since it was written
+│   └── ForeignFileError       a file of another format than its name says: a web page, a pickle, ...
 ├── ArpaError                  an ARPA file that cannot be read or written: file, line and reason
 ├── VectorsError               word vectors that cannot be read: file, line and reason
-├── ModelError                 a model that gives what is no probability
-├── TrainingError              training that cannot go on: a loss that is no number, too little memory, ...
+├── ModelError                 a model that gives NaN or a probability above one, or is of the wrong kind
+├── TrainingError              training that cannot go on: a loss that is NaN, too little memory, ...
 │   └── Interrupted            ... because it was told to stop; says how to resume
 ├── AutodiffError              a computation that does not fit: shapes, or backward before forward
 │   └── NotANumberError        ... because it made NaN: which module did so first
 ├── DecodingError              generation that was asked for something impossible
-├── DiagnosisError             a model that cannot be looked into, or a text that shows nothing
+├── DiagnosisError             a model that cannot be diagnosed, or a text with nothing to diagnose
+├── PluginError                a plug-in of another package that cannot be loaded
 └── MissingExtraError          an optional library that is not installed
 """
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 
 class ChainruleError(Exception):
-    """The root: something the user can mend."""
+    """The root of all errors here: a problem that the user can mend."""
 
 
 class CorpusError(ChainruleError):
@@ -55,11 +56,11 @@ class FolderError(ChainruleError):
 
 
 class DamagedFileError(FolderError):
-    """A file that is no longer what was written."""
+    """A file of chainrule that is missing, incomplete or changed since it was written."""
 
 
 class ForeignFileError(FolderError):
-    """A file that is something else than what its name says."""
+    """A file of another format than its name says."""
 
 
 class ArpaError(ChainruleError):
@@ -71,7 +72,7 @@ class VectorsError(ChainruleError):
 
 
 class ModelError(ChainruleError):
-    """A model that gives what is no probability."""
+    """A model that gives NaN or a probability above one, or is of the wrong kind."""
 
 
 class TrainingError(ChainruleError):
@@ -79,7 +80,7 @@ class TrainingError(ChainruleError):
 
 
 class Interrupted(TrainingError):
-    """Training that was told to stop, and how to go on with it."""
+    """Training that a signal stopped; the message says how to resume it."""
 
     def __init__(self, message: str, signal: int) -> None:
         self.signal = signal
@@ -99,7 +100,11 @@ class DecodingError(ChainruleError):
 
 
 class DiagnosisError(ChainruleError):
-    """A model that cannot be looked into, or a text that shows nothing."""
+    """A model that cannot be diagnosed, or a text with nothing to diagnose."""
+
+
+class PluginError(ChainruleError):
+    """A plug-in of another package that cannot be loaded."""
 
 
 class MissingExtraError(ChainruleError):

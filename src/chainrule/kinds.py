@@ -1,46 +1,65 @@
 """The kinds of model there are, by name.
 
 A kind says what its settings are, how it is trained and loaded, and which rungs it adds to the ladder that
-`chainrule compare` climbs. The command line, compare and the laws in tests/contract/ find it here and need no
-change for a new one: say where it is in `_BUILT_IN`, or declare an entry point in the group `chainrule.kinds`.
-Modules are imported only when their kind is used, so that n-gram commands never wait for torch.
+`chainrule compare` climbs. The command line, compare and the laws of `chainrule.testing` find it here and need no
+change for a new one: a kind of this package is listed in `_BUILT_IN`, one of another package is declared as an
+entry point in the group `chainrule.kinds`. Modules are imported only when their kind is used, so that n-gram
+commands never wait for torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
+import platform
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from chainrule.devices import choose_device
-from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError, SettingsError
+from chainrule._version import __version__
+from chainrule.devices import choose_device, has_torch
+from chainrule.errors import (
+    ChainruleError,
+    DamagedFileError,
+    FolderError,
+    MissingExtraError,
+    PluginError,
+    SettingsError,
+)
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
+from chainrule.model import Model
+from chainrule.plugins import find_plugins, load_plugin
 from chainrule.progress import SILENT, Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 
+PLUGINS = "chainrule.kinds"
+"""The group of entry points that add kinds."""
 PRECISIONS = ("float32", "bfloat16", "float64")
-"""Those in which a network can compute."""
+"""The precisions in which a network can compute."""
 
 _BUILT_IN = {
     "ngram": "chainrule.ngram.train:KIND",
-    "feedforward": "chainrule.autodiff.kinds:FEEDFORWARD",
-    "averaging": "chainrule.neural.kinds:AVERAGING",
-    "elman": "chainrule.autodiff.kinds:ELMAN",
-    "lstm": "chainrule.autodiff.kinds:LSTM",
-    "gru": "chainrule.autodiff.kinds:GRU",
-    "transformer": "chainrule.neural.kinds:TRANSFORMER",
+    "anygram": "chainrule.ngram.train:ANYGRAM",
+    "feedforward": "chainrule.training.kinds:FEEDFORWARD",
+    "averaging": "chainrule.training.kinds:AVERAGING",
+    "elman": "chainrule.training.kinds:ELMAN",
+    "lstm": "chainrule.training.kinds:LSTM",
+    "gru": "chainrule.training.kinds:GRU",
+    "transformer": "chainrule.training.kinds:TRANSFORMER",
 }
-"""Where each kind is: its module, and its name there."""
+"""The module and the variable of each kind."""
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All that a kind needs to make a model, its settings apart."""
+    """Everything a kind needs to train a model, apart from its settings."""
 
     tokenizer: Tokenizer
     train: Encoded
@@ -50,15 +69,36 @@ class TrainingData:
     seed: int = 0
     progress: Progress = SILENT
     device: str = "cpu"
-    """Where to compute: cpu, or what torch calls a device."""
+    """Where to compute: cpu, or the name of a torch device."""
     run: Path | None = None
     """A folder for checkpoints and measurements; kinds that need none do not create it."""
     resume: bool = False
-    """Go on from the newest checkpoint of the run folder."""
+    """Continue from the newest checkpoint of the run folder."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):
             raise SettingsError(f"the context should be line or stream, not {self.context!r}")
+
+    def provenance(self) -> dict[str, Any]:
+        """Where a model trained on this comes from: text, seed, versions, command."""
+        libraries = {}
+        for name in ("numpy", "tokenizers", "torch"):
+            with contextlib.suppress(PackageNotFoundError):
+                libraries[name] = version(name)
+        return {
+            "corpus_sha256": self.train.fingerprint,
+            "corpus_bytes": self.train.bytes,
+            "corpus_tokens": self.train.tokens,
+            "held_out_sha256": self.valid.fingerprint if self.valid else None,
+            "held_out_tokens": self.valid.tokens if self.valid else 0,
+            "seed": self.seed,
+            "chainrule": __version__,
+            "python": platform.python_version(),
+            **libraries,
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+            if sys.argv and sys.argv[0]
+            else "python",
+        }
 
 
 @dataclass(frozen=True)
@@ -78,37 +118,40 @@ class Kind:
     settings: type
     """A frozen dataclass."""
     train: Callable[[Any, TrainingData], LanguageModel]
-    load: Callable[[ModelFolder], LanguageModel]
+    load: Callable[[ModelFolder], Model]
     ladder: tuple[Rung, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
-    check: Callable[[Any, str, bool], None] = field(default=lambda settings, device, keeps: None)
-    """Refuses what cannot be trained so, before the text is read: settings, the device as it was named, and whether
-    the training is to be kept in a run folder."""
-    keeps_run: Callable[[Any], bool] = field(default=lambda settings: False)
-    """Whether, with these settings, training can be resumed from a run folder."""
+    check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
+    """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
+    keeps_run: bool = False
+    """Whether training keeps checkpoints in a run folder, from which it can be resumed."""
+    requires_torch: bool = False
+    """Whether the kind cannot be used at all where torch is not installed."""
 
 
 def kind_names() -> list[str]:
-    """Every kind there is, without importing any."""
-    return [*_BUILT_IN, *(name for name in _plugins() if name not in _BUILT_IN)]
+    """Every kind there is, plug-ins included; none is imported."""
+    return [*_BUILT_IN, *(name for name in find_plugins(PLUGINS) if name not in _BUILT_IN)]
 
 
 def find_kind(name: str) -> Kind:
     """The kind of that name."""
-    plugins = {} if name in _BUILT_IN else _plugins()
-    try:
-        if name in _BUILT_IN:
-            module, _, variable = _BUILT_IN[name].partition(":")
-            kind: Kind = getattr(importlib.import_module(module), variable)
-            return kind
-        if name in plugins:
-            plugin: Kind = plugins[name].load()
-            return plugin
-    except ModuleNotFoundError as error:
-        if error.name == "torch":
-            raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
-        raise
+    kind: Kind | None = None
+    if name in _BUILT_IN:
+        module, _, variable = _BUILT_IN[name].partition(":")
+        kind = getattr(importlib.import_module(module), variable)
+    elif (point := find_plugins(PLUGINS).get(name)) is not None:
+        try:
+            kind = load_plugin(point, Kind)
+        except PluginError as error:
+            if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == "torch":
+                raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
+            raise
+    if kind is not None:
+        if kind.requires_torch and not has_torch():
+            raise MissingExtraError("torch", "neural", f"the kind {name!r}")
+        return kind
     close = difflib.get_close_matches(name, kind_names(), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
@@ -117,24 +160,22 @@ def find_kind(name: str) -> Kind:
 def load(
     folder: str | Path, *, verify: bool | None = None, device: str = "cpu", dtype: str = "float32"
 ) -> LanguageModel:
-    """The model of a folder; networks compute on the device, in that precision."""
+    """The model of a folder, computing on the device and in the precision."""
     if dtype not in PRECISIONS:
         raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
     device = choose_device(device)
-    content = read_folder(folder, verify=verify)
+    return cast(LanguageModel, load_content(read_folder(folder, verify=verify)).on(device, dtype))
+
+
+def load_content(content: ModelFolder) -> Model:
+    """The model of a folder that was read, or of a part of one, on the CPU."""
     if content.kind not in kind_names():
         raise FolderError(
-            f"{folder}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
+            f"{content.path}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
         )
     try:
-        lm = find_kind(content.kind).load(content)
+        model = find_kind(content.kind).load(content)
     except SettingsError as error:
-        raise DamagedFileError(f"{folder}/{MANIFEST}: {error}") from error
-    lm.provenance, lm.metrics = content.provenance, content.metrics
-    return lm.on(device, dtype)
-
-
-def _plugins() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group="chainrule.kinds")}
+        raise DamagedFileError(f"{content.path}/{MANIFEST}: {error}") from error
+    model.provenance, model.metrics = content.provenance, content.metrics
+    return model

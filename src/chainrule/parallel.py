@@ -1,15 +1,23 @@
-"""Work on many pieces at once, results in order; and when it is time for faster ways that take time to start."""
+"""Work spread over the cores, and the decision whether compiled code is worth its start-up time.
+
+Threads are enough: the work is done by NumPy, Numba and tokenizers, which release the interpreter lock. Every
+thread pool of the package is here, so that an exception of a worker always reaches the caller.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+
+SLOW_NANOSECONDS = 1 << 26
+"""The plain way may take so long (67 ms) before it is worth importing and loading compiled code."""
 
 
 def cores() -> int:
@@ -18,30 +26,81 @@ def cores() -> int:
 
 
 def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-    """Each piece and what `work` makes of it, in the order of the pieces, by as many threads as there are cores."""
+    """Each piece and the result of `work` for it, in the order of the pieces; a thread for each core.
+
+    Pieces are taken a few at a time, so that memory does not grow with their number.
+    """
     workers = cores()
     pieces = iter(pieces)
-    for piece in pieces:  # the first one alone: what is made when it is first needed is made once
+    for piece in pieces:  # the first one alone: what is compiled or cached on first use is then made once
         yield piece, work(piece)
         break
     waiting: deque[tuple[Piece, Future[Result]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for piece in pieces:
             waiting.append((piece, pool.submit(work, piece)))
-            if len(waiting) > workers:  # bounded, so that memory does not grow with the text
+            if len(waiting) > workers:
                 done, result = waiting.popleft()
                 yield done, result.result()
         for done, result in waiting:
             yield done, result.result()
 
 
-class Patience:
-    """Lets the slow way do up to so much work; whoever has more to do has the time to start the fast one."""
+def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
+    """The result of `work` for each piece, in order; all pieces are begun at once, a thread for each core."""
+    if len(pieces) <= 1:
+        return [work(piece) for piece in pieces]
+    with ThreadPoolExecutor(min(len(pieces), cores())) as pool:
+        return list(pool.map(work, pieces))
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+
+def stretches(size: int, number: int) -> list[tuple[int, int]]:
+    """[0, size) cut into so many stretches (first, last) of about the same size; fewer if it is smaller."""
+    number = max(1, min(number, size))
+    return list(pairwise([size * i // number for i in range(number + 1)]))
+
+
+class Background(Generic[Result]):
+    """One thread beside the caller's, for one call at a time; leaving the block waits for the last call."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._last: Future[Result] | None = None
+
+    def __enter__(self) -> Background[Result]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown()
+
+    def start(self, work: Callable[..., Result], *arguments: Any) -> None:
+        """Wait for the call before, then begin this one."""
+        self.result()
+        self._last = self._pool.submit(work, *arguments)
+
+    def result(self) -> Result | None:
+        """What the last call returned, or its exception; None if there was none."""
+        return None if self._last is None else self._last.result()
+
+
+def plain_up_to(nanoseconds: float) -> int:
+    """How many items, at so many nanoseconds each, the plain way does before compiled code is worth loading."""
+    return int(SLOW_NANOSECONDS / nanoseconds)
+
+
+def worth_a_kernel(amount: int, nanoseconds: float) -> bool:
+    """Whether so many items, at so many nanoseconds each the plain way, take longer than loading compiled code."""
+    return amount * nanoseconds >= SLOW_NANOSECONDS
+
+
+class Patience:
+    """Counts work that is done the plain way, until so much has been done that loading compiled code pays."""
+
+    def __init__(self, nanoseconds: float) -> None:
+        """What an item costs the plain way."""
+        self._nanoseconds, self._done = nanoseconds, 0
 
     def ends_with(self, amount: int) -> bool:
-        """Whether so much more is too much."""
-        self._left -= amount
-        return self._left <= 0
+        """Whether so many items more are too many."""
+        self._done += amount
+        return worth_a_kernel(self._done, self._nanoseconds)

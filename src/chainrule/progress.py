@@ -1,4 +1,4 @@
-"""How long work says how far it is, without knowing who listens.
+"""Progress reports from work that takes long, whoever shows them.
 
 Functions that can take long have a `progress` argument. The default is silent; the command line
 passes one that draws bars on a terminal.
@@ -15,20 +15,20 @@ class Task(Protocol):
     """One piece of work under way."""
 
     def advance(self, amount: float) -> None:
-        """`amount` more units are done."""
+        """Report that `amount` more units are done."""
 
     def show(self, figures: str) -> None:
-        """A few figures to stand by the bar, instead of those before."""
+        """Show a few figures beside the bar, in place of the previous ones."""
 
 
 class Progress(Protocol):
-    """Something that is told how far work is."""
+    """A receiver of progress reports."""
 
     def task(self, description: str, total: float | None = None, unit: str = "") -> AbstractContextManager[Task]:
         """A context that yields a Task; `unit` "B" stands for bytes."""
 
     def note(self, message: str) -> None:
-        """One line the user should see: a fallback taken, text replaced, a rung left out."""
+        """Show the user one line: a fallback taken, text replaced, a model left out of a comparison."""
 
 
 class _Nothing:
@@ -40,7 +40,7 @@ class _Nothing:
 
 
 class Silent:
-    """Says nothing; the default."""
+    """A `Progress` that shows nothing; the default."""
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:

@@ -1,4 +1,4 @@
-"""Words such as `order=3` become a small frozen dataclass, checked by its type hints.
+"""Settings such as `order=3`, read into a small frozen dataclass and checked by its type hints.
 
 >>> @dataclasses.dataclass(frozen=True)
 ... class Example:
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def split_words(words: Iterable[str]) -> dict[str, str]:
-    """`["order=3", "k=0.5"]` as a dictionary."""
+    """Words such as `["order=3", "k=0.5"]`, as a dictionary of strings."""
     settings = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -34,7 +34,7 @@ def split_words(words: Iterable[str]) -> dict[str, str]:
 
 
 def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
-    """An instance of the frozen dataclass `settings_class`; strings are read by the field's type."""
+    """An instance of the frozen dataclass `settings_class`; strings are converted to their field's type."""
     hints = typing.get_type_hints(settings_class)
     known = [field.name for field in dataclasses.fields(settings_class)]  # type: ignore[arg-type]
     for key in values:
@@ -46,13 +46,13 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
 
 
 def setting(default: T, explanation: str) -> T:
-    """A field of a settings dataclass, with the words that help shows."""
+    """A field of a settings dataclass, with the explanation that the command line's help shows."""
     field: T = dataclasses.field(default=default, metadata={"help": explanation})
     return field
 
 
 def describe(settings_class: type) -> list[dict[str, Any]]:
-    """What can be set: name, type in words, default and explanation of each."""
+    """The settings of a dataclass: name, type in words, default and explanation of each."""
     hints = typing.get_type_hints(settings_class)
     return [
         {

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from chainrule.autodiff.training import Trainer
+from chainrule.training.engines.tape_engine import TapeEngine
+from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.loop import train_network
 
 from .twins import KINDS, data, settings_of, twins
@@ -18,7 +19,7 @@ STEPS = 100
 
 
 def curves(kind: str, context: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The losses of all steps, of torch's loop and of the tape's."""
+    """The losses of all steps, of torch and of the tape."""
     values = {
         "steps": STEPS,
         "validate_every": 1,  # the history then has every step
@@ -31,8 +32,8 @@ def curves(kind: str, context: Any, **more: Any) -> tuple[np.ndarray, np.ndarray
     in_torch, on_tape = twins(kind, **values)
     settings, texts = settings_of(kind, **values), data(valid=None, context=context)
     torch.set_num_threads(1)
-    expected = train_network(in_torch, settings, texts).history
-    found = Trainer(on_tape, settings, texts, np.random.default_rng(0)).run().history
+    expected = train_network(TorchEngine(in_torch, settings, "cpu"), settings, texts).history
+    found = train_network(TapeEngine(on_tape, settings, np.random.default_rng(0)), settings, texts).history
     return np.array([step["loss"] for step in expected]), np.array([step["loss"] for step in found])
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Value
-from chainrule.autodiff.cells import CellState, elman, gru, lstm
-from chainrule.autodiff.drawing import to_svg
-from chainrule.autodiff.graph import Graph, differentiate
-from chainrule.autodiff.layout import Layout, lay_out
-from chainrule.autodiff.routes import Picture, route
+from chainrule.autodiff.networks.cells import CellState, elman, gru, lstm
+from chainrule.autodiff.picture.drawing import to_svg
+from chainrule.autodiff.picture.graph import Graph, differentiate
+from chainrule.autodiff.picture.layout import Layout, lay_out
+from chainrule.autodiff.picture.routes import Picture, route
 
 SVG = "{http://www.w3.org/2000/svg}"
 Cell = Callable[[Node, Node, CellState], CellState]

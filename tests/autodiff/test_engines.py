@@ -15,7 +15,7 @@ from chainrule.autodiff.model import TapeModel
 from chainrule.errors import MissingExtraError
 from chainrule.folder import read_folder, write_folder
 from chainrule.kinds import find_kind
-from chainrule.neural.model import NeuralModel
+from chainrule.neural.inference.model import NeuralModel
 from chainrule.settings import describe
 
 from .twins import KINDS
@@ -109,7 +109,7 @@ command("kinds", "feedforward")
 """
     printed = without_torch(script, str(text), out)
     assert "trained on" in printed and "engine=auto  (auto|torch|tape)" in printed
-    assert not Path(f"{out}.run").exists()
+    assert sorted(path.name for path in Path(f"{out}.run").iterdir()) == ["last", "metrics.jsonl"]
     lm = cr.load(out)
     assert isinstance(lm, TapeModel) and lm.perplexity("i love cats") < 3
 
@@ -133,7 +133,7 @@ for kind, more in (("lstm", {{"engine": "torch"}}), ("transformer", {{}}), ("ave
         cr.train(kind, toy, **more)
     except MissingExtraError as error:
         print(error)
-print([kind.name for kind, _ in rungs() if kind.name != "ngram"])
+print([kind.name for kind, _ in rungs() if kind.name not in ("ngram", "anygram")])
 """
     first, *lines = without_torch(script, str(tmp_path / "torch")).splitlines()
     lm = cr.load(tmp_path / "torch")
@@ -152,7 +152,7 @@ def test_compare_climbs_without_torch(tmp_path: Path) -> None:
     script = """
 import chainrule as cr
 text = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 20)
-more = {"valid": text, "test": text, "tokenizer": cr.TokenizerChoice("word"), "minutes": 0.01}
+more = {"valid": text, "test": text, "tokenizer": cr.TokenizerChoice("word")}
 comparison = cr.compare(text, sys.argv[1], kinds=["feedforward"], **more)
 print([result.name for result in comparison.results], comparison.results[0].test.perplexity < 5)
 """

@@ -11,16 +11,16 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
-from chainrule.autodiff.explain import explain
-from chainrule.autodiff.feedforward import TapeFeedforward
-from chainrule.autodiff.network import TapeNetwork
-from chainrule.autodiff.prediction import Prediction
-from chainrule.autodiff.recurrent import TapeRecurrent
-from chainrule.autodiff.tape import no_grad
-from chainrule.autodiff.weights import shapes
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.weights import shapes
+from chainrule.autodiff.picture.explain import explain
+from chainrule.autodiff.picture.prediction import Prediction
+from chainrule.autodiff.tape.tape import no_grad
+from chainrule.designs.networks import FeedforwardConfig, RecurrentConfig
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.lm import LanguageModel
-from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
 from listening import Listening
 
 BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding

@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from chainrule.autodiff import Embedding, Linear, Module, Parameter, Scale, Sum, Tanh, Tape, modules
-from chainrule.autodiff.cases import Case, all_cases, cases, module_classes
-from chainrule.autodiff.gradcheck import check, check_parameters
+from chainrule.autodiff import Embedding, Linear, Module, Parameter, Scale, Sum, Tanh, Tape
+from chainrule.autodiff.tape import modules
+from chainrule.autodiff.tape.cases import Case, all_cases, cases, module_classes
+from chainrule.autodiff.tape.gradcheck import check, check_parameters
 from chainrule.errors import AutodiffError, NotANumberError
 
 X = np.random.default_rng(0).normal(size=(3, 4))

@@ -20,9 +20,9 @@ from chainrule.autodiff import (
     Tape,
     Value,
 )
-from chainrule.autodiff.cases import cases, module_classes
-from chainrule.autodiff.equations import right_side, subscript
-from chainrule.autodiff.graph import Edge, Graph, differentiate
+from chainrule.autodiff.picture.equations import right_side, subscript
+from chainrule.autodiff.picture.graph import Edge, Graph, differentiate
+from chainrule.autodiff.tape.cases import cases, module_classes
 from chainrule.errors import AutodiffError
 
 

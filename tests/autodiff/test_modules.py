@@ -39,7 +39,7 @@ from chainrule.autodiff import (
     Value,
     tape_bwd,
 )
-from chainrule.autodiff.cases import Case, cases
+from chainrule.autodiff.tape.cases import Case, cases
 
 Build = Callable[..., Module]
 

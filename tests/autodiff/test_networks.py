@@ -12,15 +12,14 @@ import torch
 import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.autodiff import Tape, Value, no_grad
-from chainrule.autodiff.gradcheck import check_parameters
-from chainrule.autodiff.model import TapeModel, as_tape_model
-from chainrule.autodiff.network import dropout, keep_mask
-from chainrule.autodiff.weights import initial, shapes
+from chainrule.autodiff.model import TapeModel, as_tape_model, in_engine
+from chainrule.autodiff.networks.network import dropout, keep_mask
+from chainrule.autodiff.networks.weights import initial, shapes
+from chainrule.autodiff.tape.gradcheck import check_parameters
 from chainrule.errors import DamagedFileError, ModelError
-from chainrule.neural.engine import ENGINES
-from chainrule.neural.model import NeuralModel
+from chainrule.neural.inference.model import NeuralModel
 
-from .twins import DESIGNS, KINDS, TOKENIZER, V, settings_of, twins
+from .twins import DESIGNS, IN_TORCH, KINDS, TOKENIZER, V, settings_of, twins
 
 RNG = np.random.default_rng(0)
 IDS_BT = np.array([[3, 5, 4, 10, 2, 7], [9, 3, 3, PAD, PAD, PAD]])
@@ -51,9 +50,10 @@ def test_the_same_weights_give_the_same_probabilities(design: str, tmp_path: Pat
     on_tape.save(tmp_path / "tape")
     loaded = cr.load(tmp_path / "torch"), cr.load(tmp_path / "tape")
     assert [type(one) for one in loaded] == [NeuralModel, TapeModel]
-    in_torch, folder = loaded[1].on("cpu", "bfloat16"), loaded[1].in_torch()  # type: ignore[attr-defined]
-    assert isinstance(in_torch, NeuralModel) and in_torch.network.head.weight.dtype == torch.bfloat16
-    for other in (loaded[0], loaded[1], folder):
+    rough, in_torch = loaded[1].on("cpu", "bfloat16"), in_engine(loaded[1], "torch")
+    assert isinstance(rough, NeuralModel) and rough.network.head.weight.dtype == torch.bfloat16
+    assert isinstance(in_torch, NeuralModel) and in_torch.network.head.weight.dtype == torch.float32
+    for other in (loaded[0], loaded[1], in_torch):
         np.testing.assert_allclose(cr.to_numpy(other.score(IDS_BT)), on_tape.score(IDS_BT), atol=1e-5)
         state = other.extend(other.start(2), IDS_BT)
         expected = on_tape.next_log_probs(on_tape.extend(on_tape.start(2), IDS_BT))
@@ -75,7 +75,7 @@ def test_penalties_and_left_out_weights_have_right_gradients(design: str) -> Non
     """The same masks at each call: a small step then sees the function that backward saw."""
     _, network = twins(design, alpha=2.0, beta=1.0, weight_dropout=0.5, embedding_dropout=0.2, output_dropout=0.5)
     report = check_parameters(
-        lambda: network.loss(IDS_BT, TARGETS_BT, chance=np.random.default_rng(3)).module,
+        lambda: network.loss(IDS_BT, TARGETS_BT, randomness=np.random.default_rng(3)).module,
         list(network.parameters.values()),
         entries=6,
     )
@@ -91,13 +91,13 @@ def test_losses_and_penalties_are_torchs(design: str) -> None:
     targets = (TARGETS_BT != PAD).sum()
     expected = found.nats.item() / targets
     with no_grad():
-        loss = network.loss(IDS_BT, TARGETS_BT, chance=np.random.default_rng(0))
+        loss = network.loss(IDS_BT, TARGETS_BT, randomness=np.random.default_rng(0))
     assert loss.mean == pytest.approx(expected, abs=1e-12)
     penalty = 0.0 if found.penalty is None else found.penalty.item()
     assert float(loss.module.out_tensor) == pytest.approx(expected + penalty, abs=1e-12)
     # half of a step that has twice as many targets
     with no_grad():
-        half = network.loss(IDS_BT, TARGETS_BT, count=2 * targets, chance=np.random.default_rng(0))
+        half = network.loss(IDS_BT, TARGETS_BT, count=2 * targets, randomness=np.random.default_rng(0))
     assert float(half.module.out_tensor) == pytest.approx((expected + penalty) / 2, abs=1e-12)
 
 
@@ -133,11 +133,11 @@ def test_what_is_remembered_is_a_copy() -> None:
     with tape:
         memory = network.loss(rng.integers(3, V, (200, 2)), rng.integers(3, V, (200, 2))).memory
         tape.backward()
-    before = [part.copy() for state in memory.layers for part in state]
+    before = [part.copy() for state in memory.states for part in state]
     with tape:
         network.loss(rng.integers(3, V, (200, 2)), rng.integers(3, V, (200, 2)))
         tape.backward()
-    after = [part for state in memory.layers for part in state]
+    after = [part for state in memory.states for part in state]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
@@ -150,7 +150,7 @@ def test_masks_leave_out_a_share_and_keep_the_expectation(share: float) -> None:
     assert mask.mean() == pytest.approx(1, abs=0.03)
 
 
-def test_dropout_is_the_same_along_an_axis_and_only_where_there_is_chance() -> None:
+def test_dropout_is_the_same_along_an_axis_and_only_where_there_is_randomness() -> None:
     x = Value(np.ones((5, 3, 4)))
     assert dropout(x, 0.5, None) is x
     assert dropout(x, 0.0, np.random.default_rng(0)) is x
@@ -161,11 +161,11 @@ def test_dropout_is_the_same_along_an_axis_and_only_where_there_is_chance() -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_chance_changes_what_is_read_in_training_only(kind: str) -> None:
+def test_randomness_changes_what_is_read_in_training_only(kind: str) -> None:
     _, network = twins(kind, **_dropouts(kind))
     with no_grad():
-        losses = [network.loss(IDS_BT, TARGETS_BT, chance=np.random.default_rng(n)).mean for n in range(3)]
-        again = network.loss(IDS_BT, TARGETS_BT, chance=np.random.default_rng(0)).mean
+        losses = [network.loss(IDS_BT, TARGETS_BT, randomness=np.random.default_rng(n)).mean for n in range(3)]
+        again = network.loss(IDS_BT, TARGETS_BT, randomness=np.random.default_rng(0)).mean
         still = [network.loss(IDS_BT, TARGETS_BT).mean for _ in range(2)]
     assert len(set(losses)) == 3
     assert again == losses[0]
@@ -183,7 +183,7 @@ def test_a_network_begins_as_torchs_does(design: str) -> None:
     """The same spread of every weight: means and deviations of many draws, and exact where nothing is drawn."""
     settings = settings_of(design, embedding=32, hidden=64)
     torch.manual_seed(0)
-    expected = ENGINES[DESIGNS[design][0]].network(settings, 800, TOKENIZER.bos)
+    expected = IN_TORCH[DESIGNS[design][0]](settings, 800, TOKENIZER.bos)
     found = initial(settings, 800, np.random.default_rng(0))
     for name, weight in expected.named_parameters():
         theirs = weight.detach().numpy()

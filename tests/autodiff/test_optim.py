@@ -10,8 +10,8 @@ import pytest
 from chainrule.autodiff import Parameter, SparseRows
 from chainrule.autodiff import optim as optim_module
 from chainrule.autodiff.optim import Optimiser
+from chainrule.designs.training import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.plan import TrainingSettings
 
 OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
 

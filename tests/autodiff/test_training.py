@@ -1,9 +1,15 @@
-"""The loop: every token once an epoch, the best weights kept, and what goes wrong is said."""
+"""The loop on the tape: every token once an epoch, the best weights kept, and what goes wrong is said."""
 
 from __future__ import annotations
 
+import json
+import re
+import signal
 import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +17,18 @@ import pytest
 
 import chainrule as cr
 from chainrule.autodiff.model import TapeModel
-from chainrule.autodiff.network import Loss
-from chainrule.autodiff.training import Trainer, train_on_tape
-from chainrule.errors import SettingsError, TrainingError
-from chainrule.neural.designs import count_parameters
-from chainrule.training import run
-from chainrule.training.state import Place
+from chainrule.autodiff.networks.network import TapeLoss, TapeNetwork
+from chainrule.autodiff.optim import Optimiser
+from chainrule.designs.networks import count_parameters
+from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.kinds import TrainingData, find_kind
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.pipeline import train as pipeline
+from chainrule.training import autotune, loop
+from chainrule.training.engines.tape_engine import TapeEngine
+from chainrule.training.loop import Trained, train_network
+from chainrule.training.objectives import NextToken
+from chainrule.training.run_state import Place
 from listening import Listening
 
 from .twins import data, settings_of, twins
@@ -24,22 +36,47 @@ from .twins import data, settings_of, twins
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 10)
 
 
+@dataclass(frozen=True)
+class Trainer:
+    """A network on the tape, and what it is trained on."""
+
+    engine: TapeEngine
+    settings: Any
+    data: TrainingData
+
+    @property
+    def network(self) -> TapeNetwork:
+        return self.engine.network
+
+    @property
+    def job(self) -> Any:
+        """What the loop works with: texts in batches."""
+        objective = NextToken.of(self.data.tokenizer, self.data.context)
+        return loop._open_job(self.engine, self.settings, self.data, objective, None)
+
+    def run(self, sample: Callable[[], str] | None = None) -> Trained:
+        return train_network(self.engine, self.settings, self.data, sample=sample)
+
+
 def trainer(design: str = "feedforward", **more: Any) -> Trainer:
     values = {"batch": 16, "length": 4, **more}
-    texts = data(**{key: values.pop(key) for key in ("context", "valid", "progress") if key in values})
+    given = ("context", "valid", "progress", "run", "resume")
+    texts = data(**{key: values.pop(key) for key in given if key in values})
     _, network = twins(design, **values)
-    return Trainer(network, settings_of(design, **values), texts, np.random.default_rng(0))
+    settings = settings_of(design, **values)
+    return Trainer(TapeEngine(network, settings, np.random.default_rng(0)), settings, texts)
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_mini_batches_are_shuffled_without_replacement(context: Any) -> None:
     """In each epoch every token is a target once, and the batches of lines come in another order."""
     one = trainer(context=context, steps=10**6)
+    feed = one.job.train
     seen: list[np.ndarray] = []
     for number in range(2):
-        epoch = one.train.layout.epoch(number)
+        epoch = feed.layout.epoch(number)
         rows = [part for i in range(len(epoch)) for part in epoch[i].parts]
-        targets = np.concatenate([one.train.text.batch(part)[1].reshape(-1) for part in rows])
+        targets = np.concatenate([feed.gatherer.batch(part).targets_BT.reshape(-1) for part in rows])
         seen.append(targets[targets >= 0])
     for targets in seen:
         np.testing.assert_array_equal(np.sort(targets), np.sort(one.data.train.ids))
@@ -48,21 +85,25 @@ def test_mini_batches_are_shuffled_without_replacement(context: Any) -> None:
 
 def test_the_best_weights_are_kept_and_patience_ends_a_run() -> None:
     one = trainer(steps=400, validate_every=5, patience=3, optimiser="adam", learning_rate=0.1)
-    state = one.run()
-    losses = [entry["validation_loss"] for entry in state.history]
-    assert state.stopped and state.step < 400
+    trained = one.run()
+    losses = [entry["validation_loss"] for entry in trained.history]
+    assert trained.steps < 400
     assert len(losses) == 3 + 1 + int(np.argmin(losses))
-    assert one.validation_loss() == pytest.approx(min(losses), abs=1e-9) == pytest.approx(state.best_loss)
+    found = one.engine.mean_nats(one.job.valid)
+    assert found == pytest.approx(min(losses), abs=1e-9) == pytest.approx(trained.best_loss)
+    for name, parameter in one.network.parameters.items():
+        np.testing.assert_array_equal(parameter.out_tensor, trained.best[name])
+    assert any(not np.array_equal(trained.best[name], trained.last[name]) for name in trained.best)
 
 
 def test_progress_is_told_as_torchs_loop_tells_it() -> None:
     listener = Listening()
     told = {"steps": 8, "validate_every": 4, "learning_rate": 0.05, "progress": listener}
-    state = trainer(**told).run(lambda: "some text")
+    trained = trainer(**told).run(lambda: "some text")
     assert listener.tasks == [("training", 8, "steps")]
-    assert listener.done == state.step == 8
-    assert listener.shown[-1].startswith("loss ") and "  validation " in listener.shown[-1]
-    assert listener.shown[-1].endswith(" tokens/s")
+    assert listener.done == trained.steps == 8
+    line = r"loss \d+\.\d{3}  validation \d+\.\d{3}  [\d,]+ tokens/s  \d+\.\d GB"
+    assert re.fullmatch(line, listener.shown[-1]), listener.shown
     assert listener.notes == []
     trainer(**told, sample_every=2).run(lambda: "some text")
     assert listener.notes == ["step 8 writes: some text"]
@@ -72,7 +113,7 @@ def test_a_loss_that_is_no_number_names_the_step(monkeypatch: pytest.MonkeyPatch
     one = trainer(steps=10, valid=None)
     loss, calls = one.network.loss, []
 
-    def later(*arguments: Any, **keywords: Any) -> Loss:
+    def later(*arguments: Any, **keywords: Any) -> TapeLoss:
         calls.append(1)
         if len(calls) == 4:
             one.network.parameters["head.bias"].out_tensor[:] = np.nan
@@ -85,16 +126,17 @@ def test_a_loss_that_is_no_number_names_the_step(monkeypatch: pytest.MonkeyPatch
 
 def test_a_validation_that_is_no_number_names_the_step() -> None:
     one = trainer(steps=10, learning_rate=1e-9)
-    assert one.data.valid is not None
+    assert one.data.valid is not None and (one.data.valid.ids == 3 + 7).any()
     one.network.parameters["embedding.weight"].out_tensor[3 + 7] = np.nan  # of a letter that training need not read
-    one.train.text.ids = np.where(one.train.text.ids == 3 + 7, 3, one.train.text.ids)
+    text = one.data.train
+    without = replace(text, ids=np.where(text.ids == 3 + 7, 3, text.ids).astype(text.ids.dtype))
     with pytest.raises(TrainingError, match="step 1: the held-out text: Embedding is the first module"):
-        one.run()
+        replace(one, data=replace(one.data, train=without)).run()
 
 
 def test_a_gradient_that_is_no_number_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     one = trainer(steps=10)
-    monkeypatch.setattr(one.optimiser, "step", lambda rate: float("inf"))
+    monkeypatch.setattr(one.engine.optimiser, "step", lambda rate: float("inf"))
     with pytest.raises(TrainingError, match=r"step 1 .*the gradient is not a finite number; set a lower"):
         one.run()
 
@@ -102,7 +144,7 @@ def test_a_gradient_that_is_no_number_names_the_step(monkeypatch: pytest.MonkeyP
 def test_too_little_memory_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     one = trainer(context="stream", steps=10)
 
-    def full(*arguments: Any, **keywords: Any) -> Loss:
+    def full(*arguments: Any, **keywords: Any) -> TapeLoss:
         raise MemoryError
 
     monkeypatch.setattr(one.network, "loss", full)
@@ -110,28 +152,51 @@ def test_too_little_memory_names_the_step(monkeypatch: pytest.MonkeyPatch) -> No
         one.run()
 
 
-def test_minutes_become_steps_and_rehearsal_leaves_no_trace() -> None:
-    """1.2 seconds by a real clock: the machine may be busy, but not ten times slower at once."""
-    one = trainer(minutes=0.02, dropout=0.2)
+def test_minutes_become_steps_and_rehearsal_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which only steps take time, 10 ms each, and validations, 20 ms."""
+    now, step, nats = [0.0], TapeEngine.take_step, TapeEngine.mean_nats
+
+    def timed_step(*arguments: Any) -> None:
+        now[0] += 0.01
+        step(*arguments)
+
+    def timed_nats(self: TapeEngine, feed: Any, most_steps: int | None = None) -> float:
+        share = 1.0 if most_steps is None else most_steps / feed.layout.count(None)
+        now[0] += 0.02 * share
+        return nats(self, feed, most_steps)
+
+    monkeypatch.setattr(TapeEngine, "take_step", timed_step)
+    monkeypatch.setattr(TapeEngine, "mean_nats", timed_nats)
+    for module in (autotune, loop):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    one = trainer(minutes=0.02, dropout=0.2, optimiser="adam")
     before = {name: each.out_tensor.copy() for name, each in one.network.parameters.items()}
-    drawn = one.chance.bit_generator.state
-    decisions = one._decide()
-    assert one.chance.bit_generator.state == drawn
+    drawn = one.engine.randomness.bit_generator.state
+    decisions = one.job.autotune.decide()
+    assert one.engine.randomness.bit_generator.state == drawn
     assert all(np.array_equal(before[name], each.out_tensor) for name, each in one.network.parameters.items())
-    assert decisions.total >= 1 and decisions.measured["step_seconds"] > 0
-    assert one.run().seconds < 12
+    assert one.engine.optimiser.arrays() == {} and set(one.engine.optimiser.counts().values()) == {0}
+    assert one.engine.memories == [] and one.engine.read_figures() == []
+    assert decisions.measured == pytest.approx({"step_seconds": 0.01, "validation_seconds": 0.02})
+    now[0] = 0.0
+    trained = one.run()
+    # 1.2 seconds: all of them are used, for steps mostly, and for at most one validation more than planned
+    assert 60 <= trained.steps == decisions.total <= 120
+    assert 1.1 <= now[0] <= 1.2 + 0.03
 
 
 def test_memory_does_not_grow_from_step_to_step() -> None:
     one = trainer("lstm", batch=512, length=16, hidden=32, steps=10**6)
-    epoch = one.train.layout.epoch(0)
+    engine, feed = one.engine, one.job.train
+    epoch = feed.layout.epoch(0)
     held = []
     for number in range(12):
-        one.take_step(epoch[number % len(epoch)], 1.0, Place(number + 1, 0, 0))
-        one.memories = []
+        engine.take_step(feed, epoch[number % len(epoch)], 1.0, Place(number + 1, 0, 0))
+        engine.forget()
+        engine.read_figures()
         if number == 2:
             tracemalloc.start()
-        held.append(one.tape.bytes_held)
+        held.append(engine.tape.bytes_held)
     left, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held[2:] == [held[2]] * 10
@@ -155,15 +220,17 @@ def test_a_kind_learns_its_text(kind: str) -> None:
 def test_word_vectors_are_what_training_begins_with(tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text("a 1 2 3 4\nc 5 6 7 8\n")
+    begins = {"engine": "tape", "vectors": str(path)}
     for tied, scale in ((False, 1), (True, 2)):
-        settings = settings_of("feedforward", vectors=str(path), steps=1, learning_rate=1e-12, tied=tied)
-        lm = train_on_tape("feedforward", settings, data())
+        settings = settings_of("feedforward", **begins, steps=1, learning_rate=1e-12, tied=tied)
+        lm = find_kind("feedforward").train(settings, data())
+        assert isinstance(lm, TapeModel)
         np.testing.assert_allclose(
             lm.network.table.out_tensor[[3, 5]] * scale, [[1, 2, 3, 4], [5, 6, 7, 8]], atol=1e-5
         )
         assert lm.metrics["vectors_coverage"] == 2 / 8
     with pytest.raises(SettingsError, match=r"its vectors have 4 numbers.*set embedding=4"):
-        train_on_tape("feedforward", settings_of("feedforward", vectors=str(path), embedding=5), data())
+        find_kind("feedforward").train(settings_of("feedforward", **begins, embedding=5), data())
 
 
 @pytest.mark.parametrize(
@@ -182,21 +249,164 @@ def test_what_only_torch_offers_is_refused(values: dict[str, Any], said: str) ->
 
 
 def test_what_is_refused_is_refused_before_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "encode_parts", lambda *_: pytest.fail("the text was read"))
+    monkeypatch.setattr(pipeline, "encode_parts", lambda *_: pytest.fail("the text was read"))
     with pytest.raises(SettingsError, match="optimiser=muon is not for engine=tape"):
         cr.train("gru", TOY, engine="tape", optimiser="muon")
 
 
 def test_a_device_that_may_be_chosen_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "choose_device", lambda device: "cuda")
+    monkeypatch.setattr(pipeline, "choose_device", lambda device: "cuda")
     assert isinstance(cr.train("feedforward", TOY, engine="tape", device="auto", steps=1), TapeModel)
 
 
-def test_the_device_and_the_run_folder_are_torchs(tmp_path: Path) -> None:
+def test_other_devices_are_torchs() -> None:
     with pytest.raises(SettingsError, match="engine=tape computes on the CPU, not on cuda: engine=torch can"):
         cr.train("feedforward", TOY, engine="tape", device="cuda")
-    for kept in ({"run": tmp_path / "run"}, {"resume": True}):
-        with pytest.raises(SettingsError, match="engine=tape keeps no checkpoints: leave out the run folder"):
-            cr.train("feedforward", TOY, engine="tape", **kept)
+
+
+def test_rows_of_lines_have_no_length_to_vary() -> None:
     with pytest.raises(SettingsError, match="vary_length is for a network that carries its memory on"):
-        trainer(context="line", vary_length=True)
+        trainer(context="line", vary_length=True).run()
+
+
+# -- run folders ------------------------------------------------------------------------------------------
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch, at: int, number: int = signal.SIGINT) -> None:
+    """A signal after so many steps."""
+    step = loop._Loop._step
+
+    def stopped(self: Any) -> None:
+        step(self)
+        if self.state.step == at:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(loop._Loop, "_step", stopped)
+
+
+RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
+    "lines": ("feedforward", {"context": "line", "dropout": 0.3, "token_dropout": 0.1}),
+    "streams": ("lstm", {"context": "stream", "output_dropout": 0.3, "weight_dropout": 0.2, "device_batch": 8}),
+    "learned start": ("learned start", {"context": "stream", "vary_length": True, "input_dropout": 0.2}),
+    "gru": ("gru", {"context": "line", "hidden_dropout": 0.3}),
+}
+
+
+@pytest.mark.parametrize("at", [1, 7, 19])
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum", "rmsprop", "adam", "adamw"])
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
+    name: str, optimiser: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights, the optimiser's moments and counts, what is remembered, the random generator, the best weights."""
+    design, own = RESUMED[name]
+    values = {"steps": 20, "validate_every": 3, "optimiser": optimiser, "weight_decay": 0.01, **own}
+    whole = trainer(design, **values).run()
+    with monkeypatch.context() as patched:
+        stopping(patched, at)
+        with pytest.raises(Interrupted, match=f"stopped after step {at} of 20; go on with --resume"):
+            trainer(design, **values, run=tmp_path).run()
+    resumed = trainer(design, **values, run=tmp_path, resume=True).run()
+    assert (resumed.steps, resumed.tokens) == (20, whole.tokens)
+    assert resumed.history == whole.history
+    assert resumed.best_loss == whole.best_loss
+    for expected, found in ((whole.last, resumed.last), (whole.best, resumed.best)):
+        assert expected.keys() == found.keys()
+        for part in expected:
+            np.testing.assert_array_equal(found[part], expected[part], err_msg=part)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_is_heard_at_the_end_of_a_step(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping(monkeypatch, 5, number)
+    with pytest.raises(Interrupted) as stopped:
+        trainer(steps=20, run=tmp_path).run()
+    assert stopped.value.signal == number
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000005"]
+
+
+@pytest.mark.parametrize("kind", ["feedforward", "elman", "lstm", "gru"])
+def test_every_kind_is_resumed_from_its_run_folder(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that a kind adds: the weights drawn at the beginning, the last model, its figures."""
+    small = {"engine": "tape", "embedding": 8, "hidden": 8, "batch": 32, "steps": 12, "validate_every": 4}
+    whole = cr.train(kind, TOY, valid=TOY, run=tmp_path / "whole", **small)
+    with monkeypatch.context() as patched:
+        stopping(patched, 6)
+        with pytest.raises(Interrupted):
+            cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small)
+    with pytest.raises(SettingsError, match="holds a training that can be resumed"):
+        cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small)
+    resumed = cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", resume=True, **small)
+    assert isinstance(resumed, TapeModel)
+    for name, tensor in whole.tensors().items():
+        np.testing.assert_array_equal(resumed.tensors()[name], tensor, err_msg=name)
+    assert resumed.metrics["steps"] == 12 and resumed.metrics["earlier_seconds"] > 0
+    last = [cr.load(tmp_path / folder / "last") for folder in ("whole", "run")]
+    assert [type(one) for one in last] == [TapeModel, TapeModel]
+    for name, tensor in last[0].tensors().items():
+        np.testing.assert_array_equal(last[1].tensors()[name], tensor, err_msg=name)
+    assert last[1].metrics["validation_nats"] == last[0].metrics["validation_nats"]
+
+
+@pytest.mark.parametrize(("first", "then"), [("tape", "torch"), ("torch", "tape")])
+def test_a_run_of_the_other_engine_is_not_resumed(
+    first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
+    with monkeypatch.context() as patched:
+        stopping(patched, 6)
+        with pytest.raises(Interrupted):
+            cr.train("gru", TOY, run=tmp_path, engine=first, **small)
+    said = f"not the training that the checkpoint is of .*settings engine: {first} then, {then} now"
+    with pytest.raises(TrainingError, match=said):
+        cr.train("gru", TOY, run=tmp_path, resume=True, engine=then, **small)
+    expected = {"tape": TapeModel, "torch": NeuralModel}[first]
+    assert isinstance(cr.train("gru", TOY, run=tmp_path, resume=True, engine=first, **small), expected)
+
+
+def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checkpoint says nothing of an engine in its settings."""
+    small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
+    with monkeypatch.context() as patched:
+        stopping(patched, 6)
+        identity = loop.identity
+        patched.setattr(loop, "identity", lambda *given: _without_engine(identity(*given)))
+        with pytest.raises(Interrupted):
+            cr.train("gru", TOY, run=tmp_path, engine="torch", **small)
+    with pytest.raises(TrainingError, match="settings engine: torch then, tape now"):
+        cr.train("gru", TOY, run=tmp_path, resume=True, engine="tape", **small)
+    assert cr.train("gru", TOY, run=tmp_path, resume=True, engine="torch", **small).metrics["steps"] == 12
+
+
+def _without_engine(identity: dict[str, Any]) -> dict[str, Any]:
+    del identity["settings"]["engine"]
+    return identity
+
+
+def test_a_run_folder_holds_measurements_and_the_last_model(tmp_path: Path) -> None:
+    cr.train("elman", TOY, valid=TOY, engine="tape", run=tmp_path / "run", steps=6, validate_every=3, batch=32)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["checkpoints", "last", "metrics.jsonl"]
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["what"] for record in records] == ["decisions", "steps", "validation", "steps", "validation"]
+    assert records[-1]["step"] == 6 and records[-2]["mfu"] is None
+
+
+def test_moments_come_back_as_they_were() -> None:
+    """A parameter that has not taken a step yet has none."""
+    settings = settings_of("feedforward", optimiser="adam")
+    _, network = twins("feedforward")
+    first, *others = network.parameters.values()
+    one = Optimiser([first, *others], settings)
+    first.receive(np.ones(first.out_tensor.shape))
+    one.step(1.0)
+    assert set(one.arrays()) == {f"{first.name}.0", f"{first.name}.1"}
+    other = Optimiser([first, *others], settings)
+    other.load(one.arrays(), one.counts())
+    assert other.counts() == one.counts() == {first.name: 1, **{each.name: 0 for each in others}}
+    for name, moment in one.arrays().items():
+        np.testing.assert_array_equal(other.arrays()[name], moment)
+        assert not np.shares_memory(other.arrays()[name], moment)

@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from chainrule.autodiff.model import make_network
-from chainrule.autodiff.network import TapeNetwork
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.engine import ENGINES
-from chainrule.neural.network import Network
+from chainrule.neural.networks.feedforward import Feedforward
+from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.recurrent.rnn import Recurrent
 from chainrule.settings import parse
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 TOKENIZER = WordTokenizer([letter.encode() for letter in "abcdefgh"])
 V = TOKENIZER.vocab_size
 KINDS = ("feedforward", "elman", "lstm", "gru")
+IN_TORCH: dict[str, type[Network]] = dict.fromkeys(KINDS, Recurrent) | {"feedforward": Feedforward}
+ON_TAPE: dict[str, type[TapeNetwork]] = dict.fromkeys(KINDS, TapeRecurrent) | {"feedforward": TapeFeedforward}
 
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedforward": ("feedforward", {"order": 4, "activation": "tanh"}),
@@ -45,15 +49,15 @@ def settings_of(design: str, **more: Any) -> Any:
 
 def twins(design: str, dtype: Any = np.float64, **more: Any) -> tuple[Network, TapeNetwork]:
     """Random weights, large enough to say something."""
-    settings = settings_of(design, **more)
+    settings, kind = settings_of(design, **more), DESIGNS[design][0]
     torch.manual_seed(0)
-    network = ENGINES[DESIGNS[design][0]].network(settings, V, TOKENIZER.bos)
+    network = IN_TORCH[kind](settings, V, TOKENIZER.bos)
     network.to(getattr(torch, np.dtype(dtype).name)).train()
     with torch.no_grad():
         for weight in network.parameters():
             weight.normal_(0, 0.4)
     tensors = {name: weight.detach().numpy().copy() for name, weight in network.named_parameters()}
-    return network, make_network(settings, TOKENIZER, tensors)
+    return network, ON_TAPE[kind](settings, V, TOKENIZER.bos, tensors)
 
 
 def encoded(lines: int, seed: int) -> Encoded:

@@ -42,7 +42,7 @@ def run_alone() -> Run:
 
     def run_alone(*words: object, stdin: bytes = b"") -> Ran:
         command = [sys.executable, "-m", "chainrule", *map(str, words)]
-        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=600)
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run_alone

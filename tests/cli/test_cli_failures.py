@@ -92,7 +92,7 @@ def test_what_failed_to_train_leaves_nothing(fails: Fails, tmp_path: Path) -> No
         (["--set", "order=three"], "order should be a whole number, not 'three'"),
         (["--set", "order="], "order should be a whole number, not ''"),
         (["--set", "order=0"], "order should be at least 1, not 0"),
-        (["--set", "smoothing=magic"], "|mle|stupid-backoff|infinite|imported|mixed, not 'magic'"),
+        (["--set", "smoothing=magic"], "|mle|stupid-backoff|infinite|imported|imported-scores|mixed, not 'magic'"),
         (["--set", "k=0"], "k should be above 0"),
         (["--set", "k=nan"], "k should be above 0"),
         (["--set", "order"], "--set takes key=value, not 'order'"),

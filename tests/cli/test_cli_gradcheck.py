@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chainrule.autodiff import Node, Tanh, Value, cells
+from chainrule.autodiff import Node, Tanh, Value
+from chainrule.autodiff.networks import cells
 
 from .running import Fails, Run, strict_json
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.tokens.registry import NAMES
+from chainrule.training import loop
 
 from .running import Fails, Run
 
@@ -193,17 +195,61 @@ def test_standard_input_is_a_corpus_and_a_text(
     assert [piped.json[key] for key in same] == [named.json[key] for key in same]
 
 
-@pytest.mark.parametrize(
-    ("option", "said"), [(["--run", "somewhere"], "keeps no checkpoints"), (["--resume"], "keeps no checkpoints")]
-)
-def test_the_tape_keeps_no_run(
-    run: Run, fails: Fails, corpus: Path, tmp_path: Path, option: list[str], said: str
+TAPE = ["--set", "engine=tape", "--set", "steps=6", "--set", "hidden=8", "--set", "validate_every=2"]
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Ctrl-C after so many steps."""
+    step = loop._Loop._step
+
+    def stopped(self: Any) -> None:
+        step(self)
+        if self.state.step == at:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(loop._Loop, "_step", stopped)
+
+
+@pytest.mark.parametrize("option", [[], ["--run", "own"]], ids=["default", "own"])
+def test_the_tape_keeps_a_run(
+    run: Run, fails: Fails, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: list[str]
 ) -> None:
-    """The default folder of a run is not made; one that is asked for is refused."""
-    out, small = tmp_path / "m", ["--set", "engine=tape", "--set", "steps=2", "--set", "hidden=8"]
-    assert said in fails("train", "feedforward", corpus, *small, "--out", out, *option)
-    assert run("train", "feedforward", corpus, *small, "--out", out).code == 0
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["m"]
+    """In the default folder, or in one that is asked for; stopped by Ctrl-C, it goes on to the same model."""
+    monkeypatch.chdir(tmp_path)
+    words, folder = ["train", "feedforward", corpus, *TAPE, *option], Path(option[1] if option else "m.run")
+    assert run("train", "feedforward", corpus, *TAPE, "--out", "whole").code == 0
+    assert sorted(path.name for path in Path("whole.run").iterdir()) == ["last", "metrics.jsonl"]
+    with monkeypatch.context() as patched:
+        stopping(patched, 3)
+        stopped = run(*words, "--out", "m")
+    assert stopped.code == 130
+    assert f"stopped after step 3 of 6; go on with --resume (resume=True): {folder}" in stopped.err
+    assert not Path("m").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl"]
+    assert "can be resumed" in fails(*words, "--out", "m")
+    assert run(*words, "--out", "m", "--resume").code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["last", "metrics.jsonl"]
+    for one, other in ((Path("m"), Path("whole")), (folder / "last", Path("whole.run/last"))):
+        assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("first", "then"), [("tape", "torch"), ("torch", "tape")])
+def test_a_run_of_the_other_engine_is_not_resumed(
+    run: Run, fails: Fails, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    words = ["train", "feedforward", corpus, *TAPE, "--out", tmp_path / "m"]
+    with monkeypatch.context() as patched:
+        stopping(patched, 3)
+        assert run(*words, "--set", f"engine={first}").code == 130
+    said = fails(*words, "--set", f"engine={then}", "--resume")
+    assert f"settings engine: {first} then, {then} now" in said and "begin anew (--overwrite)" in said
+    assert run(*words, "--set", f"engine={first}", "--resume").code == 0
+
+
+def test_where_there_is_no_checkpoint_training_begins_anew(run: Run, corpus: Path, tmp_path: Path) -> None:
+    ran = run("train", "feedforward", corpus, *TAPE, "--out", tmp_path / "m", "--resume")
+    assert ran.code == 0
+    assert f"note: {tmp_path / 'm'}.run: there is no checkpoint: training begins anew" in ran.err
 
 
 SMALL = ["--set", "steps=4", "--set", "hidden=4", "--set", "embedding=4"]

@@ -1,17 +1,21 @@
-"""Every kind there is, and one in torch that only the tests know."""
+"""Every kind there is, and those of the example plug-in."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chainrule import kinds
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-sys.path.insert(0, str(Path(__file__).parent))
+from plugin import install
 
 
-@pytest.fixture(autouse=True)
-def torch_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kinds._BUILT_IN, "torch-bigram", "torch_bigram:KIND")
+@pytest.fixture(autouse=True, scope="package")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    before = list(sys.path)
+    install(tmp_path_factory.mktemp("plugin"))
+    yield
+    sys.path[:] = before

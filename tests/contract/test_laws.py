@@ -1,4 +1,4 @@
-"""Every law, on every rung of every kind, for both contexts and several tokenizers."""
+"""Every law, on every rung of every kind, plug-ins included, for both contexts and several tokenizers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch_bigram
-from laws import LAWS, OF_PROBABILITIES
 
 import chainrule as cr
 from chainrule import kinds
 from chainrule.lm import LanguageModel
+from chainrule.testing import LAWS, LAWS_OF_PROBABILITIES
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
 RUNGS = [(name, rung) for name in kinds._BUILT_IN for rung in kinds.find_kind(name).ladder]
-RUNGS += [("torch-bigram", rung) for rung in torch_bigram.KIND.ladder]
+RUNGS += [("torch-bigram", kinds.Rung("torch bigram", {})), ("fading-bag", kinds.Rung("fading bag", {"steps": 3}))]
 MODELS = [(kind, rung, context, "word") for kind, rung in RUNGS for context in ("line", "stream")]
 MODELS += [(kind, rung, "line", "char") for kind, rung in RUNGS[-2:]]
 
@@ -37,7 +36,7 @@ def name(place: int) -> str:
 @pytest.mark.parametrize("place", range(len(MODELS)), ids=name)
 def test_law(place: int, law: str) -> None:
     lm = trained(place)
-    if lm.normalised or law not in OF_PROBABILITIES:
+    if lm.normalised or law not in LAWS_OF_PROBABILITIES:
         LAWS[law](lm)
     else:
         with pytest.raises(AssertionError):  # it says that it gives scores, and it does

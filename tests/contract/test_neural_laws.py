@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from laws import LAWS, prefixes
 
 import chainrule as cr
 from chainrule import chain, kinds
 from chainrule.arrays import pad
+from chainrule.fast_paths import read
 from chainrule.lm import LanguageModel
-from chainrule.neural.model import NeuralModel
+from chainrule.neural.inference.model import NeuralModel
 from chainrule.settings import parse
+from chainrule.testing.laws import LAWS, prefixes
 
 TOKENIZER = cr.train_tokenizer("word", cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n"))
 SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 4, "window": 5}
@@ -67,7 +68,7 @@ def test_long_texts_are_read_alike_in_any_pieces(lm: LanguageModel) -> None:
     np.testing.assert_allclose(lm.score(ids_BT).numpy(), expected, rtol=1e-5, atol=1e-5)
     state, scores = lm.start(2), []
     for piece in np.split(ids_BT, [1, 4, 11, 12], axis=1):
-        some, state = lm.read(state, piece)
+        some, state = read(lm, state, piece)
         scores.append(some.numpy())
     np.testing.assert_allclose(np.concatenate(scores, axis=1), expected, rtol=1e-5, atol=1e-5)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import LAWS
 
 import chainrule as cr
 from chainrule import chain
 from chainrule.arrays import pad
 from chainrule.autodiff.model import TapeModel
+from chainrule.testing.laws import LAWS
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {

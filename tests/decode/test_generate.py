@@ -10,8 +10,11 @@ import pytest
 
 import chainrule as cr
 from chainrule import chain
+from chainrule.arrays import pad
 from chainrule.decode.beam import beam_search
-from chainrule.decode.sample import sample, sample_steps
+from chainrule.decode.generate import prompt_ids
+from chainrule.decode.randomness import Uniforms
+from chainrule.decode.sample import sample_after, sample_steps
 from chainrule.errors import DecodingError
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -110,6 +113,26 @@ def test_copies_of_a_prompt_get_texts_of_their_own() -> None:
     assert len(texts) == 10
 
 
+def test_prompts_that_encode_alike_are_not_copies_of_each_other() -> None:
+    """Two unknown words are one token, yet two prompts: each gets the text that it gets alone."""
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, smoothing="laplace")
+    prompts = ["zebras", "lions", "zebras"]
+    assert len({tuple(prompt_ids(lm, prompt)) for prompt in prompts}) == 1
+    for seed in range(5):
+        texts = [g.text for g in cr.generate_many(lm, prompts, n=2, max_tokens=8, seed=seed)]
+        zebras, lions = (
+            [g.continuation for g in cr.generate_many(lm, [prompt], n=4, max_tokens=8, seed=seed)]
+            for prompt in prompts[:2]
+        )
+        assert zebras == lions, "the same randomness after the same tokens"
+        assert len(set(zebras)) > 1, "copies of one prompt have texts of their own"
+        assert texts == [
+            *("zebras" + text for text in zebras[:2]),
+            *("lions" + text for text in lions[:2]),
+            *("zebras" + text for text in zebras[2:]),
+        ]
+
+
 def test_a_beam_batch_is_its_prompts_one_by_one() -> None:
     lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3)
     prompts = ["The", "If the", "a function"]
@@ -124,14 +147,14 @@ def test_a_beam_batch_is_its_prompts_one_by_one() -> None:
 def test_a_wider_beam_finds_no_worse_a_text() -> None:
     lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3)
     scores = [
-        beam_search(lm, [[]], cr.Beam(width, 0.0), max_tokens=6, end=lm.tokenizer.eos)[0][0].log_prob
+        beam_search(lm, lm.start(1), cr.Beam(width, 0.0), max_tokens=6, end=lm.tokenizer.eos)[0][0].log_prob
         for width in (1, 64)
     ]
     assert scores[0] <= scores[1]
 
 
 def test_log_probs_are_the_models_own_whatever_the_strategy(toy: cr.LanguageModel) -> None:
-    (drawn,) = sample(toy, [[]], cr.Temperature(3.0), max_tokens=6, seed=2, end=toy.tokenizer.eos)
+    (drawn,) = sample_after(toy, [[]], cr.Temperature(3.0), max_tokens=6, seed=2, end=toy.tokenizer.eos)
     ids = np.asarray([drawn.ids])
     assert math.isclose(drawn.log_prob, chain.score(toy, ids).sum(), abs_tol=1e-5)
 
@@ -150,11 +173,18 @@ def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pyt
     lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2)
     prompts = [lm.tokenizer.encode(text).tolist() for text in ("The", "", "If the value", "a")]
     strategy = cr.RepetitionPenalty(1.2) | cr.TopK(40)
-    wanted = sample(lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos)
+    wanted = sample_after(lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos)
     new: dict[int, list[int]] = {row: [] for row in range(len(prompts))}
     going_on: set[int] = set()
     for written in sample_steps(
-        lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos, at_once=at_once
+        lm,
+        lm.extend(lm.start(len(prompts)), pad(prompts)),
+        strategy,
+        Uniforms(3, prompts),
+        max_tokens=30,
+        end=lm.tokenizer.eos,
+        read_BT=pad(prompts),
+        at_once=at_once,
     ):
         for row, tokens in zip(written.rows, written.tokens, strict=True):
             new[row] += tokens

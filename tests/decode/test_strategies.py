@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule.decode.sample import draw
-from chainrule.decode.strategies import Chain, Forbid, Strategy, normalize
+from chainrule.arrays import Array, inverse_transform
+from chainrule.decode.strategies import Chain, Forbid, Read, Strategy, normalize
 from chainrule.errors import DecodingError
 
 NO_IDS = np.zeros((1, 0), dtype=np.int64)
@@ -121,11 +121,59 @@ def test_filters_only_remove(weights: list[float], k: int, p: float, least: floa
 def test_a_draw_is_the_inverse_of_the_cumulative_distribution() -> None:
     log_probs = np.log(np.asarray([[0.5, 0.3, 0.2]] * 5))
     at = np.asarray([0.0, 0.499, 0.5, 0.79, 1 - 2**-40])
-    assert draw(log_probs, at).tolist() == [0, 0, 1, 1, 2]
-    assert draw(torch.as_tensor(log_probs), at).tolist() == [0, 0, 1, 1, 2]
+    assert inverse_transform(log_probs, at).tolist() == [0, 0, 1, 1, 2]
+    assert inverse_transform(torch.as_tensor(log_probs), at).tolist() == [0, 0, 1, 1, 2]
 
 
 def test_a_draw_never_takes_what_is_impossible() -> None:
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.asarray([[0, 0.4, 0, 0.6, 0]] * 2))
-    assert draw(log_probs, np.asarray([0.0, 1 - 2**-40])).tolist() == [1, 3]
+    assert inverse_transform(log_probs, np.asarray([0.0, 1 - 2**-40])).tolist() == [1, 3]
+
+
+def test_a_strategy_says_what_it_does() -> None:
+    both = Forbid((0,)) | cr.Temperature(0.5) | cr.TopK(3) | cr.TopP(0.9) | cr.MinP(0.1)
+    assert both.operations() == (
+        ("forbid", (0,)),
+        ("temperature", 0.5),
+        ("top_k", 3),
+        ("top_p", 0.9),
+        ("min_p", 0.1),
+    )
+    assert cr.Sample().operations() == ()
+    assert cr.Greedy().operations() == cr.Temperature(0).operations() == cr.TopK(1).operations()
+    assert cr.RepetitionPenalty(2).operations() is None
+    assert (cr.TopK(3) | cr.RepetitionPenalty(2)).operations() is None
+
+
+def test_what_only_forbids_is_known() -> None:
+    assert cr.Sample().forbids == ()
+    assert (Forbid((0,)) | cr.Sample() | Forbid((2, 1))).forbids == (0, 2, 1)
+    for more in (
+        cr.Greedy(),
+        cr.TopK(3),
+        cr.Temperature(1.0),
+        cr.RepetitionPenalty(2),
+        Forbid((0,)) | cr.TopP(0.5),
+    ):
+        assert more.forbids is None
+
+
+def test_only_what_looks_back_sees_what_was_read() -> None:
+    class Own(Strategy):
+        def apply(self, log_probs_BV: Array, read: Read) -> Array:
+            return log_probs_BV + 0 * read().shape[1]
+
+    def unread() -> Array:
+        raise AssertionError("it said that it does not look back")
+
+    log_probs = np.log(np.asarray([[0.2, 0.5, 0.3]]))
+    blind = [cr.Sample(), cr.Greedy(), cr.Temperature(0.5), cr.TopK(2), cr.TopP(0.8), cr.MinP(0.5), Forbid((0,))]
+    for strategy in (*blind, Chain(tuple(blind))):
+        assert not strategy.looks_back
+        strategy.apply(log_probs, unread)
+    # a strategy of somebody else may look back unless it says otherwise
+    for strategy in (cr.RepetitionPenalty(2), Own(), cr.TopK(2) | Own()):
+        assert strategy.looks_back
+        with pytest.raises(AssertionError, match="does not look back"):
+            strategy.apply(log_probs, unread)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from chainrule.arrays import PAD
-from chainrule.neural.network import Network
+from chainrule.neural.networks.network import Network
 
 VOCABULARY, BOS = 11, 1
 IDS_BT = torch.tensor([[1, 4, 2, 9, 7, 3], [1, 5, 5, 10, 0, 2], [1, 8, 6, 4, 3, 2]])

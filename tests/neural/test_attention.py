@@ -6,9 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural.attention import fused_attention, single_query_attention, textbook_attention
-from chainrule.neural.norms import rms_norm
-from chainrule.neural.positions import alibi_bias, alibi_slopes
+from chainrule.neural.networks.transformer.attention import (
+    fused_attention,
+    single_query_attention,
+    textbook_attention,
+)
+from chainrule.neural.networks.transformer.norms import rms_norm
+from chainrule.neural.networks.transformer.positions import alibi_bias, alibi_slopes
 
 
 def random_qkv(kv_heads: int, T: int = 7, S: int = 7) -> list[Tensor]:

@@ -6,15 +6,15 @@ import pytest
 import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
+from chainrule.designs.networks import AveragingConfig, padded_size
 from chainrule.errors import SettingsError
-from chainrule.neural.averaging import Averaging
-from chainrule.neural.designs import AveragingConfig, padded_size
+from chainrule.neural.networks.bag_of_words import BagOfWords
 
 
-def made(**settings: Any) -> Averaging:
+def made(**settings: Any) -> BagOfWords:
     torch.manual_seed(3)
     sizes = {"embedding": 3, "hidden": 4, **settings}
-    return Averaging(AveragingConfig(**sizes), VOCABULARY, BOS)
+    return BagOfWords(AveragingConfig(**sizes), VOCABULARY, BOS)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural.attention import textbook_attention
-from chainrule.neural.blocks import Block, FeedForward
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.transformer import Transformer
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.networks.transformer.attention import textbook_attention
+from chainrule.neural.networks.transformer.blocks import Block, FeedForward
+from chainrule.neural.networks.transformer.decoder import Transformer
 
 X_BTD = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural.cache import Cache
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.transformer import Transformer
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.networks.transformer.cache import Cache
+from chainrule.neural.networks.transformer.decoder import Transformer
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 POSITIONS = ["learned", "sinusoidal", "rotary", "alibi", "none"]

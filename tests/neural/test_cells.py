@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from chainrule.neural import cells
-from chainrule.neural.cells import CellState, CellWeights, Step
+from chainrule.neural.networks.recurrent import cells
+from chainrule.neural.networks.recurrent.cells import CellState, CellWeights, Step
 
 
 @pytest.mark.parametrize(

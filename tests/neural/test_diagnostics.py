@@ -14,18 +14,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from chainrule import kinds
+from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.designs.settings import NeuralSettings
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import DiagnosisError
-from chainrule.neural.averaging import Averaging
-from chainrule.neural.designs import AveragingConfig, FeedforwardConfig, RecurrentConfig
-from chainrule.neural.diagnostics import KINDS, Diagnosis, diagnose
-from chainrule.neural.feedforward import Feedforward
-from chainrule.neural.model import NeuralModel
-from chainrule.neural.network import Network
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.recurrent import Recurrent
-from chainrule.neural.transformer import Transformer
+from chainrule.neural.diagnostics.diagnosis import KINDS, Diagnosis, diagnose
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.bag_of_words import BagOfWords
+from chainrule.neural.networks.feedforward import Feedforward
+from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.recurrent.rnn import Recurrent
+from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.ngram.model import NgramModel
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 from listening import Listening
 
 LETTERS = "abcdefgh"
@@ -65,7 +66,7 @@ def feedforward(order: int = 4) -> NeuralModel:
 def averaging() -> NeuralModel:
     torch.manual_seed(5)
     config = AveragingConfig(window=12, embedding=5, hidden=6)
-    return model(Averaging(config, TOKENIZER.vocab_size, TOKENIZER.bos))
+    return model(BagOfWords(config, TOKENIZER.vocab_size, TOKENIZER.bos))
 
 
 def read(text: str = TEXT) -> tuple[Tensor, int]:
@@ -338,7 +339,7 @@ def test_only_networks_are_looked_into() -> None:
     ngram = NgramModel.__new__(NgramModel)
     with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(KINDS)}"):
         diagnose(ngram, TEXT)
-    neural = {name for name in kinds.kind_names() if kinds.find_kind(name).settings.__module__.count("neural")}
+    neural = {name for name in kinds._BUILT_IN if issubclass(kinds.find_kind(name).settings, NeuralSettings)}
     assert neural == set(KINDS)
 
 

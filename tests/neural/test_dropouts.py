@@ -9,17 +9,17 @@ import pytest
 import torch
 from network_laws import BOS, IDS_BT, VOCABULARY
 
-from chainrule.neural.averaging import Averaging
-from chainrule.neural.designs import AveragingConfig, FeedforwardConfig, RecurrentConfig
-from chainrule.neural.feedforward import Feedforward
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.recurrent import Recurrent
-from chainrule.neural.transformer import Transformer
+from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.networks.bag_of_words import BagOfWords
+from chainrule.neural.networks.feedforward import Feedforward
+from chainrule.neural.networks.recurrent.rnn import Recurrent
+from chainrule.neural.networks.transformer.decoder import Transformer
 
 SIZES = {"embedding": 16, "hidden": 16}
 DESIGNS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "feedforward": (Feedforward, FeedforwardConfig, SIZES),
-    "averaging": (Averaging, AveragingConfig, SIZES),
+    "averaging": (BagOfWords, AveragingConfig, SIZES),
     "recurrent": (Recurrent, RecurrentConfig, {**SIZES, "layers": 2}),
     "transformer": (Transformer, TransformerConfig, {"width": 16, "layers": 2, "zero_init": False}),
 }

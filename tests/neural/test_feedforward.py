@@ -6,9 +6,9 @@ import pytest
 import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
+from chainrule.designs.networks import FeedforwardConfig, count_parameters, padded_size
 from chainrule.errors import SettingsError
-from chainrule.neural.designs import FeedforwardConfig, count_parameters, padded_size
-from chainrule.neural.feedforward import Feedforward
+from chainrule.neural.networks.feedforward import Feedforward
 
 
 def made(**settings: Any) -> Feedforward:

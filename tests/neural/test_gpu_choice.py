@@ -9,13 +9,13 @@ import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid, Strategy
-from chainrule.neural import playback
-from chainrule.neural.gpu_choice import Desk, FusedChoice, Plan, plan_of
-from chainrule.neural.gpu_step import FusedStep
-from chainrule.neural.model import NeuralModel
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.transformer import Transformer
-from chainrule.tokens.word import WordTokenizer
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.gpu import graph_sampling
+from chainrule.neural.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
+from chainrule.neural.gpu.step import FusedStep
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 BOS, END = 2, 0
 
@@ -23,14 +23,14 @@ BOS, END = 2, 0
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [
-        (cr.TopK(5), Plan((), 5, ((2, 5),), END)),
+        (cr.TopK(5), TopKPlan((), 5, ((2, 5),), END)),
         (
             Forbid((7,)) | cr.Temperature(0.5) | cr.TopK(5) | cr.TopP(0.9),
-            Plan((7,), 5, ((2, 5), (1, 0.5), (3, 0.9)), END),
+            TopKPlan((7,), 5, ((2, 5), (1, 0.5), (3, 0.9)), END),
         ),
-        (cr.TopK(5) | cr.MinP(0.1) | cr.TopK(3) | cr.Sample(), Plan((), 5, ((2, 5), (4, 0.1), (2, 3)), END)),
-        (cr.Greedy(), Plan((), 1, ((2, 1),), END)),
-        (cr.Temperature(0), Plan((), 1, ((2, 1),), END)),
+        (cr.TopK(5) | cr.MinP(0.1) | cr.TopK(3) | cr.Sample(), TopKPlan((), 5, ((2, 5), (4, 0.1), (2, 3)), END)),
+        (cr.Greedy(), TopKPlan((), 1, ((2, 1),), END)),
+        (cr.Temperature(0), TopKPlan((), 1, ((2, 1),), END)),
         (cr.Sample(), None),
         (cr.Temperature(0.8), None),
         (cr.TopP(0.9) | cr.TopK(5), None),
@@ -41,7 +41,7 @@ BOS, END = 2, 0
     ],
     ids=str,
 )
-def test_choices_that_look_at_few_tokens_have_a_plan(strategy: Strategy, expected: Plan | None) -> None:
+def test_choices_that_look_at_few_tokens_have_a_plan(strategy: Strategy, expected: TopKPlan | None) -> None:
     assert plan_of(Choice(strategy, END)) == expected
 
 
@@ -54,8 +54,8 @@ STRATEGIES = [
 ]
 
 
-def a_desk(network: Transformer, rows: int, device: str) -> Desk:
-    return Desk(
+def some_buffers(network: Transformer, rows: int, device: str) -> StepBuffers:
+    return StepBuffers(
         features_BD=torch.zeros(rows, network.config.width, device=device),
         going_B=torch.arange(rows, device=device) != 2,
         uniforms_BT=torch.rand(rows, 4, dtype=torch.float64, device=device),
@@ -77,28 +77,30 @@ def test_the_loops_choose_as_the_strategies_say(
     config = TransformerConfig("gpt2", layers=1, width=24, heads=2, window=8)
     network = Transformer(config, 9001, BOS).to(device)
     rows = 40
-    desk = a_desk(network, rows, device)
+    buffers = some_buffers(network, rows, device)
     choose = Choice(strategy, END)
     plan = plan_of(choose)
     assert plan is not None
-    step = FusedChoice(plan, FusedStep(network, rows), desk, BOS)
+    step = FusedChoice(plan, FusedStep(network, rows), buffers, BOS)
     # many equal ones, and a row in which nothing is possible
     logits_BV = (4 * torch.randn(rows, len(network.head.weight), device=device)).to(dtype)
     logits_BV[:, 3000:] = logits_BV[:, 3000:].round()
     logits_BV[3] = -torch.inf
     z_BV = logits_BV[:, :9001].float()
     z_BV[:, BOS] = -torch.inf
-    expected = choose(z_BV.log_softmax(dim=-1).nan_to_num(nan=-torch.inf), desk.uniforms_BT[:, 1], desk.going_B)
+    expected = choose(
+        z_BV.log_softmax(dim=-1).nan_to_num(nan=-torch.inf), buffers.uniforms_BT[:, 1], buffers.going_B
+    )
     step.choose(logits_BV)
     tokens_B, scores_B, going_B = expected
-    assert (desk.tokens_BT[:, 1] == tokens_B).all()
-    assert desk.tokens_BT[2, 1] == desk.tokens_BT[3, 1] == PAD
-    torch.testing.assert_close(desk.scores_BT[:, 1], scores_B, rtol=1e-5, atol=1e-5)
-    assert (desk.going_B == going_B).all()
+    assert (buffers.tokens_BT[:, 1] == tokens_B).all()
+    assert buffers.tokens_BT[2, 1] == buffers.tokens_BT[3, 1] == PAD
+    torch.testing.assert_close(buffers.scores_BT[:, 1], scores_B, rtol=1e-5, atol=1e-5)
+    assert (buffers.going_B == going_B).all()
     assert (step.is_token_B == (tokens_B != PAD)).all()
     ids_B = tokens_B.clamp(min=0)
-    assert (desk.ids_BW.gather(1, desk.lengths_B[:, None])[:, 0] == ids_B).all()
-    torch.testing.assert_close(step.x_BD, network.embed(ids_B[:, None], desk.lengths_B[:, None])[:, 0])
+    assert (buffers.ids_BW.gather(1, buffers.lengths_B[:, None])[:, 0] == ids_B).all()
+    torch.testing.assert_close(step.x_BD, network.embed(ids_B[:, None], buffers.lengths_B[:, None])[:, 0])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -119,8 +121,8 @@ def test_what_is_written_again_and_again_is_what_any_choice_would_write(
         return [one.text for one in some]
 
     by_loops = [written() for _ in range(3)]
-    monkeypatch.setattr(playback, "plan_of", lambda choose: None)
-    lm.on("cuda")
+    monkeypatch.setattr(graph_sampling, "plan_of", lambda choose: None)
+    lm._samplers.clear()
     assert by_loops == [written()] * 3
 
 
@@ -129,12 +131,12 @@ def test_what_is_written_again_and_again_is_what_any_choice_would_write(
 def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") -> None:
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(preset, layers=1, width=24, heads=2, window=8), 50, BOS).to(device)
-    desk = a_desk(network, 4, device)
-    step = FusedChoice(Plan((), 1, ((2, 1),), END), FusedStep(network, 4), desk, BOS)
+    buffers = some_buffers(network, 4, device)
+    step = FusedChoice(TopKPlan((), 1, ((2, 1),), END), FusedStep(network, 4), buffers, BOS)
     step.is_token_B.copy_(torch.tensor([True, False, True, True]))
-    before, x_BD = desk.lengths_B.clone(), torch.randn(4, 24, device=device)
+    before, x_BD = buffers.lengths_B.clone(), torch.randn(4, 24, device=device)
     step.finish(x_BD)
-    assert (desk.lengths_B - before == step.is_token_B).all()
-    assert desk.column_1 == 2
+    assert (buffers.lengths_B - before == step.is_token_B).all()
+    assert buffers.column_1 == 2
     expected = torch.where(step.is_token_B[:, None], network.norm(x_BD), 0.0)
-    torch.testing.assert_close(desk.features_BD, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(buffers.features_BD, expected, rtol=1e-4, atol=1e-5)

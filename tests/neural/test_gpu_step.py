@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.transformer import Transformer
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.networks.transformer.decoder import Transformer
 
 pytest.importorskip("triton", reason="Triton comes with torch for GPUs")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -26,7 +26,7 @@ DESIGNS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)], ids=str)
 def test_the_loops_compute_the_step(design: dict[str, Any], rows: int, dtype: torch.dtype, close: float) -> None:
-    from chainrule.neural.gpu_step import FusedStep
+    from chainrule.neural.gpu.step import FusedStep
 
     generator = torch.Generator("cuda").manual_seed(0)
     network = (

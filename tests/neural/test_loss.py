@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.arrays import PAD
-from chainrule.neural import loss
-from chainrule.neural.designs import padded_size
-from chainrule.neural.head import Head
+from chainrule.designs.networks import padded_size
+from chainrule.neural.networks import loss
+from chainrule.neural.networks.head import Head
 
 
 def example(

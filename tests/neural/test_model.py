@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,19 @@ import torch
 import chainrule as cr
 from chainrule.arrays import to_numpy
 from chainrule.autodiff.model import TapeModel
-from chainrule.decode.sample import Choice, sample
+from chainrule.decode.sample import Choice, sample_after
+from chainrule.designs.settings import TransformerSettings
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
-from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural import model as model_module
-from chainrule.neural.engine import Torch, _is_float8
-from chainrule.neural.model import NeuralModel
-from chainrule.neural.playback import Playback
-from chainrule.neural.settings import TransformerSettings
-from chainrule.neural.transformer import Transformer
+from chainrule.kinds import find_kind
+from chainrule.neural.gpu.graph_sampling import GraphSampler
+from chainrule.neural.inference import model as model_module
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import spans
 from chainrule.settings import parse
+from chainrule.testing import LAWS
+from chainrule.training.backends.torch_backend import TorchBackend, _is_float8
 from listening import Listening
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
@@ -125,11 +125,11 @@ def test_recorded_steps_write_what_single_steps_write(
 
     def write() -> list[tuple[int, ...]]:
         # 70 tokens: the window of 64 slides on the way, and single steps take over for a while
-        found = sample(lm, prompts, strategy, max_tokens=70, seed=3, end=lm.tokenizer.unk)
+        found = sample_after(lm, prompts, strategy, max_tokens=70, seed=3, end=lm.tokenizer.unk)
         return [continuation.ids for continuation in found]
 
     one_by_one = write()
-    monkeypatch.setattr(NeuralModel, "write", NeuralModel.play)
+    monkeypatch.setattr(NeuralModel, "write", NeuralModel.write_by_graph)
     assert write() == one_by_one
 
 
@@ -137,11 +137,11 @@ def test_what_recorded_steps_leave_behind_is_a_value() -> None:
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
     start = lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
-    first = lm.play(start, choose, uniforms)
+    first = lm.write_by_graph(start, choose, uniforms)
     assert first is not None
     after, tokens, scores = first
     before = lm.next_log_probs(after).clone()
-    again = lm.play(start, choose, uniforms)  # from the older state: it takes the place of the newer one
+    again = lm.write_by_graph(start, choose, uniforms)  # from the older state: it takes the place of the newer one
     assert again is not None and torch.equal(again[1], tokens) and torch.equal(again[2], scores)
     torch.testing.assert_close(lm.next_log_probs(after), before)
     longer, token = lm.extend(after, tokens[:, -1:]), lm.extend(again[0], tokens[:, -1:])
@@ -154,12 +154,15 @@ def test_what_is_tried_out_touches_nothing() -> None:
     """A step is tried before it is recorded, in arrays where somebody's keys and values may lie."""
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
-    first = lm.play(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
+    first = lm.write_by_graph(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
     assert first is not None
     state, tokens, _ = first
-    playback = lm._playbacks[2]
-    playback._try_out(playback._recorded(choose).step)
-    found, expected = lm.play(state, choose, uniforms), lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
+    sampler = lm._samplers[2]
+    sampler._try_out(sampler._captured(choose).step)
+    found, expected = (
+        lm.write_by_graph(state, choose, uniforms),
+        lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])),
+    )
     assert found is not None
     expected = lm.extend(expected, torch.cat([tokens, found[1]], dim=1))
     torch.testing.assert_close(lm.next_log_probs(found[0]), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
@@ -173,10 +176,12 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
         np.random.default_rng(0).random((5, 4)),
     )
     state = lm.extend(lm.start(5), prompts)
-    alone = [lm.play(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)]
+    alone = [
+        lm.write_by_graph(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)
+    ]
     rows = np.arange(5)
     for kept in (rows, rows[:3], rows[1:]):
-        found = lm.play(state.select(kept), choose, uniforms[kept])
+        found = lm.write_by_graph(state.select(kept), choose, uniforms[kept])
         assert found is not None and found[0].features_BD.shape[0] == len(kept)
         after = lm.extend(found[0], found[1][:, -1:])
         for place, row in enumerate(kept):
@@ -185,16 +190,16 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
             torch.testing.assert_close(found[2][place], one[2][0])
             expected = lm.next_log_probs(lm.extend(one[0], one[1][:, -1:]))[0]
             torch.testing.assert_close(lm.next_log_probs(after)[place], expected, rtol=1e-4, atol=1e-5)
-    assert sorted(lm._playbacks) == [4, 8]  # the one for a single row was dropped when a larger one came
+    assert sorted(lm._samplers) == [4, 8]  # the one for a single row was dropped when a larger one came
 
 
 def test_few_recordings_are_kept() -> None:
     lm = small()
     assert isinstance(lm.network, Transformer)
-    playback = Playback(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
-    kept: list[Callable[[], None]] = [playback._recorded(Choice(cr.TopK(k), None)) for k in range(1, 12)]
-    assert len(playback.recordings) == 8
-    assert playback._recorded(Choice(cr.TopK(11), None)) is kept[-1]
+    sampler = GraphSampler(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
+    kept = [sampler._captured(Choice(cr.TopK(k), None)) for k in range(1, 12)]
+    assert len(sampler.captured) == 8
+    assert sampler._captured(Choice(cr.TopK(11), None)) is kept[-1]
 
 
 @pytest.mark.parametrize("slide", [0.0, 1.5, -1.0])
@@ -232,7 +237,7 @@ def test_eight_bits_are_refused_where_there_are_none() -> None:
         pytest.skip("this machine may have them")
     for kind in ("feedforward", "transformer"):
         with pytest.raises(SettingsError, match="precision=float8 needs a GPU"):
-            find_kind(kind).check(parse(find_kind(kind).settings, {"precision": "float8"}), "cpu", False)
+            find_kind(kind).check(parse(find_kind(kind).settings, {"precision": "float8"}), "cpu")
 
 
 def test_eight_bits_take_sides_of_sixteen() -> None:
@@ -282,9 +287,9 @@ def test_what_does_not_fit_into_memory_is_said() -> None:
     def built(*arguments: Any) -> Any:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000 bytes")
 
-    engine = Torch("lstm", TransformerSettings, built)
+    backend = TorchBackend("lstm", built)
     with pytest.raises(TrainingError, match="the network does not fit into memory: set a smaller width"):
-        engine._build(TransformerSettings(), TrainingData(small().tokenizer, None, None))  # type: ignore[arg-type]
+        backend.build(TransformerSettings(), small().tokenizer, "line", 0)
 
 
 @pytest.mark.parametrize("pieces", [[1], [30], [64], [65], [200], [63, 1, 1, 130, 5]])
@@ -307,3 +312,16 @@ def test_a_precision_that_is_none_is_refused(tmp_path: Path) -> None:
     small().save(tmp_path / "m")
     with pytest.raises(SettingsError, match="dtype should be float32 or bfloat16 or float64, not 'potato'"):
         cr.load(tmp_path / "m", dtype="potato")
+
+
+@pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])
+def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, written = small(preset=preset), []
+
+    def write(self: NeuralModel, *arguments: Any) -> Any:
+        written.append(self.write_by_graph(*arguments))
+        return written[-1]
+
+    monkeypatch.setattr(NeuralModel, "write", write)
+    LAWS["writing_is_choosing_and_extending"](lm)
+    assert len(written) == 3 and None not in written

@@ -7,7 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.neural.positions import alibi_bias, alibi_slopes, rotary_tables, rotate, sinusoidal_table
+from chainrule.neural.networks.transformer.positions import (
+    alibi_bias,
+    alibi_slopes,
+    rotary_tables,
+    rotate,
+    sinusoidal_table,
+)
 
 
 def test_sinusoidal_positions_by_hand() -> None:

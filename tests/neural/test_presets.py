@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from chainrule.designs.transformer import PRESETS, TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.neural.presets import PRESETS, TransformerConfig
 from chainrule.settings import describe, parse
 
 

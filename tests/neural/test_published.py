@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.neural.presets import TransformerConfig
+from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.published import from_gpt2_weights, from_llama_weights, to_gpt2_weights, to_llama_weights
-from chainrule.neural.transformer import Transformer
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VOCABULARY = 37  # padded to 40

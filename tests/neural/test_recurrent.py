@@ -8,9 +8,9 @@ from network_laws import BOS, IDS_BT, VOCABULARY, check, memories, same
 from torch import Tensor
 
 from chainrule.arrays import PAD
+from chainrule.designs.networks import RecurrentConfig, padded_size
 from chainrule.errors import SettingsError
-from chainrule.neural.designs import RecurrentConfig, padded_size
-from chainrule.neural.recurrent import Recurrent, RecurrentMemory
+from chainrule.neural.networks.recurrent.rnn import Recurrent, RecurrentMemory
 
 CELLS: list[dict[str, Any]] = [
     {"cell": "elman"},

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from chainrule.neural.regularise import EmbeddingDropout, VariationalDropout, activation_penalty
+from chainrule.neural.networks.regularise import EmbeddingDropout, VariationalDropout, activation_penalty
 
 
 def test_variational_dropout_has_one_mask_for_all_times() -> None:

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.neural.designs import count_parameters
-from chainrule.neural.presets import PRESETS, TransformerConfig
-from chainrule.neural.transformer import Transformer
+from chainrule.designs.networks import count_parameters
+from chainrule.designs.transformer import PRESETS, TransformerConfig
+from chainrule.neural.networks.transformer.decoder import Transformer
 
 
 def network(vocab_size: int = 11, **settings: Any) -> Transformer:

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from chainrule.arrays import to_numpy
+from chainrule.autodiff.model import TapeModel
+from chainrule.designs.settings import FeedforwardSettings
+from chainrule.designs.word_vectors import load_vectors
 from chainrule.errors import ChainruleError, SettingsError
-from chainrule.neural.layers import Embedding
-from chainrule.neural.network import Table
-from chainrule.neural.vectors import fill, load_vectors
-from chainrule.tokens.word import WordTokenizer
+from chainrule.kinds import TrainingData
+from chainrule.lm import LanguageModel
+from chainrule.tokens.ids import Encoded
+from chainrule.tokens.words.tokenizer import WordTokenizer
+from chainrule.training.kinds import NetworkKind, _initialise_vectors
+from listening import Listening
 
 TOKENIZER = WordTokenizer([b"cats", b"The", b"the", b"Dogs", b"\xc3\xa9t\xc3\xa9", b"rare"])  # ids from 3
 GLOVE = "the 1 2\ndogs 3 4\nDogs 5 6\nété -7e-1 .8\nunused 9 9\ncats 1.5 2.5 \n"
@@ -47,27 +53,51 @@ def test_special_tokens_are_no_words(tmp_path: Path) -> None:
     assert str(vectors).endswith("vectors of size 2, and none for any of 6 tokens: of other words?")
 
 
-def test_a_table_is_filled_and_other_rows_stay(tmp_path: Path) -> None:
-    vectors = load_vectors(written(tmp_path, GLOVE), TOKENIZER)
-    table = Embedding(TOKENIZER.vocab_size, 2, tied=False)
-    before = table.weight.detach().clone()
-    fill(Table(table.weight, table.scale, "embedding"), vectors)
-    assert torch.equal(table.weight[3:8], torch.from_numpy(vectors.matrix_ND))
+NETWORKS = {
+    "torch": "chainrule.neural.networks.feedforward:Feedforward",
+    "tape": "chainrule.autodiff.networks.feedforward:TapeFeedforward",
+}
+
+
+def filled(path: Path, engine: str, *, embedding: int, tied: bool) -> tuple[np.ndarray, LanguageModel]:
+    """The embedding table of a network before it was filled with vectors, and the network."""
+    settings = FeedforwardSettings(engine=engine, embedding=embedding, hidden=3, tied=tied)
+    backend = NetworkKind("feedforward", FeedforwardSettings, NETWORKS).backend(settings)
+    lm = backend.build(settings, TOKENIZER, "line", 0)
+    before = lm.tensors()["embedding.weight"].copy()
+    nothing, progress = Encoded(np.zeros(0, np.uint32), 0, 0, 0, ""), Listening()
+    found = _initialise_vectors(backend, lm, str(path), TrainingData(TOKENIZER, nothing, None, progress=progress))
+    assert found == {"vectors_coverage": 0.8333}
+    assert [note.rpartition(": ")[2] for note in progress.notes] == ["vectors of size 2 for 5 of 6 tokens (83.3%)"]
+    return before, lm
+
+
+@pytest.mark.parametrize("engine", NETWORKS)
+def test_a_table_is_filled_and_other_rows_stay(tmp_path: Path, engine: str) -> None:
+    path = written(tmp_path, GLOVE)
+    before, lm = filled(path, engine, embedding=2, tied=False)
+    table = lm.tensors()["embedding.weight"]
+    np.testing.assert_array_equal(table[3:8], load_vectors(path, TOKENIZER).matrix_ND)
     others = [0, 1, 2, 8, *range(9, len(before))]
-    assert torch.equal(table.weight[others], before[others])
-    assert table.weight.requires_grad
+    np.testing.assert_array_equal(table[others], before[others])
+    if engine == "torch":
+        assert lm.network.embedding.weight.requires_grad
 
 
-def test_what_is_looked_up_is_the_vector_in_tied_tables_too(tmp_path: Path) -> None:
-    table = Embedding(TOKENIZER.vocab_size, 2, tied=True)
-    fill(Table(table.weight, table.scale, "embedding"), load_vectors(written(tmp_path, GLOVE), TOKENIZER))
-    torch.testing.assert_close(table(torch.tensor([6])), torch.tensor([[5.0, 6.0]]))
+@pytest.mark.parametrize("engine", NETWORKS)
+def test_what_is_looked_up_is_the_vector_in_tied_tables_too(tmp_path: Path, engine: str) -> None:
+    _, lm = filled(written(tmp_path, GLOVE), engine, embedding=2, tied=True)
+    if isinstance(lm, TapeModel):
+        looked_up = lm.network.embed(np.asarray([6]), 0.0, None).out_tensor
+    else:
+        looked_up = to_numpy(lm.network.embedding(torch.tensor([6])))
+    np.testing.assert_allclose(looked_up, [[5.0, 6.0]], rtol=1e-6)
 
 
-def test_another_size_names_the_setting(tmp_path: Path) -> None:
-    vectors = load_vectors(written(tmp_path, GLOVE), TOKENIZER)
+@pytest.mark.parametrize("engine", NETWORKS)
+def test_another_size_names_the_setting(tmp_path: Path, engine: str) -> None:
     with pytest.raises(SettingsError, match=r"its vectors have 2 numbers.* 5: set embedding=2"):
-        fill(Table(Embedding(TOKENIZER.vocab_size, 5, tied=False).weight, 1.0, "embedding"), vectors)
+        filled(written(tmp_path, GLOVE), engine, embedding=5, tied=False)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.train import train
 from chainrule.progress import SILENT, Progress
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 Ngram = tuple[int, ...]
 

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chainrule import parallel
 from chainrule.errors import ArpaError
+from chainrule.folder import atomic
 from chainrule.ngram.arpa import reading as arpa
-from chainrule.ngram.arpa import writing as arpa_writing
 from chainrule.ngram.arpa.numbers import read_number, write_number
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa, write_arpa
 from listening import Listening
@@ -48,8 +49,8 @@ ngram 2=3
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every test that takes this runs in plain Python and with the kernels."""
     fast = request.param == "fast"
-    monkeypatch.setattr(arpa, "_WORTH_A_KERNEL", 0 if fast else 1 << 60)
-    monkeypatch.setattr(arpa_writing, "_WORTH_A_KERNEL", 0 if fast else 1 << 60)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0 if fast else 1 << 60)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0 if fast else 1 << 60)
     return str(request.param)
 
 
@@ -297,11 +298,11 @@ def test_fast_is_slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(arpa, "_BLOCK", 50_000)
     text = random_file(5000)
     slow = read(text, tmp_path)
-    monkeypatch.setattr(arpa, "_WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     fast = read(text, tmp_path)
     assert_same(fast, slow)
     written = write(tmp_path / "slow.arpa", slow)
-    monkeypatch.setattr(arpa_writing, "_WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     assert write(tmp_path / "fast.arpa", slow) == written
 
 
@@ -470,7 +471,7 @@ def test_a_full_disk_leaves_nothing(name: str, monkeypatch: pytest.MonkeyPatch, 
         path.touch()
         return FullDisk()
 
-    monkeypatch.setattr(arpa_writing, "_new_file", new_file)
+    monkeypatch.setattr(atomic, "_new_file", new_file)
     (tmp_path / name).write_text("mine")
     with pytest.raises(ArpaError, match=f"{name}: cannot be written: No space left on device"):
         write_arpa(tmp_path / name, [b"a", b"b"], [two_words()], [2], overwrite=True)

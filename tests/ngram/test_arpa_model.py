@@ -113,7 +113,7 @@ def test_the_start_is_never_predicted_whatever_the_file_says(tmp_path: Path) -> 
     for prefix in ([], [3], [4, 3], [0]):
         assert lm.next_log_probs(lm.extend(lm.start(1), pad([prefix])))[0, 1] == -math.inf
     assert lm.metrics["ngrams"] == [5, 3, 1]
-    assert progress.notes == ["n-grams left out because <s> stands behind a word in them, which it never does: 1"]
+    assert progress.notes[0] == "n-grams left out because <s> stands behind a word in them, which it never does: 1"
 
 
 def test_special_words_that_a_file_lacks_are_impossible(tmp_path: Path) -> None:
@@ -281,3 +281,45 @@ def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "m.arpa").read_text() == SMALL
     cr.save_arpa(lm, tmp_path / "m.arpa", overwrite=True)
     assert (tmp_path / "m.arpa").read_text() != SMALL
+
+
+KENLM_TEST = """\\data\\
+ngram 1=5
+ngram 2=2
+
+\\1-grams:
+-1.0\t<unk>
+0\t<s>\t0.5
+-0.6\t</s>
+-0.3\tfoo\t0.7
+-0.2\tbar\t-0.1
+
+\\2-grams:
+-0.4\t<s> foo
+-0.9\tfoo foo
+
+\\end\\
+"""
+
+
+def test_backoffs_above_one_are_scored_as_kenlm_scores_them(tmp_path: Path) -> None:
+    """KenLM's own test file has positive log-backoffs that make probabilities above one; so it gives scores."""
+    progress = Listening()
+    (tmp_path / "m.arpa").write_text(KENLM_TEST, encoding="utf-8")
+    lm = cr.load_arpa(tmp_path / "m.arpa", progress=progress)
+    assert not lm.normalised
+    assert "scores" in progress.notes[-1]
+    # bar after <s>: 0.5 - 0.2, above 0; then the line's end after bar: -0.1 - 0.6
+    np.testing.assert_allclose(log10s(lm, "bar"), [0.3, -0.7], atol=1e-6)
+    lm.save(tmp_path / "m")
+    loaded = cr.load(tmp_path / "m")
+    assert not loaded.normalised
+    np.testing.assert_allclose(log10s(loaded, "bar"), [0.3, -0.7], atol=1e-6)
+    assert loaded.perplexity("bar") == pytest.approx(10 ** ((0.7 - 0.3) / 2))
+
+
+def test_a_backoff_above_one_alone_makes_no_scores(tmp_path: Path) -> None:
+    """Katz's backoffs exceed one where the words seen after a context are common elsewhere: sums stay one."""
+    (tmp_path / "text").write_text("a b\na c\na b\nb a\nc a\na a b\n" * 3)
+    cr.save_arpa(cr.train("ngram", tmp_path / "text", order=2, smoothing="katz"), tmp_path / "k.arpa")
+    assert cr.load_arpa(tmp_path / "k.arpa").normalised

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from naive import BOS, EOS, ids_of, sequences, train_on
 from test_levels import contexts, texts
 
-from chainrule import chain
+from chainrule import chain, parallel
 from chainrule.arrays import pad, to_numpy
 from chainrule.lm import Context
-from chainrule.ngram import automaton as walking
-from chainrule.ngram.index import slots_for, with_index
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.store import automaton as walking
+from chainrule.ngram.store.index import slots_for, with_index
 
 SIZE = 30
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -54,7 +54,7 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
     text = np.insert(text, 50, SIZE)  # nothing, and a word of no n-gram
     text[70] = SIZE - 1
     at_once = lm.automaton.score(text)
-    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     np.testing.assert_allclose(lm.automaton.score(text), at_once, **CLOSE)
     monkeypatch.undo()
 
@@ -62,7 +62,7 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
     ids_BT = pad(rows[:12])
     scores = lm.score(ids_BT)
     np.testing.assert_allclose(scores, chain.score(lm, ids_BT), **CLOSE)
-    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     np.testing.assert_allclose(lm.score(ids_BT), scores, **CLOSE)
 
 
@@ -72,7 +72,7 @@ def test_kernels_join_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     text = np.concatenate([np.asarray(row) for row in sequences(random_ids(3, lines=400), "line")])
     assert len(text) > 4 * 256
     at_once = lm.automaton.score(text)
-    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     for threads in (1, 2, 7):
         monkeypatch.setattr(walking, "cores", lambda threads=threads: threads)
         np.testing.assert_allclose(lm.automaton.score(text), at_once, **CLOSE)
@@ -108,7 +108,7 @@ def test_a_step_is_an_extension() -> None:
 @pytest.mark.parametrize("name", ["plain", "unigram", "beyond any line", "quantised", "pruned", "impossible"])
 def test_torch_gives_the_same(name: str) -> None:
     lm = model(**MODELS[name])
-    other = lm.to("cpu")
+    other = lm.on("cpu:0")
     assert isinstance(other.automaton.trie.words, torch.Tensor)
     ids_BT = pad([row[1:] for row in sequences(random_ids(1), "line")[:20]])
     np.testing.assert_allclose(to_numpy(other.score(ids_BT)), lm.score(ids_BT), **CLOSE)
@@ -124,7 +124,7 @@ def test_torch_gives_the_same(name: str) -> None:
     np.testing.assert_array_equal(
         lm.automaton.step(state.nodes, words), to_numpy(other.automaton.step(theirs.nodes, torch.as_tensor(words)))
     )
-    back = other.to(None)
+    back = other.on("cpu")
     np.testing.assert_array_equal(back.score(ids_BT), lm.score(ids_BT))
     assert back.automaton.trie.words.dtype == np.uint32
 
@@ -134,14 +134,14 @@ def test_a_model_in_torch_is_saved_as_it_was(tmp_path: Any) -> None:
 
     for name in ("plain", "quantised", "index"):
         lm = model(**MODELS[name])
-        lm.to("cpu").save(tmp_path / name)
+        lm.on("cpu:0").save(tmp_path / name)
         ids_BT = pad([[5, 4, 3], [2]])
         np.testing.assert_array_equal(cr.load(tmp_path / name).score(ids_BT), lm.score(ids_BT))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_ngram_is_in_the_index(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainrule.ngram import index as indexing
+    from chainrule.ngram.store import index as indexing
 
     monkeypatch.setattr(indexing, "cores", lambda: threads)
     plain = model().automaton
@@ -156,7 +156,7 @@ def test_every_ngram_is_in_the_index(threads: int, monkeypatch: pytest.MonkeyPat
 
 def test_an_index_that_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many n-grams find their slot taken, and some no room before the end of their thread's part."""
-    from chainrule.ngram import index as indexing
+    from chainrule.ngram.store import index as indexing
 
     monkeypatch.setattr(indexing, "cores", lambda: 7)
     monkeypatch.setattr(indexing, "slots_for", lambda nodes: nodes + 1)
@@ -164,7 +164,7 @@ def test_an_index_that_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
     indexed = with_index(plain)
     assert indexed.index is not None
     assert (indexed.index == 0).sum() == 1
-    monkeypatch.setattr(walking, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     text = np.concatenate([np.asarray(row) for row in sequences(random_ids(1), "line")])
     np.testing.assert_allclose(indexed.score(text), plain.score(text), **CLOSE)
 

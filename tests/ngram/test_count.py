@@ -12,9 +12,9 @@ from naive import BOS, EOS, ids_of
 from test_levels import check, contexts, texts
 
 from chainrule.lm import Context
-from chainrule.ngram import count as counting
-from chainrule.ngram.count import Index, bytes_needed, count_by_sorting, index_type
-from chainrule.ngram.levels import Counts, count_by_unique
+from chainrule.ngram.estimate import count as counting
+from chainrule.ngram.estimate.count import Index, bytes_needed, count_by_sorting, index_type
+from chainrule.ngram.estimate.levels import Counts, count_by_unique
 from chainrule.ngram.workspace import Workspace
 
 orders = st.sampled_from([1, 2, 3, 4, 5, 6, 20])

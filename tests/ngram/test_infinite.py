@@ -21,14 +21,14 @@ from chainrule.errors import DamagedFileError
 from chainrule.folder import read_folder
 from chainrule.kinds import TrainingData
 from chainrule.lm import Context
-from chainrule.ngram.infinite import model as infinite
-from chainrule.ngram.infinite import suffixes, walk
-from chainrule.ngram.infinite.model import InfiniteModel, load_infinite, train_infinite
+from chainrule.ngram.anylength import model as infinite
+from chainrule.ngram.anylength import suffixes, walk
+from chainrule.ngram.anylength.model import AnyLengthModel, load_anygram, train_anygram
+from chainrule.testing import LAWS
 from chainrule.tokens.ids import Encoded
 from listening import Listening
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "contract"))
-from laws import LAWS
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 BOS, EOS, SIZE = 1, 2, 7
@@ -43,17 +43,17 @@ def encoded(tokenizer: cr.Tokenizer, text: str) -> Encoded:
 
 def train(
     text: str, context: Context = "line", valid: str | None = None, tokenizer: str = "word", few: int = SLOW
-) -> InfiniteModel:
+) -> AnyLengthModel:
     learned = cr.train_tokenizer(tokenizer, cr.Corpus.from_text(text))
     held_out = None if valid is None else encoded(learned, valid)
-    return train_infinite(TrainingData(learned, encoded(learned, text), held_out, context), small=few, few=few)
+    return train_anygram(TrainingData(learned, encoded(learned, text), held_out, context), small=few, few=few)
 
 
 # -- the laws -------------------------------------------------------------------------------------------------
 
 
 @cache
-def lawful(context: Context, tokenizer: str) -> InfiniteModel:
+def lawful(context: Context, tokenizer: str) -> AnyLengthModel:
     return train(TOY if tokenizer == "word" else "abba\nbaa\n\nab\n", context, tokenizer=tokenizer)
 
 
@@ -188,7 +188,7 @@ def test_a_long_row_is_walked_in_pieces() -> None:
 
 def test_ranges_beyond_the_table_are_counted() -> None:
     values = np.random.default_rng(1).integers(0, 12, 1000).astype(np.uint8)
-    from chainrule.ngram.infinite import kernels
+    from chainrule.ngram.anylength import kernels
 
     table = np.zeros((8, 1000 // 64 + 1), dtype=np.int64)
     kernels.tabulate(values, 64, table)
@@ -204,7 +204,7 @@ def test_by_hand() -> None:
     """p(cats | <s> i love) with d = 1/2 and θ = 1 everywhere."""
     lm = train(TOY)
     half = infinite.Smoothing(np.full(8, 0.5), np.full(8, 1.0))
-    lm = InfiniteModel(lm.suffixes, half, lm.tokenizer)
+    lm = AnyLengthModel(lm.suffixes, half, lm.tokenizer)
     uniform = 1 / 8  # six words, </s>, <unk>
     # Pairs of a word and the one before it: <s> i, <s> cats, i love, love cats, love dogs, cats </s>, cats chase,
     # dogs </s>, chase mice, mice </s>. They are ten, of seven words; cats is in two of them.
@@ -266,7 +266,7 @@ def test_tuning_finds_the_least() -> None:
 def test_no_held_out_text_is_said() -> None:
     progress = Listening()
     tokenizer = cr.train_tokenizer("word", cr.Corpus.from_text(TOY))
-    train_infinite(TrainingData(tokenizer, encoded(tokenizer, TOY), None, progress=progress))
+    train_anygram(TrainingData(tokenizer, encoded(tokenizer, TOY), None, progress=progress))
     assert progress.notes == ["no held-out text to tune the smoothing on: it gets discounts that suit most text"]
 
 
@@ -320,15 +320,15 @@ def test_arrays_that_make_no_model(tmp_path: Path, name: str, change: Change) ->
     content = read_folder(tmp_path / "m")
     tensors = {key: np.array(array) for key, array in content.tensors.items()}
     tensors[name] = np.ascontiguousarray(change(tensors[name]))
-    with pytest.raises(DamagedFileError, match="not those of an infinite n-gram model"):
-        load_infinite(replace(content, tensors=tensors))
+    with pytest.raises(DamagedFileError, match="not those of a model of n-grams of any length"):
+        load_anygram(replace(content, tensors=tensors))
 
 
 def test_an_array_that_is_missing(tmp_path: Path) -> None:
     train(TOY).save(tmp_path / "m")
     content = read_folder(tmp_path / "m")
     with pytest.raises(DamagedFileError, match="has no array 'places'"):
-        load_infinite(replace(content, tensors={k: v for k, v in content.tensors.items() if k != "places"}))
+        load_anygram(replace(content, tensors={k: v for k, v in content.tensors.items() if k != "places"}))
 
 
 def test_small_texts_need_no_compiler() -> None:
@@ -337,12 +337,12 @@ import subprocess
 import sys
 import numpy as np
 from chainrule.kinds import TrainingData
-from chainrule.ngram.infinite.model import train_infinite
+from chainrule.ngram.anylength.model import train_anygram
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.ids import Encoded
 tokenizer = ByteTokenizer()
 text = Encoded(tokenizer.encode_lines(b"abba\\nbaa\\n").astype(tokenizer.id_dtype), 2, 9, 0, "")
-lm = train_infinite(TrainingData(tokenizer, text, text))
+lm = train_anygram(TrainingData(tokenizer, text, text))
 assert lm.perplexity("abba") < 100
 print("numba" in sys.modules)
 """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.ngram import train as training
+from chainrule import parallel
 from chainrule.ngram.model import NgramModel
 
 DATA = Path(__file__).parent / "data"
@@ -55,7 +55,7 @@ def test_every_ngram_has_the_probability_and_backoff_of_lmplz(
     golden: str, lines: int | None, settings: dict[str, Any], kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kernel:
-        monkeypatch.setattr(training, "WORTH_A_KERNEL", 0)
+        monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     text = "".join((DATA / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)[:lines])
     assert text.endswith("\n")
     lm = cr.train("ngram", cr.Corpus.from_text(text), smoothing="modified-kneser-ney", **settings)

@@ -11,8 +11,8 @@ from naive import BOS, EOS, count, ids_of
 
 from chainrule.arrays import to_numpy
 from chainrule.lm import Context
-from chainrule.ngram.codes import codes_of_words, multiplier, words_of_codes
-from chainrule.ngram.levels import Counts, count_by_unique, find, parents
+from chainrule.ngram.estimate.levels import Counts, count_by_unique, find, parents
+from chainrule.ngram.store.codes import codes_of_words, multiplier, words_of_codes
 
 contexts = st.sampled_from(["line", "stream"])
 
@@ -78,7 +78,7 @@ def test_torch_counts_the_same(text: tuple[np.ndarray, int], order: int, context
 def test_find_looks_in_its_stretch_only(stretches: list[set[int]], code: int) -> None:
     word = np.asarray([c for stretch in stretches for c in sorted(stretch)], dtype=np.uint32)
     ends = np.cumsum([0, *map(len, stretches)])
-    found = find(word, ends[:-1], ends[1:], np.full(len(stretches), code))
+    found = find(word.__getitem__, ends[:-1], ends[1:], np.full(len(stretches), code))
     for stretch, place, first in zip(stretches, found, ends[:-1], strict=True):
         assert place == (first + sorted(stretch).index(code) if code in stretch else -1)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +12,11 @@ import pytest
 import chainrule as cr
 from chainrule.errors import CorpusError, ModelError
 from chainrule.lm import LanguageModel
-from chainrule.ngram.codes import words_of_codes
 from chainrule.ngram.mix import tune_weight
 from chainrule.ngram.model import NgramModel
-from chainrule.tokens.word import WordTokenizer
+from chainrule.ngram.store.codes import words_of_codes
+from chainrule.testing import LAWS
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 ANIMALS = "i love cats\ni love dogs\ncats chase mice\ndogs chase cats\nmice love mice\n"
 FOOD = "i love bread\nmice love cheese\nmice chase cheese\nbread\n"
@@ -42,21 +40,9 @@ def mixed() -> NgramModel:
     return cr.interpolate(*pair(), weight=0.3)
 
 
-@cache
-def laws() -> dict[str, Callable[[LanguageModel], None]]:
-    """The laws of the contract, from where they are."""
-    spec = importlib.util.spec_from_file_location("laws", Path(__file__).parents[1] / "contract" / "laws.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    every: dict[str, Callable[[LanguageModel], None]] = module.LAWS
-    return every
-
-
-@pytest.mark.parametrize("name", laws())
+@pytest.mark.parametrize("name", LAWS)
 def test_a_mixture_keeps_the_laws(name: str) -> None:
-    laws()[name](mixed())
+    LAWS[name](mixed())
 
 
 def spelled(lm: LanguageModel, i: int) -> str | bytes:

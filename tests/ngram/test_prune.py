@@ -11,10 +11,11 @@ from test_automaton import SIZE, random_ids
 from test_smooth import assert_sums_to_one
 
 from chainrule.errors import SettingsError
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.build import Parts, select, take_apart
-from chainrule.ngram.codes import codes_of_words
-from chainrule.ngram.prune import by_entropy, parse_thresholds
+from chainrule.ngram.estimate.prune import by_entropy
+from chainrule.ngram.settings import parse_thresholds
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.store.parts import Parts, select, take_apart
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule import parallel
 from chainrule.arrays import to_numpy
 from chainrule.lm import score_rows
-from chainrule.ngram import automaton
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.store import automaton
 from chainrule.tokens import base
 
 
@@ -42,7 +43,7 @@ def test_a_long_text_is_scored_by_lines_on_every_core(monkeypatch: pytest.Monkey
 
 
 def test_many_short_texts_are_worth_the_kernel_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "WORTH_A_KERNEL", 8)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 8 * 1024)
     lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=2)
     assert isinstance(lm, NgramModel)
     took: list[str] = []

@@ -14,8 +14,8 @@ from test_levels import contexts, texts
 
 import chainrule as cr
 from chainrule.lm import Context
-from chainrule.ngram import smooth
-from chainrule.ngram.methods import _lengths
+from chainrule.ngram.estimate import smooth
+from chainrule.ngram.estimate.methods import _lengths
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from listening import Listening
@@ -277,9 +277,9 @@ def test_discounts_that_the_counts_give_are_reported() -> None:
 def test_torch_smooths_the_same(smoothing: str) -> None:
     """What a GPU computes, on a CPU: counts and smoothing through torch's tensors."""
     torch = pytest.importorskip("torch")
-    from chainrule.ngram.estimate import smooth_levels
-    from chainrule.ngram.levels import count_by_unique
-    from chainrule.ngram.methods import plan
+    from chainrule.ngram.estimate.levels import count_by_unique
+    from chainrule.ngram.estimate.methods import choose_method
+    from chainrule.ngram.estimate.passes import smooth_levels
     from chainrule.ngram.settings import NgramSettings
     from chainrule.progress import SILENT
 
@@ -287,7 +287,7 @@ def test_torch_smooths_the_same(smoothing: str) -> None:
     chosen = NgramSettings(order=3, smoothing=smoothing, **settings_of(smoothing))
     smoothed = []
     for text in (ids, torch.as_tensor(ids.astype(np.int64))):
-        how = plan(chosen, count_by_unique(text, 3, 8, BOS, EOS, "line"), None, SILENT)
+        how = choose_method(chosen, count_by_unique(text, 3, 8, BOS, EOS, "line"), None, SILENT)
         found = smooth_levels(how.counts, how.method)
         found.take_logs()
         smoothed.append((np.asarray(found.prob), np.asarray(found.backoff)))

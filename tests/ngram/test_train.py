@@ -16,19 +16,20 @@ from test_automaton import SIZE, random_ids
 from test_smooth import FINITE, assert_sums_to_one, settings_of
 
 import chainrule as cr
+from chainrule import parallel
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.kinds import TrainingData
-from chainrule.ngram import estimate
 from chainrule.ngram import train as training
-from chainrule.ngram.codes import codes_of_words
-from chainrule.ngram.count import count_by_sorting
-from chainrule.ngram.estimate import NGRAMS_AT_ONCE, smooth_levels, with_continuation_counts
-from chainrule.ngram.levels import count_by_unique
-from chainrule.ngram.methods import bucket_edges
+from chainrule.ngram.estimate import passes as estimate
+from chainrule.ngram.estimate.count import count_by_sorting
+from chainrule.ngram.estimate.levels import count_by_unique
+from chainrule.ngram.estimate.methods import bucket_edges
+from chainrule.ngram.estimate.passes import NGRAMS_AT_ONCE, smooth_levels, with_continuation_counts
+from chainrule.ngram.estimate.tuning import HeldOut, held_out_ratios, tune_lambdas
 from chainrule.ngram.model import NgramModel, _tensors
 from chainrule.ngram.settings import NgramSettings
-from chainrule.ngram.tuning import HeldOut, held_out_ratios, tune_lambdas
-from chainrule.training.run import train_kind
+from chainrule.ngram.store.codes import codes_of_words
+from chainrule.pipeline.train import train_kind
 
 IDS = random_ids(21, lines=120)
 
@@ -46,7 +47,7 @@ def assert_equal(ours: NgramModel, other: NgramModel) -> None:
 def test_kernels_make_the_same_model(smoothing: str, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"order": 4, "smoothing": smoothing, **settings_of(smoothing)}
     small = train_on(IDS, SIZE, context, valid=random_ids(22), **settings)
-    monkeypatch.setattr(training, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     fast = train_on(IDS, SIZE, context, valid=random_ids(22), **settings)
     assert_equal(small, fast)
     assert_equal(fast, train_on(IDS, SIZE, context, valid=random_ids(22), **settings))
@@ -54,7 +55,6 @@ def test_kernels_make_the_same_model(smoothing: str, context: Any, monkeypatch: 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100])
 def test_smoothing_in_stretches_is_smoothing_at_once(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainrule.ngram import estimate
 
     assert len(IDS) < NGRAMS_AT_ONCE
     for smoothing in FINITE:
@@ -83,7 +83,7 @@ def test_torch_counts_and_smooths_the_same() -> None:
 
 def test_large_counts_of_line_starts_survive(monkeypatch: pytest.MonkeyPatch) -> None:
     """What begins with <s> keeps its count, however few different words come before the others of its length."""
-    monkeypatch.setattr(estimate, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     ids = ids_of([[3, 4]] * 70_000 + [[4, 3, 4]])
     slow = with_continuation_counts(count_by_unique(ids, 3, 5, BOS, EOS, "line"))
     fast = with_continuation_counts(count_by_sorting(ids, 3, 5, BOS, EOS, "line"))
@@ -257,7 +257,7 @@ print(cr.generate(lm, "i", max_tokens=3, seed=1) != "", "numba" in sys.modules, 
 
 def test_a_level_is_smoothed_from_the_one_below() -> None:
     """A method that gives nothing itself leaves what lies below the unigrams: every word alike, and no <s>."""
-    from chainrule.ngram.smooth import interpolate
+    from chainrule.ngram.estimate.smooth import interpolate
 
     counts = count_by_unique(IDS, 3, SIZE, BOS, EOS, "line")
     found = smooth_levels(counts, lambda n: lambda seen: interpolate(seen, seen.lower * 0.0))

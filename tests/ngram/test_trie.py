@@ -12,10 +12,10 @@ from test_levels import contexts, spelled, texts
 
 from chainrule.arrays import to_numpy
 from chainrule.lm import Context
-from chainrule.ngram.build import Parts
-from chainrule.ngram.codes import codes_of_words
-from chainrule.ngram.levels import Counts, count_by_unique
-from chainrule.ngram.trie import Trie, bit_lengths, move, pack_begins
+from chainrule.ngram.estimate.levels import Counts, count_by_unique
+from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.store.parts import Parts
+from chainrule.ngram.store.trie import Trie, bit_lengths, move, pack_begins
 
 
 def trie_of(counts: Counts) -> Trie:

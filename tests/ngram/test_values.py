@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from naive import ids_of, train_on
 
 import chainrule as cr
-from chainrule.ngram.values import Values, codebook, quantise
+from chainrule.ngram.store.values import Values, codebook, quantise
 from listening import Listening
 
 

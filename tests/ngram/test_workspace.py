@@ -14,6 +14,7 @@ import pytest
 from naive import train_on
 from test_automaton import SIZE, random_ids
 
+from chainrule import parallel
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.ngram import train as training
 from chainrule.ngram.workspace import Workspace, default_memory, parse_size
@@ -25,7 +26,7 @@ IDS = random_ids(9, lines=100)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary files go; every text is worth a kernel."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(training, "WORTH_A_KERNEL", 0)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     return tmp_path
 
 
@@ -53,10 +54,11 @@ def test_under_a_cap_the_model_is_the_same(folder: Path, smoothing: str, monkeyp
 def test_a_cap_decides_whether_arrays_spill(folder: Path) -> None:
     from chainrule.ngram.settings import NgramSettings
 
-    assert training._workspace(NgramSettings(memory="1MB"), 1000).spills
-    assert training._workspace(NgramSettings(memory="1MB"), 1000).folder == folder
-    assert not training._workspace(NgramSettings(memory="1GB"), 1000).spills
-    assert not training._workspace(NgramSettings(), 1000).spills
+    assert training._workspace(NgramSettings(memory="1MB"), 1000, "cpu").spills
+    assert training._workspace(NgramSettings(memory="1MB"), 1000, "cpu").folder == folder
+    assert not training._workspace(NgramSettings(memory="1GB"), 1000, "cpu").spills
+    assert not training._workspace(NgramSettings(), 1000, "cpu").spills
+    assert not training._workspace(NgramSettings(memory="1MB"), 1000, "cuda").spills  # a GPU has memory of its own
 
 
 @pytest.mark.parametrize("after", [0, 5])

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainrule.tokens.base import Ids
-from chainrule.tokens.encoder import FastEncoder, fast_encoder
-from chainrule.tokens.subword import SubwordTokenizer
+from chainrule.tokens.subwords.fast_encoder import FastEncoder, fast_encoder
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)

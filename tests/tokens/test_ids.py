@@ -17,7 +17,7 @@ from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.ids import encode_corpus
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 from listening import Listening
 
 

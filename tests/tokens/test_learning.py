@@ -13,17 +13,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chainrule import parallel
 from chainrule.errors import CorpusError
 from chainrule.text import files
 from chainrule.text.corpus import Corpus
-from chainrule.tokens import learning
 from chainrule.tokens.base import lines_of
 from chainrule.tokens.ids import encode_corpus, learn_and_encode
-from chainrule.tokens.learning import rank
-from chainrule.tokens.splitting import Splitting, split_words
-from chainrule.tokens.table import WordTable
 from chainrule.tokens.vocabulary import Limit, choose
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words import learning
+from chainrule.tokens.words.learning import rank
+from chainrule.tokens.words.splitting import Splitting, split_words
+from chainrule.tokens.words.table import WordTable
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 
 def counted_slowly(blocks: list[bytes], splitting: Splitting) -> Counter[bytes]:
@@ -74,7 +75,7 @@ def test_one_pass_gives_what_two_give(
 ) -> None:
     """Twenty blocks in two files, of which the first lacks its last line end; ids take two bytes."""
     monkeypatch.setattr(files, "BLOCK_SIZE", 1_000)
-    monkeypatch.setattr(learning, "WORTH_A_KERNEL", worth)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", worth)
     draw = random.Random(2)
     text = "".join(draw.choice("aabbc\x00é漢🙂'_    \t\n") for _ in range(15_000)).strip().encode()
     (tmp_path / "a.txt").write_bytes(text)

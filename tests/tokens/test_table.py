@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainrule.tokens.kernels import CHUNK
-from chainrule.tokens.splitting import Splitting
-from chainrule.tokens.table import SlowTable, Table, WordTable
+from chainrule.tokens.words.kernels import CHUNK
+from chainrule.tokens.words.splitting import Splitting
+from chainrule.tokens.words.table import SlowTable, Table, WordTable
 
 examples = settings(max_examples=60, deadline=None, derandomize=True)
 both_splittings = pytest.mark.parametrize("splitting", ["whitespace", "unicode"])

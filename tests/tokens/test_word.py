@@ -11,11 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainrule.errors import TokenizerError
+from chainrule.parallel import worth_a_kernel
 from chainrule.tokens.base import encode_lines_slowly, lines_of
-from chainrule.tokens.learning import WORTH_A_KERNEL
-from chainrule.tokens.splitting import Splitting, split_words
 from chainrule.tokens.vocabulary import Limit, choose
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.learning import NANOSECONDS
+from chainrule.tokens.words.splitting import Splitting, split_words
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 both_splittings = pytest.mark.parametrize("splitting", ["whitespace", "unicode"])
@@ -106,7 +107,7 @@ def test_the_kernel_encodes_as_the_obvious_loop_does(splitting: Splitting, text:
 @both_splittings
 def test_blocks_above_a_megabyte_take_the_kernel_and_give_the_same(splitting: Splitting) -> None:
     block = unicode_heavy(seed=1, size=1_100_000)
-    assert len(block) > WORTH_A_KERNEL
+    assert worth_a_kernel(len(block), NANOSECONDS)
     tokenizer = WordTokenizer.train(iter([block]), Limit(min_count=2), splitting)
     assert tokenizer.words == choose(counted_slowly([block], splitting), Limit(min_count=2))
     expected = encode_lines_slowly(tokenizer, block)

@@ -9,8 +9,8 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import EncodingError, SettingsError, TokenizerError
-from chainrule.tokens.splitting import Splitting
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.splitting import Splitting
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 
 def test_the_words_of_a_list_are_known_in_its_order(tmp_path: Path) -> None:

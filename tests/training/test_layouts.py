@@ -11,12 +11,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from trainables import TOKENIZER
+from trainables import TOKENIZER, gatherer
 
 from chainrule.arrays import PAD
 from chainrule.lm import Context
-from chainrule.training.batches import DeviceSource, HostSource, Source
-from chainrule.training.layouts import Layout, Lines, Size, Streams, Windows, choose_layout
+from chainrule.training.batches.gather import Gatherer
+from chainrule.training.batches.layouts import Layout, Lines, Size, Streams, Windows, choose_layout
+from chainrule.training.batches.on_device import DeviceGatherer, SendingGatherer
+from chainrule.training.objectives import NextToken
 
 BOS, EOS = TOKENIZER.bos, TOKENIZER.eos
 CPU = torch.device("cpu")
@@ -44,12 +46,12 @@ def made(ids: np.ndarray, context: Context, window: int | None, size: Size, vary
     return choose_layout(ids, EOS, context, window, size, seed=7, vary=vary)
 
 
-def rows_of_epoch(layout: Layout, source: Source, number: int | None) -> list[tuple[list[int], list[int]]]:
+def rows_of_epoch(layout: Layout, batches: Gatherer, number: int | None) -> list[tuple[list[int], list[int]]]:
     """Inputs and targets of every row of every batch."""
     epoch, found = layout.epoch(number), []
     for step in range(len(epoch)):
         for rows in epoch[step].parts:
-            inputs_BT, targets_BT = source.batch(rows)
+            inputs_BT, targets_BT = batches.batch(rows)
             assert int((targets_BT != PAD).sum()) == rows.targets
             found += list(zip(inputs_BT.tolist(), targets_BT.tolist(), strict=True))
     return found
@@ -59,8 +61,8 @@ def rows_of_epoch(layout: Layout, source: Source, number: int | None) -> list[tu
 def test_every_token_is_a_target_once_an_epoch(
     ids: np.ndarray, context: Context, window: int | None, size: Size, vary: bool, number: int | None
 ) -> None:
-    layout, source = made(ids, context, window, size, vary), HostSource(ids, TOKENIZER, context, CPU)
-    rows = rows_of_epoch(layout, source, number)
+    layout = made(ids, context, window, size, vary)
+    rows = rows_of_epoch(layout, gatherer(ids, context), number)
     assert Counter(t for _, targets in rows for t in targets if t != PAD) == Counter(ids.tolist())
 
 
@@ -68,10 +70,10 @@ def test_every_token_is_a_target_once_an_epoch(
 def test_inputs_stand_right_before_targets_and_lines_do_not_leak(
     ids: np.ndarray, context: Context, window: int | None, size: Size, number: int | None
 ) -> None:
-    layout, source = made(ids, context, window, size), HostSource(ids, TOKENIZER, context, CPU)
+    layout = made(ids, context, window, size)
     before = dict(zip(ids.tolist()[1:], ids.tolist()[:-1], strict=True))  # </s>, which is not unique, apart
     before[int(ids[0])] = BOS if context == "line" else EOS
-    for inputs, targets in rows_of_epoch(layout, source, number):
+    for inputs, targets in rows_of_epoch(layout, gatherer(ids, context), number):
         inside = [(i, t) for i, t in zip(inputs, targets, strict=True) if i != PAD]
         assert inputs[len(inside) :] == targets[len(inside) :] == [PAD] * (len(inputs) - len(inside))
         read = [i for i, _ in inside]
@@ -106,22 +108,22 @@ def test_the_gpu_gathers_what_the_host_gathers(
     ids: np.ndarray, context: Context, window: int | None, size: Size
 ) -> None:
     layout = made(ids, context, window, size)
-    host, device = (make(ids, TOKENIZER, context, CPU) for make in (HostSource, DeviceSource))
+    objective = NextToken.of(TOKENIZER, context)
+    host, device = (make(ids, objective, CPU) for make in (SendingGatherer, DeviceGatherer))
     assert rows_of_epoch(layout, host, 0) == rows_of_epoch(layout, device, 0)
 
 
 def test_large_ids_keep_their_sign_on_the_device() -> None:
     ids = np.asarray([65_535, 40_000, EOS], dtype=np.uint16)
-    (_, targets), *_ = rows_of_epoch(
-        Windows(3, Size(3, 3, 3), 0), DeviceSource(ids, TOKENIZER, "stream", CPU), None
-    )
+    on_device = DeviceGatherer(ids, NextToken.of(TOKENIZER, "stream"), CPU)
+    (_, targets), *_ = rows_of_epoch(Windows(3, Size(3, 3, 3), 0), on_device, None)
     assert targets == [65_535, 40_000, EOS]
 
 
 def test_windows_of_a_text_by_hand() -> None:
     """Five tokens in windows of two: </s> a | b c | d, and the last one is filled up."""
     ids = np.asarray([11, 12, 13, 14, 15], dtype=np.uint16)
-    rows = rows_of_epoch(Windows(5, Size(2, 4, 4), 0), HostSource(ids, TOKENIZER, "stream", CPU), None)
+    rows = rows_of_epoch(Windows(5, Size(2, 4, 4), 0), gatherer(ids, "stream"), None)
     assert rows == [([EOS, 11], [11, 12]), ([12, 13], [13, 14]), ([14, PAD], [15, PAD])]
 
 
@@ -136,7 +138,7 @@ def test_a_row_is_no_longer_than_the_text(window: int | None) -> None:
 def test_a_long_line_reads_a_quarter_again() -> None:
     """Nine tokens, rows of four: a later piece begins with one token whose target is not predicted."""
     ids = lines_of([9])  # 10 .. 17, </s>
-    rows = rows_of_epoch(made(ids, "line", 4, Size(4, 4, 4)), HostSource(ids, TOKENIZER, "line", CPU), None)
+    rows = rows_of_epoch(made(ids, "line", 4, Size(4, 4, 4)), gatherer(ids, "line"), None)
     assert sorted(rows) == sorted(
         [
             ([BOS, 10, 11, 12], [10, 11, 12, 13]),
@@ -148,7 +150,7 @@ def test_a_long_line_reads_a_quarter_again() -> None:
 
 def test_a_network_with_a_memory_reads_a_long_line_in_pieces_without_overlap() -> None:
     ids = lines_of([6])
-    rows = rows_of_epoch(made(ids, "line", None, Size(4, 4, 4)), HostSource(ids, TOKENIZER, "line", CPU), None)
+    rows = rows_of_epoch(made(ids, "line", None, Size(4, 4, 4)), gatherer(ids, "line"), None)
     assert sorted(rows) == sorted([([BOS, 10, 11, 12], [10, 11, 12, 13]), ([13, 14], [14, EOS])])
 
 
@@ -196,14 +198,13 @@ def test_a_short_text_is_validated_in_few_streams() -> None:
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_epoch_and_seed_are_all_that_chance_depends_on(context: Context, window: int | None) -> None:
     ids = lines_of([5, 9, 3, 8, 8, 8, 2, 9, 9] * 4)
-    source = HostSource(ids, TOKENIZER, context, CPU)
-    size = Size(8, 32, 16)
+    batches, size = gatherer(ids, context), Size(8, 32, 16)
     layout, again = made(ids, context, window, size), made(ids, context, window, size)
-    assert rows_of_epoch(layout, source, 5) == rows_of_epoch(again, source, 5)
+    assert rows_of_epoch(layout, batches, 5) == rows_of_epoch(again, batches, 5)
     if (context, window) != ("stream", None):  # streams are read in order
-        assert rows_of_epoch(layout, source, 5) != rows_of_epoch(layout, source, 6)
+        assert rows_of_epoch(layout, batches, 5) != rows_of_epoch(layout, batches, 6)
         other = choose_layout(ids, EOS, context, window, size, seed=8)
-        assert rows_of_epoch(layout, source, 5) != rows_of_epoch(other, source, 5)
+        assert rows_of_epoch(layout, batches, 5) != rows_of_epoch(other, batches, 5)
 
 
 @given(texts, contexts, windows, sizes)

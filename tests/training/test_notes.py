@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import chainrule as cr
+from chainrule.designs.training import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.notes import few_steps, long_rows, worse_than_guessing
-from chainrule.training.plan import TrainingSettings
+from chainrule.training import autotune
+from chainrule.training.advice import few_steps, long_rows, worse_than_guessing
 from listening import Listening
 
 
@@ -35,7 +38,9 @@ def test_rows_longer_than_a_batch_are_said() -> None:
 
 
 @pytest.mark.parametrize("engine", ["torch", "tape"])
-def test_both_engines_say_so_before_they_begin(engine: str) -> None:
+def test_both_engines_say_so_before_they_begin(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = count(step=0.1)  # a machine on which anything takes longer than there is time
+    monkeypatch.setattr(autotune, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
     text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
     cr.train("elman", text, context="stream", progress=progress, engine=engine, batch=16, minutes=1e-4, hidden=8)
     assert [note.split()[0] for note in progress.notes[:2]] == ["only", "a"]

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from trainables import Bigram, V, seeded
 
+from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
 from chainrule.settings import parse
-from chainrule.training.muon import Muon, orthogonal
-from chainrule.training.optim import Optimiser, make_optimiser
-from chainrule.training.plan import TrainingSettings
+from chainrule.training.optim.muon import Muon, orthogonal
+from chainrule.training.optim.optimisers import Optimiser, make_optimiser
 
 OPTIMISERS = ["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
 from chainrule.settings import describe, parse, setting
-from chainrule.training.plan import TrainingSettings
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from chainrule.training.plan import Schedule
-from chainrule.training.schedule import factor
+from chainrule.designs.training import Schedule
+from chainrule.training.optim.schedule import factor
 
 
 def values(schedule: Schedule, total: int, warmup: float = 0.0) -> list[float]:

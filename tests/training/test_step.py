@@ -9,16 +9,15 @@ import pytest
 import torch
 from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.exc import InductorError, InvalidCxxCompiler
-from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text
+from trainables import Bigram, Recurrent, data, feed, gatherer, seeded, text, train
 
+from chainrule.designs.training import TrainingSettings
 from chainrule.errors import TrainingError
 from chainrule.settings import parse
-from chainrule.training.batches import HostSource
-from chainrule.training.layouts import Rows, Size, Step, Windows, choose_layout
-from chainrule.training.loop import train_network
-from chainrule.training.plan import TrainingSettings
-from chainrule.training.state import Place
-from chainrule.training.step import Stepper, is_out_of_memory, propose
+from chainrule.training.batches.layouts import Rows, Size, Step, Windows
+from chainrule.training.engines.cuda_graph import copied
+from chainrule.training.engines.torch_step import Stepper, is_out_of_memory, smaller_batch
+from chainrule.training.run_state import Mode, Place
 
 CPU = torch.device("cpu")
 IDS = text().ids
@@ -26,12 +25,11 @@ IDS = text().ids
 
 def gradients(network: Any, context: Any, at_once: int, steps: int = 2) -> tuple[list[float], list[torch.Tensor]]:
     """Of a few steps together, with the memory carried on."""
-    layout = choose_layout(IDS, TOKENIZER.eos, context, network.window, Size(8, 96, at_once), seed=0)
-    source, stepper = HostSource(IDS, TOKENIZER, context, CPU), Stepper(network, CPU)
-    epoch, memories, losses = layout.epoch(0), [], []
+    some, stepper = feed(IDS, context, network.window, Size(8, 96, at_once)), Stepper(network, CPU, Mode())
+    epoch, memories, losses = some.layout.epoch(0), [], []
     for number in range(steps):
-        loss, after = stepper.gradients(epoch[number], source, memories)
-        memories = after if layout.carries else []
+        loss, after = stepper.gradients(epoch[number], some.gatherer, memories)
+        memories = after if some.layout.carries else []
         losses.append(loss.item())
     return losses, [parameter.grad for parameter in network.parameters()]
 
@@ -54,9 +52,9 @@ def test_a_penalty_counts_by_its_share_of_the_tokens() -> None:
     one, other = seeded(Bigram), seeded(Bigram)
     rows = Rows(np.arange(0, 96, 8), np.full(12, 8), np.zeros(12, np.int64), 8)
     parts = [Rows(rows.starts_B[i : i + 3], rows.lengths_B[:3], rows.skips_B[:3], 8) for i in range(0, 12, 3)]
-    source = HostSource(IDS, TOKENIZER, "stream", CPU)
-    Stepper(one, CPU).gradients(Step([rows]), source, [])
-    Stepper(other, CPU).gradients(Step(parts), source, [])
+    batches = gatherer(IDS, "stream")
+    Stepper(one, CPU, Mode()).gradients(Step([rows]), batches, [])
+    Stepper(other, CPU, Mode()).gradients(Step(parts), batches, [])
     for whole, part in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(part.grad, whole.grad, atol=1e-6, rtol=0)
 
@@ -64,17 +62,17 @@ def test_a_penalty_counts_by_its_share_of_the_tokens() -> None:
 def test_rows_of_padding_change_nothing() -> None:
     """What fills up a batch so that compiled code sees one shape."""
     one, other = seeded(Bigram).eval(), seeded(Bigram).eval()
-    layout, source = Windows(len(IDS), Size(8, 8 * 50, 8 * 50), 0), HostSource(IDS, TOKENIZER, "stream", CPU)
+    layout, batches = Windows(len(IDS), Size(8, 8 * 50, 8 * 50), 0), gatherer(IDS, "stream")
     step = layout.epoch(0)[layout.count(0) - 1]
     assert len(step.parts[-1].starts_B) < 50
-    stepper = Stepper(other, CPU)
+    stepper = Stepper(other, CPU, Mode())
     assert stepper.filled(step, layout) is step
-    stepper.compiled = True  # only the shape is of interest
+    stepper.mode = Mode(compiled=True)  # only the shape is of interest
     filled = stepper.filled(step, layout)
     assert len(filled.parts[-1].starts_B) == 50
     assert filled.targets == step.targets
-    loss, _ = Stepper(one, CPU).gradients(step, source, [])
-    loss_filled, _ = stepper.gradients(filled, source, [])
+    loss, _ = Stepper(one, CPU, Mode()).gradients(step, batches, [])
+    loss_filled, _ = stepper.gradients(filled, batches, [])
     assert loss_filled.item() == pytest.approx(loss.item(), abs=1e-6)
     for expected, found in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(found.grad, expected.grad, atol=1e-6, rtol=0)
@@ -96,17 +94,16 @@ class Greedy(Bigram):
 @pytest.mark.parametrize(("most", "expected"), [(47, 40), (40, 40), (39, 16), (8, 8)])
 def test_too_little_memory_is_answered_by_what_fits(most: int, expected: int) -> None:
     """Ten rows of eight are halved: 5, 2 and 1 rows are tried."""
-    layout, source = Windows(len(IDS), Size(8, 80, 80), 0), HostSource(IDS, TOKENIZER, "stream", CPU)
-    network = Greedy(most)
-    error = propose(Stepper(network, CPU), layout.epoch(None)[0], source, Place(1, 0, 0))
+    step, network = Windows(len(IDS), Size(8, 80, 80), 0).epoch(None)[0], Greedy(most)
+    error = smaller_batch(Stepper(network, CPU, Mode()), step, gatherer(IDS, "stream"), Place(1, 0, 0))
     assert "80 tokens at once do not fit" in str(error)
     assert str(error).endswith(f"set device_batch={expected}")
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
 def test_a_row_that_does_not_fit_is_said() -> None:
-    layout, source = Windows(len(IDS), Size(8, 80, 80), 0), HostSource(IDS, TOKENIZER, "stream", CPU)
-    error = propose(Stepper(Greedy(7), CPU), layout.epoch(None)[0], source, Place(1, 0, 0))
+    step = Windows(len(IDS), Size(8, 80, 80), 0).epoch(None)[0]
+    error = smaller_batch(Stepper(Greedy(7), CPU, Mode()), step, gatherer(IDS, "stream"), Place(1, 0, 0))
     assert "not even one row of 8 tokens" in str(error)
 
 
@@ -130,7 +127,7 @@ def test_a_compiler_that_gives_up_is_said(error: Exception, said: str, monkeypat
 
     monkeypatch.setattr(torch, "compile", compiled)
     with pytest.raises(TrainingError, match=said):
-        train_network(seeded(Bigram), parse(TrainingSettings, {"compile": "yes", "steps": 2}), data())
+        train(seeded(Bigram), parse(TrainingSettings, {"compile": "yes", "steps": 2}), data())
 
 
 def test_what_is_out_of_memory() -> None:
@@ -139,3 +136,11 @@ def test_what_is_out_of_memory() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_a_graph_refuses_a_memory_it_would_not_see_change() -> None:
+    memory = torch.ones(2), [torch.zeros(1)]
+    found = copied(memory)
+    assert torch.equal(found[0], memory[0]) and found[0] is not memory[0]
+    with pytest.raises(RuntimeError, match="a memory of tensors"):
+        copied((torch.ones(2), 3))

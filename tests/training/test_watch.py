@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from trainables import Bigram, data, seeded
+from trainables import Bigram, data, seeded, train
 
 from chainrule.cli.progress import TerminalProgress
+from chainrule.designs.training import TrainingSettings
+from chainrule.devices import peak_flops
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.progress import SILENT
 from chainrule.settings import parse
-from chainrule.training import flops, loop
-from chainrule.training.loop import train_network
-from chainrule.training.plan import TrainingSettings
-from chainrule.training.watch import Watcher, _board
+from chainrule.training import loop
+from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.metrics_log import MetricsLog, _board
 from listening import Listening
 
 
@@ -29,12 +30,23 @@ def settings(**values: Any) -> TrainingSettings:
     return parse(TrainingSettings, {"batch": 64, "steps": 12, "precision": "float32", **values})
 
 
+def engine() -> TorchEngine:
+    return TorchEngine(seeded(Bigram), settings(), "cpu")
+
+
+@pytest.fixture
+def without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses are read where there is a reason to, not also because a second has gone by."""
+    monkeypatch.setattr(loop, "READ_SECONDS", float("inf"))
+
+
 def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.usefixtures("without_a_clock")
 def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
-    trained = train_network(
+    trained = train(
         seeded(Bigram), settings(validate_every=4, sample_every=2), data(run=tmp_path), sample=lambda: "some text"
     )
     found = records(tmp_path)
@@ -52,16 +64,17 @@ def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
     assert by_kind["sample"] == [{"what": "sample", "step": 8, "text": "some text"}]
 
 
-def test_losses_are_read_now_and_then_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("without_a_clock")
+def test_losses_are_read_now_and_then_only(tmp_path: Path) -> None:
     """Reading waits for the device: without a validation, once for twelve fast steps."""
-    monkeypatch.setattr(loop, "READ_SECONDS", 1000.0)
-    train_network(seeded(Bigram), settings(validate_every=12), data(run=tmp_path))
+    train(seeded(Bigram), settings(validate_every=12), data(run=tmp_path))
     assert [record["step"] for record in records(tmp_path) if record["what"] == "steps"] == [12]
 
 
+@pytest.mark.usefixtures("without_a_clock")
 def test_figures_stand_beside_the_bar() -> None:
     listening = Listening()
-    train_network(seeded(Bigram), settings(validate_every=6), data(progress=listening))
+    train(seeded(Bigram), settings(validate_every=6), data(progress=listening))
     assert listening.done == 12 and listening.tasks == [("training", 12, "steps")]
     assert listening.shown[0].startswith("loss 2.")
     assert "validation" not in listening.shown[0]
@@ -74,31 +87,31 @@ def test_what_was_measured_after_the_checkpoint_is_dropped(tmp_path: Path) -> No
     (tmp_path / "metrics.jsonl").write_text(
         '{"what": "steps", "step": 5}\n{"what": "steps", "step": 9}\nnonsense\n{"what": "st', encoding="utf-8"
     )
-    watcher = Watcher(seeded(Bigram), torch.device("cpu"), SILENT)
-    watcher.open(tmp_path, tensorboard=False, step=7, tokens=0)
-    watcher.record("steps", {"step": 8})
-    watcher.close()
+    log = MetricsLog(engine(), SILENT)
+    log.open(tmp_path, tensorboard=False, step=7, tokens=0)
+    log.record("steps", {"step": 8})
+    log.close()
     assert [record["step"] for record in records(tmp_path)] == [5, 8]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
 def test_measurements_that_cannot_be_written_do_not_end_a_run(tmp_path: Path) -> None:
     listening = Listening()
-    watcher = Watcher(seeded(Bigram), torch.device("cpu"), listening)
-    watcher.open(tmp_path, tensorboard=False, step=0, tokens=0)
-    watcher.close()
-    watcher._file = Path("/dev/full").open("w")  # noqa: SIM115 (the watcher closes it)
-    watcher.record("sample", {"step": 1, "text": ""})
-    watcher.record("sample", {"step": 2, "text": ""})
+    log = MetricsLog(engine(), listening)
+    log.open(tmp_path, tensorboard=False, step=0, tokens=0)
+    log.close()
+    log._file = Path("/dev/full").open("w")  # noqa: SIM115 (the log closes it)
+    log.record("sample", {"step": 1, "text": ""})
+    log.record("sample", {"step": 2, "text": ""})
     assert listening.notes == ["measurements are no longer written: [Errno 28] No space left on device"]
 
 
 def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtraError, match=r"needs tensorboard.*chainrule\[tensorboard\]"):
-        train_network(seeded(Bigram), settings(tensorboard=True), data(run=tmp_path))
+        train(seeded(Bigram), settings(tensorboard=True), data(run=tmp_path))
     with pytest.raises(SettingsError, match="takes a run folder"):
-        train_network(seeded(Bigram), settings(tensorboard=True), data())
+        train(seeded(Bigram), settings(tensorboard=True), data())
 
 
 def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,18 +130,21 @@ def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.Monkey
     module = types.ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    train_network(seeded(Bigram), settings(validate_every=12, tensorboard=True), data(run=tmp_path))
+    train(seeded(Bigram), settings(validate_every=12, tensorboard=True), data(run=tmp_path))
     assert ("steps/loss", 12) in points
     assert ("validation/validation_loss", 12) in points
     assert points[-1] == ("closed", 0)
 
 
 def test_operations_of_a_token() -> None:
-    """6 for each weight but those of the embedding: 6·6 + 6 hidden ones, 6·11 + 11 of the head."""
-    network = seeded(Bigram)
-    assert flops.flops_per_token(network) == 6 * (6 * 6 + 6 + 6 * 11 + 11)
-    network.flops_per_token = lambda: 7
-    assert flops.flops_per_token(network) == 7
+    """6 for each weight but those of the embedding: 6·6 + 6 hidden ones, 6·11 + 11 of the head.
+
+    A network may know better than its size tells.
+    """
+    one = engine()
+    assert one.flops_per_token() == 6 * (6 * 6 + 6 + 6 * 11 + 11)
+    one.network.flops_per_token = lambda: 7.0  # type: ignore[method-assign]
+    assert one.flops_per_token() == 7
 
 
 @pytest.mark.parametrize(
@@ -137,18 +153,20 @@ def test_operations_of_a_token() -> None:
 )
 def test_peaks_of_devices(name: str, expected: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
-    assert flops.peak(torch.device("cuda")) == expected
-    assert flops.peak(torch.device("cpu")) is None
+    assert peak_flops(torch.device("cuda")) == expected
+    assert peak_flops(torch.device("cpu")) is None
+    monkeypatch.setattr(one := engine(), "torch_device", torch.device("cuda"))
+    assert one.peak_flops() == expected
 
 
 def test_model_flops_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 tokens in a second at 714 operations each are a tenth of 7.14e6 a second."""
-    monkeypatch.setattr("chainrule.training.watch.peak", lambda device: 7.14e6)
+    monkeypatch.setattr(TorchEngine, "peak_flops", lambda self: 7.14e6)
     moments = iter([0.0, 1.0])
-    monkeypatch.setattr("chainrule.training.watch.time.perf_counter", lambda: next(moments))
+    monkeypatch.setattr("chainrule.training.metrics_log.time.perf_counter", lambda: next(moments))
     listening = Listening()
-    watcher = Watcher(seeded(Bigram), torch.device("cpu"), listening)
-    watcher.steps(listening, {"step": 1, "tokens": 1000, "loss": 1.0})
+    log = MetricsLog(engine(), listening)
+    log.steps(listening, {"step": 1, "tokens": 1000, "loss": 1.0})
     assert "1,000 tokens/s  MFU 10%" in listening.shown[0]
 
 

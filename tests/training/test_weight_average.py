@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from chainrule.training.average import Average
+from chainrule.training.optim.weight_average import WeightAverage
 
 
-def followed(average: Average, weight: torch.Tensor, values: list[float], stalled: int = 0) -> float | None:
+def followed(average: WeightAverage, weight: torch.Tensor, values: list[float], stalled: int = 0) -> float | None:
     for step, value in enumerate(values, start=1):
         weight.fill_(value)
         average.update(step, stalled)
@@ -17,7 +17,7 @@ def followed(average: Average, weight: torch.Tensor, values: list[float], stalle
 
 def test_without_averaging_the_weights_are_the_weights() -> None:
     weight = torch.zeros(1)
-    average = Average("none", {"w": weight}, 10)
+    average = WeightAverage("none", {"w": weight}, 10)
     assert followed(average, weight, [1, 2, 3]) is None
     with average.applied():
         assert weight.item() == 3
@@ -26,26 +26,26 @@ def test_without_averaging_the_weights_are_the_weights() -> None:
 def test_ema_is_the_mean_at_first_and_then_forgets() -> None:
     weight = torch.zeros(1)
     # of 40 steps a twentieth is 2: the factors are 1, 1/2, 1/2
-    average = Average("ema", {"w": weight}, 40)
+    average = WeightAverage("ema", {"w": weight}, 40)
     assert followed(average, weight, [4, 8, 2]) == pytest.approx(((4 + 8) / 2 + 2) / 2)
 
 
 def test_tail_is_the_mean_of_the_last_fifth() -> None:
     weight = torch.zeros(1)
     # steps 8, 9 and 10 of 10
-    average = Average("tail", {"w": weight}, 10)
+    average = WeightAverage("tail", {"w": weight}, 10)
     assert followed(average, weight, list(range(1, 11))) == pytest.approx((8 + 9 + 10) / 3)
 
 
 def test_tail_begins_when_validation_stalls() -> None:
     weight = torch.zeros(1)
-    assert followed(Average("tail", {"w": weight}, 100), weight, [1, 2, 6], stalled=4) is None
-    assert followed(Average("tail", {"w": weight}, 100), weight, [1, 2, 6], stalled=5) == pytest.approx(3)
+    assert followed(WeightAverage("tail", {"w": weight}, 100), weight, [1, 2, 6], stalled=4) is None
+    assert followed(WeightAverage("tail", {"w": weight}, 100), weight, [1, 2, 6], stalled=5) == pytest.approx(3)
 
 
 def test_the_average_is_applied_and_taken_back() -> None:
     weight = torch.zeros(1)
-    average = Average("tail", {"w": weight}, 1)
+    average = WeightAverage("tail", {"w": weight}, 1)
     followed(average, weight, [1, 3])
     with average.applied():
         assert (weight.item(), average.values["w"].item()) == (2, 3)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import torch
-from torch_bigram import TorchBigram, load, to_device
+from chainrule_example.bigram import BigramSettings, TorchBigram, load
 from trainables import Bigram
+from trainables import train as train_bigram
 
+from chainrule.designs.training import TrainingSettings
 from chainrule.kinds import Kind, TrainingData
-from chainrule.training.loop import train_network
-from chainrule.training.plan import TrainingSettings
 
 
 def train(settings: TrainingSettings, data: TrainingData) -> TorchBigram:
     torch.manual_seed(data.seed)
     network = Bigram(vocab_size=data.tokenizer.vocab_size)
-    trained = train_network(network, settings, data, sample=lambda: "a sample")
+    trained = train_bigram(network, settings, data, sample=lambda: "a sample")
     with torch.no_grad():
         logits_VV = network.head(network.features(torch.arange(data.tokenizer.vocab_size)))
     logits_VV[:, data.tokenizer.bos] = -torch.inf
-    lm = TorchBigram(to_device(logits_VV.log_softmax(-1)), data.tokenizer, data.context)
+    lm = TorchBigram(logits_VV.log_softmax(-1), data.tokenizer, data.context, BigramSettings())
     lm.metrics = {"steps": trained.steps, "validation_loss": trained.best_loss}
     return lm
 
 
-KIND = Kind("tiny", "a small network", TrainingSettings, train, load, keeps_run=lambda settings: True)
+KIND = Kind("tiny", "a small network", TrainingSettings, train, load, keeps_run=True)

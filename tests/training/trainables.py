@@ -12,11 +12,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from chainrule.arrays import PAD
+from chainrule.designs.training import TrainingSettings
 from chainrule.kinds import TrainingData
+from chainrule.lm import Context
+from chainrule.neural.networks.network import BatchLoss, Network
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.word import WordTokenizer
-from chainrule.training.trainable import Loss
+from chainrule.tokens.words.tokenizer import WordTokenizer
+from chainrule.training.batches.layouts import Size, choose_layout
+from chainrule.training.batches.on_device import SendingGatherer
+from chainrule.training.engines.base import Feed
+from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.loop import Trained, train_network
+from chainrule.training.objectives import NextToken
 
 WORDS = [letter.encode() for letter in "abcdefgh"]
 TOKENIZER = WordTokenizer(WORDS)
@@ -31,6 +39,7 @@ class Bigram(nn.Module):
     """The next token by the last one; reads windows."""
 
     window = 8
+    flops_per_token = Network.flops_per_token
 
     def __init__(self, width: int = 6, dropout: float = 0.0, vocab_size: int = V) -> None:
         super().__init__()
@@ -42,10 +51,10 @@ class Bigram(nn.Module):
     def features(self, ids: Tensor) -> Tensor:
         return self.dropout(torch.tanh(self.hidden(self.embed(ids))))
 
-    def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> Loss:
+    def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         features_BTD = self.features(inputs_BT.clamp(min=0))
         penalty = 0.01 * features_BTD.square().mean() if self.training else None
-        return Loss(nats(self.head(features_BTD), targets_BT), penalty, None)
+        return BatchLoss(nats(self.head(features_BTD), targets_BT), penalty, None)
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class Recurrent(nn.Module):
     """An LSTM; carries its memory on."""
 
     window = None
+    flops_per_token = Network.flops_per_token
 
     def __init__(self, width: int = 6, dropout: float = 0.0) -> None:
         super().__init__()
@@ -71,10 +81,10 @@ class Recurrent(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, V)
 
-    def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> Loss:
+    def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         before = None if memory is None else (memory.hidden, memory.cell)
         features_BTD, after = self.lstm(self.embed(inputs_BT.clamp(min=0)), before)
-        return Loss(nats(self.head(self.dropout(features_BTD)), targets_BT), None, Cells(*after))
+        return BatchLoss(nats(self.head(self.dropout(features_BTD)), targets_BT), None, Cells(*after))
 
 
 def text(lines: int = 60, longest: int = 20, seed: int = 0) -> Encoded:
@@ -100,6 +110,22 @@ def data(
     context: Any = "stream", valid: bool = True, tokenizer: Tokenizer = TOKENIZER, **others: Any
 ) -> TrainingData:
     return TrainingData(tokenizer, text(), text(20, seed=1) if valid else None, context, **others)
+
+
+def gatherer(ids: np.ndarray, context: Context) -> SendingGatherer:
+    """Batches of a text for a language model on the CPU."""
+    return SendingGatherer(ids, NextToken.of(TOKENIZER, context), torch.device("cpu"))
+
+
+def feed(ids: np.ndarray, context: Context, window: int | None, size: Size, **others: Any) -> Feed:
+    """A text in batches of that size, for a language model on the CPU."""
+    layout = choose_layout(ids, TOKENIZER.eos, context, window, size, 0, **others)
+    return Feed(layout, gatherer(ids, context))
+
+
+def train(network: Any, settings: TrainingSettings, texts: TrainingData, **others: Any) -> Trained:
+    """Train a network of torch on the device of the texts."""
+    return train_network(TorchEngine(network, settings, texts.device), settings, texts, **others)
 
 
 def seeded(make: Any, **arguments: Any) -> Any:

@@ -1,4 +1,7 @@
-"""A run in a process of its own, to be killed: `training_child.py RUN NETWORK CONTEXT OPTIMISER AVERAGE`."""
+"""A run in a process of its own, to be killed: `training_child.py RUN NETWORK CONTEXT OPTIMISER AVERAGE HELD`.
+
+It is held after step HELD until a signal comes: however slow whoever sends it is, the run does not end before.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from trainables import Bigram, Recurrent, data, seeded
+from trainables import Bigram, Recurrent, data, seeded, train
 
+from chainrule.designs.training import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
-from chainrule.training.plan import TrainingSettings
-from chainrule.training.runs import checkpoint_folders
+from chainrule.training.checkpoints.run_folder import checkpoint_folders
 
 
 def settings(optimiser: str = "adamw", average: str = "none", minutes: float = 10.0) -> TrainingSettings:
@@ -36,18 +39,20 @@ def trained(
     """The run of these, resumed if there is something to resume."""
     made = seeded({"bigram": Bigram, "recurrent": Recurrent}[network], dropout=0.3)
     resume = run is not None and bool(checkpoint_folders(run))
-    return loop.train_network(made, settings(optimiser, average, minutes), data(context, run=run, resume=resume))
+    return train(made, settings(optimiser, average, minutes), data(context, run=run, resume=resume))
 
 
-def slowed(step: Any) -> Any:
-    def wait(self: Any) -> None:
-        step(self)
-        time.sleep(0.01)  # so that there is time to be killed in
+def held(between_steps: Any, last: int) -> Any:
+    def wait(self: Any, task: Any, interrupts: Any) -> None:
+        time.sleep(0.01)  # so that signals mostly come in the middle of the run
+        while self.state.step >= last and interrupts.received is None:
+            time.sleep(0.01)
+        between_steps(self, task, interrupts)
 
     return wait
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    loop._Loop._step = slowed(loop._Loop._step)  # type: ignore[method-assign]
+    loop._Loop._between_steps = held(loop._Loop._between_steps, int(sys.argv[6]))  # type: ignore[method-assign]
     trained(Path(sys.argv[1]), *sys.argv[2:6], minutes=0)

@@ -1,15 +1,20 @@
-"""Automatic differentiation from scratch, in NumPy: modules that know forward and backward, and a tape of them.
+"""Automatic differentiation from scratch, in NumPy, and the neural language models built on it.
 
-Read tape.py first, then modules.py, losses.py and moves.py; gradcheck.py holds every one of them against finite
-differences. Of these network.py, feedforward.py and recurrent.py build language models, which optim.py and
-training.py train and model.py puts under the contract.
+In reading order:
+
+    tape/          modules with a forward and a backward pass, and the tape that records them
+    networks/      feed-forward and recurrent language models, made of these modules
+    checks.py      the gradients of every module and network, checked against finite differences
+    optim.py       optimisers: from gradients to updates of the parameters
+    model.py       a trained network as a `LanguageModel`
+    picture/       one prediction drawn as a graph, with the gradients that flow back
 """
 
 from __future__ import annotations
 
-from chainrule.autodiff.gradients import Array, Part, SparseRows
-from chainrule.autodiff.losses import CrossEntropy, Softmax, SoftmaxCrossEntropy
-from chainrule.autodiff.modules import (
+from chainrule.autodiff.tape.gradients import Array, Part, SparseRows
+from chainrule.autodiff.tape.losses import CrossEntropy, Softmax, SoftmaxCrossEntropy
+from chainrule.autodiff.tape.modules import (
     Add,
     Embedding,
     LayerNorm,
@@ -24,9 +29,9 @@ from chainrule.autodiff.modules import (
     Sum,
     Tanh,
 )
-from chainrule.autodiff.moves import Concat, Reshape, Slice, Stack, Transpose
-from chainrule.autodiff.nodes import Node, Parameter, Value
-from chainrule.autodiff.tape import Module, Stage, Tape, current_tape, no_grad, tape_bwd
+from chainrule.autodiff.tape.moves import Concat, Reshape, Slice, Stack, Transpose
+from chainrule.autodiff.tape.nodes import Node, Parameter, Value
+from chainrule.autodiff.tape.tape import Module, Stage, Tape, current_tape, no_grad, tape_bwd
 
 __all__ = [
     "Add",

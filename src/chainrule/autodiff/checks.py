@@ -1,4 +1,4 @@
-"""What `chainrule gradcheck` checks: every module, and small networks made of them."""
+"""The checks that `chainrule gradcheck` runs: the gradients of every module, and of small networks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.autodiff.cases import Case, all_cases
-from chainrule.autodiff.feedforward import TapeFeedforward
-from chainrule.autodiff.gradcheck import GradientReport, check_parameters
-from chainrule.autodiff.gradients import Array
-from chainrule.autodiff.network import TapeNetwork
-from chainrule.autodiff.recurrent import TapeRecurrent
-from chainrule.autodiff.weights import shapes
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.weights import shapes
+from chainrule.autodiff.tape.cases import Case, all_cases
+from chainrule.autodiff.tape.gradcheck import GradientReport, check_parameters
+from chainrule.autodiff.tape.gradients import Array
+from chainrule.designs.networks import FeedforwardConfig, RecurrentConfig
 from chainrule.errors import AutodiffError
-from chainrule.neural.designs import FeedforwardConfig, RecurrentConfig
 
 _VOCABULARY = 7
 
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """A whole network, and text to try its loss with."""
+    """A whole network, and a batch of text on which its loss is differentiated."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class NetworkCase:
 def every_check(
     names: Sequence[str] = (), *, eps: float = 1e-6, tolerance: float = 1e-6, seed: int = 0
 ) -> list[GradientReport]:
-    """A report for each module and network, or for those named."""
+    """Run the checks of all modules and networks, or of those in `names`, and report on each."""
     known = check_names()
     for name in names:
         if name not in known:
@@ -60,12 +60,12 @@ def _all(seed: int) -> list[Case | NetworkCase]:
 
 
 def check_names() -> list[str]:
-    """What can be named."""
+    """The names of all modules and networks that `every_check` knows."""
     return list(dict.fromkeys(case.name for case in _all(seed=0)))
 
 
 def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
-    """One for each kind of network, small enough to try every weight."""
+    """A case for each kind of network, small enough to check every weight."""
     rng = np.random.default_rng(seed % 2**64)
     small = RecurrentConfig(embedding=3, hidden=4, layers=1)
     designs: dict[str, tuple[str, FeedforwardConfig | RecurrentConfig]] = {
@@ -74,10 +74,10 @@ def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
         "lstm": (", two layers", replace(small, cell="lstm", layers=2)),
         "gru": (", learned start", replace(small, cell="gru", learned_start=True)),
     }
-    # the second row is shorter than the first
+    # the second row ends in padding, so that masks are checked too
     text_BT = np.array([[1, 4, 2, 6], [1, 5, 3, PAD]])
     for name, (variant, design) in designs.items():
-        # larger than what training begins with: gradients near zero would be no test
+        # larger weights than training starts with: gradients near zero would pass any check
         tensors = {key: rng.normal(0, 0.5, shape) for key, shape in shapes(design, _VOCABULARY).items()}
         network: TapeNetwork = (
             TapeFeedforward(design, _VOCABULARY, 1, tensors)

@@ -1,61 +1,62 @@
 """A network on the tape as a language model: the contract in NumPy, without torch.
 
-Nothing is recorded while it scores. <s> is never predicted: its logit is left out of the softmax.
+Nothing is recorded on the tape while it scores. <s> is never predicted: its logit is left out of the softmax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
 from chainrule.arrays import PAD, check_ids, to_numpy
 from chainrule.arrays import Array as AnyArray
-from chainrule.autodiff import weights
-from chainrule.autodiff.feedforward import TapeFeedforward
-from chainrule.autodiff.gradients import Array
-from chainrule.autodiff.network import Memory, TapeNetwork
-from chainrule.autodiff.nodes import Value
-from chainrule.autodiff.recurrent import TapeRecurrent
-from chainrule.autodiff.tape import no_grad
+from chainrule.autodiff.networks import weights
+from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.tape.nodes import Value
+from chainrule.autodiff.tape.tape import no_grad
+from chainrule.designs.memory import Memory
 from chainrule.devices import has_torch
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
-from chainrule.folder import TENSORS, ModelFolder, write_folder
-from chainrule.kinds import find_kind
-from chainrule.lm import Context, LanguageModel, State, beginning
-from chainrule.neural.designs import FeedforwardConfig
-from chainrule.settings import parse
+from chainrule.folder import TENSORS, ModelFolder
+from chainrule.kinds import load_content
+from chainrule.lm import Context, LanguageModel, State, start_token
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
+from chainrule.tokens.registry import parse_tokenizer
 
 KINDS = ("feedforward", "elman", "lstm", "gru")
 """The kinds that the tape computes."""
 
 TOKENS_AT_ONCE = 1 << 13
-"""Read in one go; more would only take more memory."""
+"""The most tokens read in one forward pass; more would only take more memory."""
 LOGITS_AT_ONCE = 1 << 22
-"""Computed in one go, vocabulary times tokens."""
+"""The most logits computed at once, vocabulary times tokens."""
 
 
 @dataclass(frozen=True)
 class TapeState(State):
-    """What the network remembers, and what it makes of the last token."""
+    """The memory of the network, and the features of the last token, from which the next one is predicted."""
 
     memory: Memory
     features_BD: Array
+
+    def __len__(self) -> int:
+        return len(self.features_BD)
 
     def select(self, rows: AnyArray) -> TapeState:
         rows_B = to_numpy(rows)
         return TapeState(self.memory.select(rows_B), self.features_BD[rows_B])
 
+    def join(self, other: TapeState) -> TapeState:
+        features_BD = np.concatenate([self.features_BD, other.features_BD])
+        return TapeState(self.memory.join(other.memory), features_BD)
+
 
 class TapeModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
-
-    tokens_at_once = TOKENS_AT_ONCE
 
     def __init__(
         self, network: TapeNetwork, tokenizer: Tokenizer, context: Context, *, kind: str, settings: Any
@@ -69,7 +70,7 @@ class TapeModel(LanguageModel):
         with no_grad():
             memory = self.network.begin(batch_size)
         nothing = TapeState(memory, np.zeros((batch_size, 0), np.float32))
-        first_B1 = np.full((batch_size, 1), beginning(self.tokenizer, self.context))
+        first_B1 = np.full((batch_size, 1), start_token(self.tokenizer, self.context))
         return self._last(nothing, self._read(nothing, first_B1, None))
 
     def extend(self, state: State, ids_BT: AnyArray) -> TapeState:
@@ -86,7 +87,7 @@ class TapeModel(LanguageModel):
         return self.read(self.start(len(ids_BT)) if state is None else state, ids_BT)[0]
 
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
-        """Scores and the state after, from one pass."""
+        """The scores of the ids and the state after them, from one pass: a fast path."""
         assert isinstance(state, TapeState)
         ids_BT, is_token_BT = self._checked(ids_BT)
         scores_BT = np.zeros(ids_BT.shape, np.float32)
@@ -99,42 +100,27 @@ class TapeModel(LanguageModel):
             state, place = after, end
         return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        write_folder(folder, self.content(), overwrite=overwrite)
+    # -- elsewhere ----------------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> str:
+        return "float32"
 
     def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        """This model, which computes on the CPU in float32; elsewhere, or in another precision, the torch model."""
+        """This model, which computes on the CPU in float32; elsewhere, or in another precision, a torch model."""
         if (device, dtype) == ("cpu", "float32"):
             return self
-        return self.in_torch(f"a network on {device} in {dtype}").on(device, dtype)
-
-    # -- the other engine ---------------------------------------------------------------------------------
-
-    def content(self) -> ModelFolder:
-        """What its folder holds."""
-        return ModelFolder(
-            kind=self.kind,
-            config=asdict(self.settings),
-            context=self.context,
-            tokenizer=dump_tokenizer(self.tokenizer),
-            tensors={name: parameter.out_tensor for name, parameter in self.network.parameters.items()},
-            provenance=dict(self.provenance),
-            metrics=dict(self.metrics),
-        )
-
-    def in_torch(self, purpose: str = "a torch model") -> LanguageModel:
-        """A torch model of the same weights; where there is no torch, an error says what it is needed for."""
         if not has_torch():
-            raise MissingExtraError("torch", "neural", purpose)
-        content = self.content()
-        lm = find_kind(self.kind).load(replace(content, config={**content.config, "engine": "torch"}))
-        lm.provenance, lm.metrics = self.provenance, self.metrics
-        return lm
+            raise MissingExtraError("torch", "neural", f"a network on {device} in {dtype}")
+        return in_engine(self, "torch").on(device, dtype)
+
+    def tensors(self) -> dict[str, Array]:
+        return {name: parameter.out_tensor for name, parameter in self.network.parameters.items()}
 
     # -- reading ------------------------------------------------------------------------------------------
 
     def _checked(self, ids_BT: AnyArray) -> tuple[Array, Array | None]:
-        """Ids with padding made some token, and where the tokens are; None if there is no padding."""
+        """The ids with padding replaced by token 0, and the mask of the tokens, which is None without padding."""
         ids_BT = to_numpy(ids_BT)
         check_ids(ids_BT, self.tokenizer.vocab_size)
         is_token_BT = ids_BT != PAD
@@ -145,7 +131,7 @@ class TapeModel(LanguageModel):
     def _read(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
     ) -> Iterator[tuple[TapeState, Array]]:
-        """The state after each piece of the tokens, and the features of the piece."""
+        """Read the tokens piece by piece; yields the state after each piece, and its features."""
         size = max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
         for place in range(0, ids_BT.shape[1], size):
             piece_BT = ids_BT[:, place : place + size]
@@ -165,7 +151,7 @@ class TapeModel(LanguageModel):
     # -- probabilities ------------------------------------------------------------------------------------
 
     def _logits(self, features_ND: Array) -> Array:
-        """Of the tokens there are; <s> is impossible."""
+        """The logits of every token, without the padding rows of the table; -inf for <s>."""
         with no_grad():
             logits = self.network.logits(Value(features_ND)).out_tensor
         logits_NV = logits[:, : self.tokenizer.vocab_size]
@@ -173,7 +159,7 @@ class TapeModel(LanguageModel):
         return logits_NV
 
     def _pick(self, features_BTD: Array, ids_BT: Array) -> Array:
-        """ln p of each id; not all logits at once, which may be more than fits."""
+        """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
         flat_ND, flat_N = features_BTD.reshape(-1, features_BTD.shape[-1]), ids_BT.reshape(-1)
         picked_N = np.empty(len(flat_N), np.float32)
         rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
@@ -186,41 +172,36 @@ class TapeModel(LanguageModel):
         return picked_N.reshape(ids_BT.shape)
 
 
-def make_network(settings: Any, tokenizer: Tokenizer, tensors: dict[str, Array]) -> TapeNetwork:
-    """The network of these settings and tensors, which it trains in place."""
-    kind = TapeFeedforward if isinstance(settings, FeedforwardConfig) else TapeRecurrent
-    return kind(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
-
-
-def from_folder(folder: ModelFolder) -> TapeModel:
-    """The model of a folder of one of these kinds, whichever engine trained it."""
+def from_folder(folder: ModelFolder, settings: Any, network: Callable[..., TapeNetwork]) -> TapeModel:
+    """Load the model of a folder, whichever engine trained it; `network` is the class of its network."""
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    settings: Any = parse(find_kind(folder.kind).settings, folder.config)
     try:
         tensors = weights.checked(settings, tokenizer.vocab_size, folder.tensor)
     except ValueError as error:
         raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
-    network = make_network(settings, tokenizer, tensors)
-    return TapeModel(network, tokenizer, folder.context, kind=folder.kind, settings=settings)
+    made = network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
+    return TapeModel(made, tokenizer, folder.context or "line", kind=folder.kind, settings=settings)
+
+
+def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:
+    """The model with the same weights, computed by `engine`."""
+    content = lm.content()
+    return cast(LanguageModel, load_content(replace(content, config={**content.config, "engine": engine})))
 
 
 def as_tape_model(lm: LanguageModel) -> TapeModel:
-    """A model on the tape with the weights of this one, if its kind is one of the tape's."""
+    """The model with the same weights on the tape; ModelError if its kind is not one of `KINDS`."""
     if isinstance(lm, TapeModel):
         return lm
     if not isinstance(lm, LanguageModel):
         raise ModelError(f"expected a model, not {lm!r}: load one from its folder first")
-    kind = getattr(lm, "kind", "ngram")
-    if kind not in KINDS:
-        raise ModelError(f"a model of the kind {kind} is not one that the tape computes: {', '.join(KINDS)}")
-    content: ModelFolder = lm.content()  # type: ignore[attr-defined]
-    made = from_folder(replace(content, config={**content.config, "engine": "tape"}))
-    made.provenance, made.metrics = lm.provenance, lm.metrics
-    return made
+    if lm.kind not in KINDS:
+        raise ModelError(f"a model of the kind {lm.kind} is not one that the tape computes: {', '.join(KINDS)}")
+    return cast(TapeModel, in_engine(lm, "tape"))
 
 
 def _last_features(features_BTD: Array, is_token_BT: Array | None, before_BD: Array) -> Array:
-    """The features of each row's last token; those from before where a row has none."""
+    """The features of each row's last token; `before_BD` where a row has no token."""
     if is_token_BT is None:
         return features_BTD[:, -1]
     count_B = is_token_BT.sum(axis=1)
@@ -229,7 +210,7 @@ def _last_features(features_BTD: Array, is_token_BT: Array | None, before_BD: Ar
 
 
 def _log_sum_exp(logits_NV: Array) -> Array:
-    """ln Σ e^z of each row, with the largest taken out so that nothing overflows."""
+    """ln Σ e^z of each row, with the largest logit factored out so that nothing overflows."""
     best_N1 = logits_NV.max(axis=1, keepdims=True)
     shifted_NV = logits_NV - best_N1
     np.exp(shifted_NV, out=shifted_NV)

@@ -1,56 +1,60 @@
-"""From gradients to steps, in NumPy: the optimisers of the lectures, each with its equation above it.
+"""The optimisers of the lectures, in NumPy, each update under the equation that it computes.
 
-They take the same steps as torch's (training/optim.py). η is the learning rate, g the gradient, w the weights.
+They take the same steps as the torch optimisers of training/optim/optimisers.py. η is the learning rate, g the
+gradient, w the weights.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from chainrule.autodiff.gradients import Array, SparseRows
-from chainrule.autodiff.nodes import Parameter
-from chainrule.training.plan import TrainingSettings, shrinks
+from chainrule.autodiff.tape.gradients import Array, SparseRows
+from chainrule.autodiff.tape.nodes import Parameter
+from chainrule.designs.training import TrainingSettings, shrinks
 
-_BLOCK = 1 << 14  # numbers: so few stay in the cache from one line of an equation to the next
+_BLOCK = 1 << 14  # weights updated at a time: few enough to stay in the CPU cache throughout an update
 _EPSILON = 1e-8
-_SMOOTHING = 0.99  # of RMSprop
+_SMOOTHING = 0.99  # α of RMSprop
 
 
 class Rule(ABC):
-    """How weights change by a gradient. All arrays are changed in place; `g` and `spare` are scratch paper."""
+    """An update rule: how a gradient changes the weights."""
 
-    memories = 0
-    """How many arrays it remembers of each parameter, zeros at first."""
+    moments = 0
+    """The number of arrays that the rule keeps for each parameter from step to step, initially zeros."""
 
     @abstractmethod
-    def step(self, w: Array, g: Array, memory: list[Array], spare: Array, rate: float, count: int) -> None:
-        """The count-th step of these weights, from 1."""
+    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
+        """Take step number `count`, from 1, of the weights `w`: `w` and `moments` are updated in place.
+
+        `g`, the gradient, and `spare` are scratch space, which may be overwritten.
+        """
 
 
 class Sgd(Rule):
     """Stochastic gradient descent."""
 
-    def step(self, w: Array, g: Array, memory: list[Array], spare: Array, rate: float, count: int) -> None:
+    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
         # w ← w - η g
         g *= rate
         w -= g
 
 
 class Momentum(Rule):
-    """What was learned goes on, as a ball that rolls (Nesterov's way)."""
+    """Gradient descent with Nesterov momentum: steps along a decaying sum of past gradients, as a ball rolls on."""
 
-    memories = 1
+    moments = 1
 
     def __init__(self, kept: float) -> None:
         self.kept = kept
 
-    def step(self, w: Array, g: Array, memory: list[Array], spare: Array, rate: float, count: int) -> None:
-        (v,) = memory
+    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
+        (v,) = moments
         # v ← μ v + g
         v *= self.kept
         v += g
@@ -62,12 +66,12 @@ class Momentum(Rule):
 
 
 class RmsProp(Rule):
-    """Steps of one size for all weights, whatever the size of their gradients."""
+    """Gradients divided by their running root mean square, so that all weights take steps of a similar size."""
 
-    memories = 1
+    moments = 1
 
-    def step(self, w: Array, g: Array, memory: list[Array], spare: Array, rate: float, count: int) -> None:
-        (v,) = memory
+    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
+        (v,) = moments
         # v ← α v + (1 - α) g²
         _smooth_square(v, g, spare, _SMOOTHING)
         # w ← w - η g / (√v + ε)
@@ -79,18 +83,18 @@ class RmsProp(Rule):
 
 
 class Adam(Rule):
-    """Momentum and RMSprop together (Kingma and Ba 2015); with a decay, that of AdamW."""
+    """Momentum and RMSprop together (Kingma and Ba 2015); with a decay, AdamW."""
 
-    memories = 2
+    moments = 2
 
     def __init__(self, first: float, second: float, decay: float = 0.0) -> None:
         self.first, self.second, self.decay = first, second, decay
 
-    def step(self, w: Array, g: Array, memory: list[Array], spare: Array, rate: float, count: int) -> None:
-        m, v = memory
+    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
+        m, v = moments
         first, second = self.first, self.second
         if self.decay:
-            # w ← (1 - η λ) w, beside the gradient and not in it (Loshchilov and Hutter 2019)
+            # w ← (1 - η λ) w, decoupled from the gradient (Loshchilov and Hutter 2019)
             w *= 1 - rate * self.decay
         # v ← β₂ v + (1 - β₂) g²
         _smooth_square(v, g, spare, second)
@@ -98,7 +102,7 @@ class Adam(Rule):
         m *= first
         g *= 1 - first
         m += g
-        # w ← w - η m̂ / (√v̂ + ε),  m̂ = m / (1 - β₁ᵗ),  v̂ = v / (1 - β₂ᵗ): both begin with zeros
+        # w ← w - η m̂ / (√v̂ + ε),  m̂ = m / (1 - β₁ᵗ),  v̂ = v / (1 - β₂ᵗ), since m and v start at 0
         np.sqrt(v, out=spare)
         spare *= 1 / math.sqrt(1 - second**count)
         spare += _EPSILON
@@ -116,35 +120,35 @@ def _smooth_square(v: Array, g: Array, spare: Array, smoothing: float) -> None:
 
 @dataclass
 class _Slot:
-    """A parameter, and what an optimiser knows of it."""
+    """A parameter with its update rule and the state of its optimisation."""
 
     parameter: Parameter
     rule: Rule
     l2: float
     """λ of a penalty λ/2 w², whose gradient is λ w."""
     count: int = 0
-    memory: list[Array] = field(default_factory=list)
+    moments: list[Array] = field(default_factory=list)
     dense: Array | None = None
-    """Where rows of a table are put down, zeros elsewhere."""
+    """A buffer in which a sparse gradient is made dense; all zeros between steps."""
 
 
 class Optimiser:
-    """Takes steps for parameters by the gradients that have flowed into them."""
+    """Updates parameters by the gradients that they have accumulated."""
 
     def __init__(self, parameters: Iterable[Parameter], settings: TrainingSettings) -> None:
         self.base, self.clip = settings.rate, settings.clip
         self.rate = 0.0
         named = [(parameter.name, parameter) for parameter in parameters]
-        # without a head of its own, the table of the embeddings gives the logits
+        # with tied weights the embedding table also computes the logits, so it decays as the head does
         also = {} if "head.weight" in dict(named) else {"embedding.weight": "head.weight"}
         self.slots = [_slot(also.get(name, name), parameter, settings) for name, parameter in named]
         types = {slot.parameter.out_tensor.dtype for slot in self.slots}
         self._spare = {dtype: (np.empty(_BLOCK, dtype), np.empty(_BLOCK, dtype)) for dtype in types}
 
     def step(self, factor: float) -> float:
-        """A step at `factor` times the learning rate, which uses up the gradients. Their norm.
+        """Take a step at `factor` times the learning rate, discard the gradients, and return their norm.
 
-        If that is no finite number, nothing changes. A parameter into which nothing has flowed stays as it is.
+        If the norm is not finite, no parameter changes. A parameter without a gradient stays as it is.
         """
         self.rate = self.base * factor
         found = [(slot, _merged(slot.parameter)) for slot in self.slots if slot.parameter.out_gradient is not None]
@@ -159,16 +163,35 @@ class Optimiser:
             slot.parameter.forget()
         return norm
 
+    def arrays(self) -> dict[str, Array]:
+        """The moments of each parameter, by PARAMETER.NUMBER, for a checkpoint."""
+        return {
+            f"{slot.parameter.name}.{number}": moment
+            for slot in self.slots
+            for number, moment in enumerate(slot.moments)
+        }
+
+    def counts(self) -> dict[str, int]:
+        """How many steps each parameter has taken, for a checkpoint."""
+        return {slot.parameter.name: slot.count for slot in self.slots}
+
+    def load(self, arrays: Mapping[str, Array], counts: Mapping[str, int]) -> None:
+        """Continue with the moments and counts of a checkpoint."""
+        for slot in self.slots:
+            slot.count = counts[slot.parameter.name]
+            names = [f"{slot.parameter.name}.{number}" for number in range(slot.rule.moments)]
+            slot.moments = [np.array(arrays[name]) for name in names if name in arrays]
+
     def _update(self, slot: _Slot, gradient: Array | SparseRows, scale: float) -> None:
         slot.count += 1
         table = slot.parameter.out_tensor
         if not isinstance(gradient, SparseRows):
             self._update_all(slot, gradient, scale)
         elif isinstance(slot.rule, Sgd) and not slot.l2:
-            # where the gradient is 0, nothing changes: w ← w - η g for the rows that were read
+            # w ← w - η g, for the rows that were read only: elsewhere g is 0 and nothing changes
             table[gradient.ids] -= gradient.rows * table.dtype.type(self.rate * scale)
         else:
-            # others change every weight: what is remembered fades, or the weights shrink
+            # other rules change every weight even where g is 0: their running averages or the weights decay
             slot.dense = np.zeros_like(table) if slot.dense is None else slot.dense
             slot.dense[gradient.ids] = gradient.rows
             self._update_all(slot, slot.dense, scale)
@@ -176,17 +199,17 @@ class Optimiser:
 
     def _update_all(self, slot: _Slot, gradient: Array, scale: float) -> None:
         tensor = slot.parameter.out_tensor
-        if not slot.memory:
-            slot.memory = [np.zeros_like(tensor) for _ in range(slot.rule.memories)]
+        if not slot.moments:
+            slot.moments = [np.zeros_like(tensor) for _ in range(slot.rule.moments)]
         g_block, spare_block = self._spare[tensor.dtype]
-        for w, grad, *memory in _blocks(tensor, gradient, *slot.memory):
+        for w, grad, *moments in _blocks(tensor, gradient, *slot.moments):
             g, spare = g_block[: len(w)], spare_block[: len(w)]
             np.multiply(grad, scale, out=g)
             if slot.l2:
                 # g ← g + λ w
                 np.multiply(w, slot.l2, out=spare)
                 g += spare
-            slot.rule.step(w, g, memory, spare, self.rate, slot.count)
+            slot.rule.step(w, g, moments, spare, self.rate, slot.count)
 
 
 def _slot(name: str, parameter: Parameter, settings: TrainingSettings) -> _Slot:
@@ -210,7 +233,7 @@ def _squared(gradient: Array | SparseRows) -> float:
 
 
 def _blocks(*arrays: Array) -> Iterator[list[Array]]:
-    """The arrays, flat, some numbers at a time."""
+    """Flat views of arrays of one size, in blocks of at most _BLOCK numbers of each."""
     flat = [array.reshape(-1) for array in arrays]
     for low in range(0, len(flat[0]), _BLOCK):
         yield [array[low : low + _BLOCK] for array in flat]

@@ -1,4 +1,4 @@
-"""What the verbs share: arguments, options and how results are printed."""
+"""Arguments, options and printing of results that the verbs share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from chainrule.evaluation.measure import Measured
     from chainrule.lm import LanguageModel
-    from chainrule.training.prepare import TokenizerChoice
+    from chainrule.pipeline.prepare import TokenizerChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -42,7 +42,7 @@ def _texts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def json_option(command: Command) -> Command:
-    """--json: for machines."""
+    """--json: whether to print JSON, for machines."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(command)
 
 
@@ -58,7 +58,7 @@ def encoding_option(command: Command) -> Command:
 
 
 def seed_option(command: Command) -> Command:
-    """--seed: what chance depends on."""
+    """--seed: the seed of the random generators."""
     return click.option("--seed", type=int, default=0, show_default=True, help="What chance depends on.")(command)
 
 
@@ -85,21 +85,18 @@ def precision_option(command: Command) -> Command:
 
 
 def note_slow_precision(dtype: str, *models: LanguageModel) -> None:
-    """Say so where --dtype, which is there to be faster, makes it slower."""
-    from chainrule.devices import has_fast_bfloat16, has_torch
+    """Tell the user if --dtype bfloat16, which is meant to be faster, is slower on this CPU."""
+    from chainrule.devices import has_fast_bfloat16
 
-    if dtype != "bfloat16" or not has_torch():
-        return
-    from chainrule.cli.progress import terminal_progress
-    from chainrule.neural.model import NeuralModel
+    on_cpu = any(lm.device == "cpu" and lm.dtype == "bfloat16" for lm in models)
+    if dtype == "bfloat16" and on_cpu and not has_fast_bfloat16():
+        from chainrule.cli.progress import terminal_progress
 
-    on_cpu = any(isinstance(lm, NeuralModel) and lm.device.type == "cpu" for lm in models)
-    if on_cpu and not has_fast_bfloat16():
         terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
 
 
 def note_unknown_prompt(lm: LanguageModel, prompt: str) -> None:
-    """Say so where a model cannot know what it is asked to go on from."""
+    """Tell the user if some of the prompt is unknown to the model."""
     from chainrule.cli.progress import terminal_progress
 
     if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
@@ -118,7 +115,7 @@ def context_option(command: Command) -> Command:
 
 
 def tokenizer_options(default: str) -> Callable[[Command], Command]:
-    """--tokenizer, --vocab-size, --min-count and --vocabulary; `tokenizer_choice` makes something of them."""
+    """--tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads."""
 
     def decorate(command: Command) -> Command:
         options = (
@@ -157,8 +154,8 @@ def tokenizer_options(default: str) -> Callable[[Command], Command]:
 
 
 def tokenizer_choice(options: Mapping[str, Any]) -> TokenizerChoice:
-    """What the options that `tokenizer_options` adds say."""
-    from chainrule.training.prepare import TokenizerChoice
+    """The tokenizer that the options of `tokenizer_options` choose."""
+    from chainrule.pipeline.prepare import TokenizerChoice
 
     names = ("vocab_size", "min_count", "vocabulary")
     return TokenizerChoice(options["tokenizer"], **{name: options[name] for name in names})
@@ -167,26 +164,26 @@ def tokenizer_choice(options: Mapping[str, Any]) -> TokenizerChoice:
 def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     from click.shell_completion import CompletionItem
 
-    from chainrule.tokens.registry import NAMES
+    from chainrule.tokens.registry import tokenizer_names
 
-    names = [CompletionItem(name) for name in NAMES if name.startswith(incomplete)]
+    names = [CompletionItem(name) for name in tokenizer_names() if name.startswith(incomplete)]
     return names or [CompletionItem(incomplete, type="dir")]
 
 
 def console() -> Console:
-    """Where results go; wide enough for tables where it is no terminal."""
+    """The console on standard output, for results; wide enough for tables where it is no terminal."""
     from rich.console import Console
 
     class Screen(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # which main knows; Rich would exit with 1
+            raise BrokenPipeError  # which main.py handles; Rich would exit with 1
 
     out = Console()
     width = None if out.is_terminal else max(out.width, 120)
     return Screen(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
 
 
-_WIDEST = 1000  # columns of a table
+_WIDEST = 1000  # columns of the widest table that is measured
 
 
 def results_table(*headings: str, title: str | None = None) -> Table:
@@ -204,7 +201,7 @@ def results_table(*headings: str, title: str | None = None) -> Table:
 
 
 def show_table(screen: Console, table: Table) -> None:
-    """Print it; on a terminal that is too narrow lines run on, since a figure that is cut is another figure."""
+    """Print a table; on a terminal that is too narrow its lines run on, since a truncated figure would be wrong."""
     from rich.measure import Measurement
 
     width = screen.width
@@ -215,7 +212,7 @@ def show_table(screen: Console, table: Table) -> None:
 
 
 def say(screen: Console, message: str) -> None:
-    """A sentence; on a terminal it wraps between words, elsewhere it stays one line."""
+    """Print a sentence; on a terminal it wraps between words, elsewhere it stays one line."""
     screen.print(message, soft_wrap=not screen.is_terminal)
 
 
@@ -226,17 +223,17 @@ SCORES = "(…) made of scores that are no probabilities: it does not compare wi
 
 
 def bits_per_byte(measured: Measured) -> str:
-    """The figure, marked where some of the text is not paid for (UNPAID says so below the table)."""
+    """Bits per byte as text, with a * where they are only a lower bound (UNPAID explains it below the table)."""
     return figure(measured, measured.bits_per_byte) + ("" if measured.lossless else "*")
 
 
 def figure(measured: Measured, value: float) -> str:
-    """A figure made of probabilities; in brackets where they are none (SCORES says so below the table)."""
+    """A figure as text, in brackets where it is made of scores (SCORES explains it below the table)."""
     return number(value, 4) if measured.normalised else f"({number(value, 4)})"
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
+    """Print a value as one JSON document."""
     from chainrule.folder import to_json
 
     click.echo(to_json(value, indent=2))

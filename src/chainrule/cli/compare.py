@@ -1,4 +1,4 @@
-"""`chainrule compare`: the main job."""
+"""`chainrule compare`: a ladder of models, trained on one corpus and measured on one scale."""
 
 from __future__ import annotations
 

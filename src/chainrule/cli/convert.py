@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,11 +70,8 @@ def _read(source: str, context: Any, progress: Progress) -> LanguageModel:
 
 def _report(lm: LanguageModel, target: str, as_json: bool) -> None:
     from chainrule.folder import megabytes
-    from chainrule.ngram.model import NgramModel
 
-    assert isinstance(lm, NgramModel)
-    firsts, words = lm.automaton.trie.first_of_length.tolist(), lm.tokenizer.vocab_size
-    ngrams = [last - first for first, last in pairwise(firsts[1:])]
+    ngrams, words = list(lm.metrics["ngrams"]), lm.tokenizer.vocab_size
     size = megabytes(target) if Path(target).is_dir() else Path(target).stat().st_size / 1e6
     if as_json:
         print_json({"target": target, "vocab_size": words, "ngrams": ngrams, "megabytes": size})

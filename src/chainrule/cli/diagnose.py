@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from chainrule.neural.diagnostics import Diagnosis
+    from chainrule.neural.diagnostics.diagnosis import Diagnosis
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NOTHING = "·"
-_FIGURES = 56  # columns of a table beside the line of blocks
+_FIGURES = 56  # the width of a table without its line of blocks
 
 
 @click.command()
@@ -51,7 +51,7 @@ def diagnose(
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import to_json
     from chainrule.kinds import load
-    from chainrule.neural.diagnostics import diagnose as look_into
+    from chainrule.neural.diagnostics.diagnosis import diagnose as look_into
 
     if out is not None and Path(out).exists() and not overwrite:
         raise click.UsageError(f"{out} exists; choose another --out, or --overwrite it")
@@ -129,7 +129,7 @@ def heat_line(levels: list[float | None], width: int) -> str:
 
 
 def _log_level(norm: float, least: float, most: float) -> float | None:
-    """Where a norm lies between the least and the most, by logarithms."""
+    """The level of a norm between the least (0) and the most (1) on a logarithmic scale; None if it is 0."""
     if not norm > 0:
         return None
     low, high = math.log(least), math.log(most)
@@ -137,6 +137,6 @@ def _log_level(norm: float, least: float, most: float) -> float | None:
 
 
 def _largest(found: Diagnosis, values_T: np.ndarray) -> str:
-    """The three tokens with the largest values."""
+    """The three tokens with the largest values, with their steps and values, as text."""
     best = sorted(range(len(values_T)), key=lambda step: -values_T[step])[:3]
     return ", ".join(f"{found.tokens[step]!r} at {step} ({number(float(values_T[step]))})" for step in best)

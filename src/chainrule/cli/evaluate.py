@@ -26,13 +26,13 @@ from chainrule.cli.common import (
 
 
 def _without_runs(folders: list[str]) -> list[str]:
-    """The folders, without those of runs, which a pattern such as models/* finds beside those of models."""
+    """The model folders, without the run folders that a pattern such as models/* finds beside them."""
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import MANIFEST
-    from chainrule.training.runs import METRICS
+    from chainrule.training.checkpoints.run_folder import METRICS
 
     runs = [f for f in folders if (Path(f) / METRICS).exists() and not (Path(f) / MANIFEST).exists()]
-    if not runs or len(runs) == len(folders):  # then it is an error, which names what is in it
+    if not runs or len(runs) == len(folders):  # if all are runs, loading raises a helpful error
         return folders
     terminal_progress().note(f"left out, as they are runs and not models: {', '.join(runs)}")
     return [folder for folder in folders if folder not in runs]

@@ -1,4 +1,4 @@
-"""`chainrule explain`: one prediction of a network, module by module, there and back."""
+"""`chainrule explain`: one prediction of a network, module by module, forward and backward."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from chainrule.cli.common import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.autodiff.explain import Explanation
-    from chainrule.autodiff.graph import GraphNode
+    from chainrule.autodiff.picture.explain import Explanation
+    from chainrule.autodiff.picture.graph import GraphNode
 
 
 @click.command()
@@ -51,7 +51,7 @@ def explain(
 
     For feed-forward, Elman, LSTM and GRU models, whichever engine trained them.
     """
-    from chainrule.autodiff.explain import explain as explain_prediction
+    from chainrule.autodiff.picture.explain import explain as explain_prediction
     from chainrule.cli.progress import terminal_progress
     from chainrule.kinds import load
 
@@ -83,7 +83,7 @@ def _print(found: Explanation, svg: str | None) -> None:
 
 
 def _print_modules(screen: Console, found: Explanation) -> None:
-    """Forward from top to bottom; gradients flow from bottom to top."""
+    """Print the modules in the order of the forward pass; gradients flow from bottom to top."""
     table = results_table("module", "equation", "shape", "||dL/dz||")
     table.columns[1].justify = "left"
     step = None

@@ -95,7 +95,7 @@ def generate(
         )
     else:
         for number, text in enumerate(texts, start=1):
-            if count > 1 and lm.context == "stream":  # whose texts have line ends of their own
+            if count > 1 and lm.context == "stream":  # whose texts contain line ends
                 click.echo(f"--- {number}")
             click.echo(text.text)
 

@@ -1,4 +1,4 @@
-"""`chainrule gradcheck`: whether backward gives what a small step does."""
+"""`chainrule gradcheck`: the gradients of the backward pass, checked against finite differences."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 from chainrule.cli.common import console, json_option, print_json, results_table, say, seed_option, show_table
 
 if TYPE_CHECKING:
-    from chainrule.autodiff.gradcheck import GradientReport
+    from chainrule.autodiff.tape.gradcheck import GradientReport
 
-_MOST = 3  # inputs of a module that are named
+_MOST = 3  # of more inputs than this only the number is shown
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -67,7 +67,7 @@ def _record(report: GradientReport) -> dict[str, Any]:
 
 
 def _inputs(report: GradientReport) -> str:
-    """The names, or of a network how many there are."""
+    """The names of the inputs, or their number if there are many, as in a network."""
     names = [one.name for one in report.inputs]
     return ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
 

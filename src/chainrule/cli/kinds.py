@@ -1,4 +1,4 @@
-"""`chainrule kinds`: what can be trained, and what each kind can be told."""
+"""`chainrule kinds`: the kinds of model that can be trained, and the settings of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def kinds(kind: str | None, as_json: bool) -> None:
 
     Settings go to `chainrule train KIND ... --set NAME=VALUE`.
     """
-    from chainrule.errors import MissingExtraError
+    from chainrule.errors import MissingExtraError, PluginError
     from chainrule.kinds import find_kind, kind_names
     from chainrule.settings import describe
 
@@ -26,7 +26,7 @@ def kinds(kind: str | None, as_json: bool) -> None:
         try:
             found = find_kind(name)
             known.append({"name": name, "summary": found.summary, "settings": describe(found.settings)})
-        except MissingExtraError as error:
+        except (MissingExtraError, PluginError) as error:
             known.append({"name": name, "summary": str(error), "settings": []})
     if as_json:
         print_json(known)
@@ -41,5 +41,5 @@ def kinds(kind: str | None, as_json: bool) -> None:
 
 
 def _shown(default: Any) -> str:
-    """As it would be set."""
+    """A default as it would be written after --set NAME=."""
     return str(default).lower() if default is None or isinstance(default, bool) else str(default)

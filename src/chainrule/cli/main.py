@@ -48,7 +48,7 @@ VERBS = (
 
 class _InOrder(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # as they are used, not by the alphabet
+        return list(self.commands)  # in the order of VERBS, not by the alphabet
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -56,7 +56,7 @@ class _InOrder(click.Group):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # the reader has gone away, as `| head` does: nothing is wrong, and what is left goes nowhere
+            # the reader has closed the pipe, as `| head` does: no error, and the rest of the output is discarded
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
 
@@ -76,12 +76,12 @@ for _verb in VERBS:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a verb; what the user can mend is one line and exit code 2."""
+    """Run a verb and exit; an error that the user can mend is one line on standard error and exit code 2."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
-    # ended from outside, leave nothing behind: temporary files go as they do at any exit
+    # SIGTERM becomes a regular exit, so that temporary files are removed
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for stream in (sys.stdout, sys.stderr):
@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _message(error: Exception) -> str:
-    """What is wrong; of the operating system's errors the file comes first, and no number."""
+    """The message of an error; for an OSError the file comes first, and its number is left out."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, MemoryError) and not str(error):

@@ -1,4 +1,4 @@
-"""Progress on a terminal: bars with rates and the time left. Elsewhere notes, and now and then a line."""
+"""Progress of the verbs: on a terminal bars with rates and the time left, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.text import Text
 from chainrule.progress import Progress, Task
 
 LOG_SECONDS = 30.0
-"""Between two lines where there is no terminal."""
+"""The least seconds between two lines where there is no terminal."""
 
 
 class _Amount(rich.progress.ProgressColumn):
-    """How much is done, and how fast: 12.1/144.6 MB 98.2 MB/s, or 3/12 models."""
+    """The column with how much is done, and how fast: 12.1/144.6 MB 98.2 MB/s, or 3/12 models."""
 
     def render(self, task: rich.progress.Task) -> Text:
         scale, unit = (1e6, "MB") if task.fields["unit"] == "B" else (1, task.fields["unit"])
@@ -52,7 +52,7 @@ class _Bar:
 
 @dataclass
 class _Log:
-    """Where there is no terminal: a line now and then, of tasks that have figures to show."""
+    """A task where there is no terminal: prints a line now and then, if it has figures to show."""
 
     console: Console
     description: str
@@ -75,7 +75,7 @@ class _Log:
 
 
 class TerminalProgress:
-    """Bars on standard error."""
+    """Shows progress and notes on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
@@ -91,7 +91,7 @@ class TerminalProgress:
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        """A bar for as long as the work lasts."""
+        """A block with a bar that lasts as long as the work."""
         if not self.console.is_terminal:
             yield _Log(self.console, description, total, unit)
             return
@@ -108,10 +108,10 @@ class TerminalProgress:
                 self.bars.stop()
 
     def note(self, message: str) -> None:
-        """One line that stays."""
+        """Print one line that stays."""
         self.console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
 
 
 def terminal_progress() -> Progress:
-    """For the verbs."""
+    """The progress that a verb shows."""
     return TerminalProgress()

@@ -1,4 +1,4 @@
-"""`chainrule score`: what a model makes of each line, or each token."""
+"""`chainrule score`: ln p of each line, or each token, of a text."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def score(
 
 
 def _shown(token: str) -> str:
-    """The token on one line of a table."""
+    """A token as printed on one line: escaped if it has characters that cannot be printed."""
     return token if token.isprintable() else json.dumps(token, ensure_ascii=False)[1:-1]

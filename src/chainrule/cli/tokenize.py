@@ -107,8 +107,8 @@ def tokenize(
 
 def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
     from chainrule.errors import CorpusError, TokenizerError
-    from chainrule.tokens.merges import count_pieces, learn_merges
-    from chainrule.tokens.subword import DEFAULT_VOCAB_SIZE, readable
+    from chainrule.tokens.subwords.merges import count_pieces, learn_merges
+    from chainrule.tokens.subwords.tokenizer import DEFAULT_VOCAB_SIZE, readable
     from chainrule.tokens.vocabulary import Limit
 
     limit = Limit.parse(vocab_size, min_count)
@@ -141,7 +141,7 @@ def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None
     if as_json:
         print_json(tokens)
     else:
-        _colour(tokens, between=" " if tokenizer.kind == "word" else "")
+        _colour(tokens, between="" if tokenizer.lossless else " ")
 
 
 def _colour(lines: list[list[str]], between: str) -> None:
@@ -149,7 +149,7 @@ def _colour(lines: list[list[str]], between: str) -> None:
 
     screen = console()
     if not screen.is_terminal or screen.no_color:
-        between = "|"  # where there are no colours
+        between = "|"  # tells tokens apart without colours
     for line in lines:
         shown = Text()
         for place, token in enumerate(line):

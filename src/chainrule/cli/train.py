@@ -89,21 +89,21 @@ def train(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.kinds import find_kind
+    from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
     from chainrule.text.corpus import Corpus
-    from chainrule.training.run import train_kind
-    from chainrule.training.runs import check_output, remove_checkpoints
+    from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
     check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, split_words(settings))
-    kept = the_kind.keeps_run(the_settings)
+    kept = the_kind.keeps_run
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
     held_out = None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors)
-    # only now that all is there; a training that was to overwrite a model and was stopped is resumed with both
+    # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
     if kept and overwrite and not resume:
         remove_checkpoints(run_folder)
     lm = train_kind(
@@ -126,7 +126,7 @@ def train(
 
 
 def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
-    """What was trained, and what it took."""
+    """Print what was trained, and how long it took."""
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
 

@@ -1,10 +1,10 @@
-"""Beam search: keep the best few hypotheses at every length.
+"""Beam search from any state: keep the best few hypotheses at every length.
 
-Works on any model: hypotheses are rows of one batch, and `State.select` moves them about. Choosing among all
+Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. Choosing among all
 W · V continuations happens on the model's device; only the W chosen ones come back. With a beam as wide as there
 are hypotheses it is an exhaustive search, and exact.
 
-Axes: P prompts, W beam width, V vocabulary.
+Axes: P rows that are continued, W beam width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, pad, to_numpy, without
+from chainrule.arrays import Array, to_numpy, without
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
-from chainrule.lm import LanguageModel
+from chainrule.lm import LanguageModel, State
 
 
 def beam_search(
     lm: LanguageModel,
-    prompts: Sequence[Sequence[int]],
+    state: State,
     beam: Beam,
     *,
     max_tokens: int,
@@ -33,10 +33,13 @@ def beam_search(
     forbid: Sequence[int] = (),
     best: int = 1,
 ) -> list[list[Continuation]]:
-    """The `best` continuations of each prompt, best first; fewer where fewer are possible, but one at least."""
-    searches = [_Search(beam, best, max_tokens) for _ in prompts]
-    going = np.arange(len(prompts))  # prompts whose search is not over
-    state = lm.extend(lm.start(len(prompts)), pad(prompts)).select(np.repeat(going, beam.width))
+    """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
+
+    `end` is the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
+    """
+    searches = [_Search(beam, best, max_tokens) for _ in range(len(state))]
+    going = np.arange(len(state))  # rows whose search is not over
+    state = state.select(np.repeat(going, beam.width))
     for length in range(1, max_tokens + 1):
         so_far_PW = np.asarray([searches[p].live_log_probs() for p in going])
         total_PWV, ends_PW = _continuations(lm.next_log_probs(state), so_far_PW, end, forbid)
@@ -58,7 +61,7 @@ def beam_search(
 def _continuations(
     log_probs: Array, so_far_PW: np.ndarray, end: int | None, forbid: Sequence[int]
 ) -> tuple[Array, np.ndarray]:
-    """ln p of every hypothesis with every next token, and those of them that `end` finishes, taken out."""
+    """ln p of every hypothesis with every next token but `end`, [P, W, V], and with `end`, [P, W]."""
     xp = array_namespace(log_probs)
     wide = xp.astype(without(log_probs, forbid), xp.float64)
     total_PWV = wide.reshape((*so_far_PW.shape, -1)) + xp.asarray(so_far_PW, device=wide.device)[:, :, None]
@@ -85,11 +88,11 @@ class _Search:
         self.done: list[_Hypothesis] = []
 
     def live_log_probs(self) -> list[float]:
-        """ln p of the hypotheses that go on."""
+        """ln p of the hypotheses that are not finished."""
         return [hypothesis.log_prob for hypothesis in self.live]
 
     def finish(self, log_probs: np.ndarray, end: int) -> None:
-        """Every live hypothesis, finished; the best finished ones are kept."""
+        """Finish a copy of every live hypothesis with the token `end`; only the best finished ones are kept."""
         for hypothesis, log_prob in zip(self.live, log_probs.tolist(), strict=True):
             if log_prob > -math.inf:
                 self.done.append(_Hypothesis((*hypothesis.ids, end), log_prob, True))
@@ -97,9 +100,9 @@ class _Search:
         del self.done[self.best :]
 
     def go_on(self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> None:
-        """The next live hypotheses."""
+        """Replace the live hypotheses by their chosen continuations: a parent and a token each."""
         if not (log_probs > -math.inf).any() and not self.done:
-            # nothing can follow: what there is, is all there is
+            # no token can follow, and nothing is finished: the best live hypothesis is the result
             reached = max(self.live, key=self.rank)
             self.done = [_Hypothesis(reached.ids, reached.log_prob, True)]
         chosen = zip(parents.tolist(), tokens.tolist(), log_probs.tolist(), strict=True)
@@ -110,12 +113,12 @@ class _Search:
         return hypothesis.log_prob / float(max(len(hypothesis.ids), 1) ** self.beam.length_power)
 
     def settled(self) -> bool:
-        """Whether no live hypothesis can still come among the best: ln p only falls, and no text is longer."""
+        """Whether no live hypothesis can still get among the best: ln p only falls, up to the greatest length."""
         bound = max(self.live_log_probs()) / float(self.max_tokens**self.beam.length_power)
         return bound == -math.inf or (len(self.done) == self.best and bound <= self.rank(self.done[-1]))
 
     def results(self) -> list[Continuation]:
-        """The best, finished or cut off at the greatest length."""
+        """The best hypotheses, finished or cut off at the greatest length."""
         cut_off = [h for h in self.live if h.log_prob > -math.inf and len(h.ids) == self.max_tokens]
         found = sorted(self.done + cut_off, key=self.rank, reverse=True)[: self.best]
         return [Continuation(h.ids, h.log_prob, h.finished) for h in found]

@@ -1,23 +1,29 @@
-"""Text from a prompt: the decoding loops with words at both ends."""
+"""Text generation: a prompt in, text out, by sampling or beam search."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType
 
+import numpy as np
+
+from chainrule.arrays import pad
 from chainrule.decode.beam import beam_search
+from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
-from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy
+from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy, TopP
 from chainrule.errors import DecodingError
 from chainrule.lm import LanguageModel
 
 DEFAULT_MAX_TOKENS = 100
+_SAMPLE_TOKENS = 60
 
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt and what follows it."""
+    """A prompt and its continuation."""
 
     prompt: str
     continuation: str
@@ -25,11 +31,11 @@ class Generation:
     log_prob: float
     """ln p of the continuation's tokens under the model."""
     finished: bool
-    """Whether it came to an end; False if it was cut off."""
+    """Whether the continuation came to an end; False if it was cut off."""
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The prompt and the continuation as one text."""
         return self.prompt + self.continuation
 
 
@@ -56,7 +62,8 @@ def generate_many(
 ) -> list[Generation]:
     """`n` continuations of each prompt, in one batch; the text depends on seed and prompt, not on the batch.
 
-    <unk> is never written: it is not text. A beam search gives its `n` best, or as many as there are.
+    A prompt that is listed twice gets `n` more continuations. <unk> is never written: it is not text. A beam search
+    gives its `n` best, or as many as there are.
     """
     _check(n, max_tokens, strategy)
     if isinstance(prompts, str):
@@ -64,15 +71,24 @@ def generate_many(
     if not prompts:
         return []
     ids = [prompt_ids(lm, prompt) for prompt in prompts]
-    end = _end(lm)
+    state, end = lm.extend(lm.start(len(ids)), pad(ids)), _end(lm)
     if isinstance(strategy, Beam):
         if n > strategy.width:
             raise DecodingError(f"{strategy.width} beams cannot give {n} texts: ask for more beams")
         forbid = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
-        found = beam_search(lm, ids, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n)
+        found = beam_search(lm, state, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n)
     else:
-        repeated = [row for row in ids for _ in range(n)]
-        flat = sample(lm, repeated, _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=end)
+        rows = np.repeat(np.arange(len(ids)), n)
+        uniforms = Uniforms(seed, [ids[row] for row in rows], _copies(prompts, n))
+        flat = sample(
+            lm,
+            state.select(rows),
+            _text_only(lm, strategy),
+            uniforms,
+            max_tokens=max_tokens,
+            end=end,
+            read_BT=pad(ids)[rows],
+        )
         found = [flat[i * n : (i + 1) * n] for i in range(len(ids))]
     return [
         _generation(lm, prompt, row, continuation)
@@ -96,10 +112,17 @@ def stream(
     read = prompt_ids(lm, prompt)
     waiting: list[int] = []  # tokens whose text is not shown yet
     begun = False
-    for written in sample_steps(
-        lm, [read], _text_only(lm, strategy), max_tokens=max_tokens, seed=seed, end=_end(lm), at_once=1
+    for piece in sample_steps(
+        lm,
+        lm.extend(lm.start(1), pad([read])),
+        _text_only(lm, strategy),
+        Uniforms(seed, [read]),
+        max_tokens=max_tokens,
+        end=_end(lm),
+        read_BT=pad([read]),
+        at_once=1,
     ):
-        waiting += written.tokens[0]
+        waiting += piece.tokens[0]
         text = _added_text(lm, prompt, read, waiting, begun)
         if not text.endswith("\ufffd"):  # half a character, whose bytes are still coming, is held back
             if text:
@@ -108,6 +131,23 @@ def stream(
             read, waiting = [*read, *waiting], []
     if rest := _added_text(lm, prompt, read, waiting, begun):
         yield rest
+
+
+def sample_text(lm: LanguageModel, seed: int = 0, lines: int = 1) -> str:
+    """A sample to show to people: `lines` lines, without empty ones, or one text where context flows."""
+    count = lines if lm.context == "line" else 1
+    drawn = generate_many(lm, [""], TopP(0.9), n=count, max_tokens=_SAMPLE_TOKENS, seed=seed)
+    return "\n".join(generation.text for generation in drawn if count == 1 or generation.text.strip())
+
+
+def _copies(prompts: Sequence[str], n: int) -> list[int]:
+    """The number of each row among the copies of its prompt; copies have the same text, not only the same ids."""
+    seen: Counter[str] = Counter()
+    copies: list[int] = []
+    for prompt in prompts:
+        copies += range(seen[prompt], seen[prompt] + n)
+        seen[prompt] += n
+    return copies
 
 
 def _check(n: int, max_tokens: int, strategy: object) -> None:
@@ -129,9 +169,9 @@ def _text_only(lm: LanguageModel, strategy: Strategy | None) -> Strategy:
 
 
 def prompt_ids(lm: LanguageModel, prompt: str) -> list[int]:
-    """What of a prompt is context to the model, as ids."""
+    """The ids of a prompt, or of its last line if the model reads each line by itself."""
     if lm.context == "line":
-        prompt = prompt.rpartition("\n")[2]  # the lines before say nothing to a model of single lines
+        prompt = prompt.rpartition("\n")[2]  # earlier lines are no context to a model of single lines
     ids: list[int] = lm.tokenizer.encode(prompt).tolist()
     return ids
 
@@ -142,7 +182,7 @@ def _generation(lm: LanguageModel, prompt: str, read: list[int], new: Continuati
 
 
 def _added_text(lm: LanguageModel, prompt: str, read: list[int], new: list[int], begun: bool) -> str:
-    """What new tokens add to the text; the token that ends a line adds nothing."""
+    """The text that new tokens add to what was read; the token that ends a line adds nothing."""
     if new and new[-1] == _end(lm):
         new = new[:-1]
     text = lm.tokenizer.continuation(read, new)

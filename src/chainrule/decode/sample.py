@@ -1,7 +1,7 @@
-"""Sampling: one token after the other, many rows at once.
+"""Sampling from any state: one token after the other, many rows at once.
 
 The loop stays on the model's device. Rows that have ended read padding, which changes nothing; only every few steps
-does the host look at what was written, and drops them.
+does the host look at the new tokens, and drop the rows that have ended.
 """
 
 from __future__ import annotations
@@ -13,29 +13,56 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, draw, pad, to_numpy
+from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.strategies import Read, Strategy, looks_back, only_forbids
+from chainrule.decode.strategies import Operations, Read, Strategy
 from chainrule.errors import ModelError
+from chainrule.fast_paths import draw, write
 from chainrule.lm import LanguageModel, State
 
 STEPS_AT_ONCE = 16
-"""Tokens written before the host looks at them; where the model writes them by itself, four times as many."""
+"""Tokens that are written before the host looks at them; four times as many where the model writes them itself."""
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """What was written after a prompt."""
+    """The tokens written after a prompt."""
 
     ids: tuple[int, ...]
-    """The new tokens; the last is </s> if that ended it."""
+    """The new tokens; the last one is the end token if that ended the continuation."""
     log_prob: float
     """ln p of the new tokens under the model itself, whatever the strategy."""
     finished: bool
-    """Whether it came to an end, or could not go on; False if it was cut off."""
+    """Whether the continuation came to an end, or could not go on; False if it was cut off."""
 
 
 def sample(
+    lm: LanguageModel,
+    state: State,
+    strategy: Strategy,
+    uniforms: Uniforms,
+    *,
+    max_tokens: int,
+    end: int | None = None,
+    read_BT: Array | None = None,
+) -> list[Continuation]:
+    """A continuation of each row of a state.
+
+    `end` is the token that ends a continuation, None if nothing does. `read_BT` is what the rows have read, for
+    strategies that look back; if it is not given, they see only what is written here.
+    """
+    new: list[list[int]] = [[] for _ in range(len(state))]
+    log_probs = [0.0] * len(state)
+    going_on = set(range(len(state)))
+    for piece in sample_steps(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end, read_BT=read_BT):
+        for row, tokens, scores in zip(piece.rows, piece.tokens, piece.log_probs, strict=True):
+            new[row] += tokens
+            log_probs[row] += sum(scores)
+        going_on = piece.going_on
+    return [Continuation(tuple(ids), log_probs[row], row not in going_on) for row, ids in enumerate(new)]
+
+
+def sample_after(
     lm: LanguageModel,
     prompts: Sequence[Sequence[int]],
     strategy: Strategy,
@@ -44,44 +71,36 @@ def sample(
     seed: int = 0,
     end: int | None = None,
 ) -> list[Continuation]:
-    """A continuation of each prompt; `end` is the token that ends one, None if nothing does."""
-    new: list[list[int]] = [[] for _ in prompts]
-    log_probs = [0.0] * len(prompts)
-    going_on: set[int] = set(range(len(prompts)))
-    for written in sample_steps(lm, prompts, strategy, max_tokens=max_tokens, seed=seed, end=end):
-        for row, tokens, scores in zip(written.rows, written.tokens, written.log_probs, strict=True):
-            new[row] += tokens
-            log_probs[row] += sum(scores)
-        going_on = written.going_on
-    return [Continuation(tuple(ids), log_probs[row], row not in going_on) for row, ids in enumerate(new)]
+    """A continuation of each prompt, which is read after <s>; equal prompts get different random numbers."""
+    state, read_BT = lm.extend(lm.start(len(prompts)), pad(prompts)), pad(prompts)
+    return sample(lm, state, strategy, Uniforms(seed, prompts), max_tokens=max_tokens, end=end, read_BT=read_BT)
 
 
 @dataclass(frozen=True)
-class Written:
-    """Some more tokens of the rows that were going on."""
+class Piece:
+    """The next few tokens of the rows that had not ended, and their ln p."""
 
     rows: list[int]
     tokens: list[list[int]]
     log_probs: list[list[float]]
     going_on: set[int]
-    """Rows that have not come to an end."""
+    """Rows that have not ended after this piece."""
 
 
 def sample_steps(
     lm: LanguageModel,
-    prompts: Sequence[Sequence[int]],
+    state: State,
     strategy: Strategy,
+    uniforms: Uniforms,
     *,
     max_tokens: int,
-    seed: int = 0,
     end: int | None = None,
+    read_BT: Array | None = None,
     at_once: int = STEPS_AT_ONCE,
-) -> Iterator[Written]:
-    """A few tokens at a time."""
-    uniforms = Uniforms(seed, prompts)
-    rows = np.arange(len(prompts))
-    read_BT: Array = pad(prompts)
-    state: State = lm.extend(lm.start(len(prompts)), read_BT)
+) -> Iterator[Piece]:
+    """The same as `sample`, but in pieces: `at_once` tokens of each row, more if the model writes them itself."""
+    rows = np.arange(len(state))
+    read_BT = np.zeros((len(state), 0), dtype=np.int64) if read_BT is None else read_BT
     done = 0
     while done < max_tokens:
         steps = min(at_once, max_tokens - done)
@@ -96,7 +115,7 @@ def sample_steps(
         lengths = (tokens != PAD).sum(axis=1)
         last = tokens[np.arange(len(rows)), np.maximum(lengths - 1, 0)]
         goes_on = (lengths == steps) & (last != end if end is not None else True)
-        yield Written(
+        yield Piece(
             rows.tolist(),
             [row[:n].tolist() for row, n in zip(tokens, lengths, strict=True)],
             [row[:n].tolist() for row, n in zip(scores, lengths, strict=True)],
@@ -117,19 +136,24 @@ class Choice:
     strategy: Strategy
     end: int | None
 
+    @property
+    def operations(self) -> Operations | None:
+        """The strategy as named operations; None if it is something else."""
+        return self.strategy.operations()
+
     def __call__(
         self, log_probs_BV: Array, uniforms_B: Array, going_B: Array, read: Read | None = None
     ) -> tuple[Array, Array, Array]:
-        """A token for each row, PAD where the row has ended or nothing can follow; its ln p; and who goes on."""
+        """A token for each row, PAD if the row has ended or nothing can follow; its ln p; whether it goes on."""
         xp = array_namespace(log_probs_BV)
         chosen_BV = self.strategy.apply(log_probs_BV, read or _nothing)
-        tokens_B = draw(chosen_BV, uniforms_B)
+        tokens_B = inverse_transform(chosen_BV, uniforms_B)
         is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
         scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
         return self.settle(tokens_B, scores_B, is_possible_B & going_B)
 
     def settle(self, tokens_B: Array, scores_B: Array, going_B: Array) -> tuple[Array, Array, Array]:
-        """What a row that has ended writes is padding, which scores nothing."""
+        """The tokens, PAD in rows that have ended; their scores, 0 there; and whether each row goes on."""
         xp = array_namespace(tokens_B)
         goes_on_B = going_B if self.end is None else going_B & (tokens_B != self.end)
         return xp.where(going_B, tokens_B, PAD), xp.where(going_B, scores_B, 0.0), goes_on_B
@@ -142,22 +166,23 @@ def _nothing() -> Array:
 def _steps(
     lm: LanguageModel, state: State, strategy: Strategy, read_BT: Array, uniforms_BT: np.ndarray, end: int | None
 ) -> tuple[State, Array, Array, bool]:
-    """The state after as many tokens as there are columns, the tokens, ln p of each; if the model did it itself.
+    """Sample a token for each column of `uniforms_BT`.
 
-    A row that has ended, or that nothing can follow, gets PAD. Nothing here waits for the device.
+    Returns the state afterwards, the tokens, ln p of each, and whether the model wrote them by its own `write`. A
+    row that has ended, or that nothing can follow, gets PAD. Nothing here waits for the device.
     """
     choose = Choice(strategy, end)
-    if not looks_back(strategy):
-        written = lm.write(state, choose, uniforms_BT)
+    if not strategy.looks_back:
+        written = write(lm, state, choose, uniforms_BT)
         if written is not None:
             return *written, True
     new: list[Array] = []
     scores: list[Array] = []
     going_B: Array = True
-    forbidden = only_forbids(strategy)
+    forbidden = strategy.forbids
     for t in range(uniforms_BT.shape[1]):
         if forbidden is not None:
-            tokens_B, scores_B = lm.draw(state, uniforms_BT[:, t], forbidden)
+            tokens_B, scores_B = draw(lm, state, uniforms_BT[:, t], forbidden)
             tokens_B, scores_B, going_B = choose.settle(tokens_B, scores_B, (scores_B != -math.inf) & going_B)
         else:
             log_probs_BV = lm.next_log_probs(state)
@@ -171,6 +196,6 @@ def _steps(
 
 
 def _all_read(read_BT: Array, new: Sequence[Array], like: Array) -> Read:
-    """What was read and written so far, put together only if a strategy asks."""
+    """A function that returns the ids read and written so far, concatenated only if a strategy calls it."""
     xp = array_namespace(like)
     return lambda: xp.concat([xp.asarray(read_BT, device=like.device), *(n[:, None] for n in new)], axis=1)

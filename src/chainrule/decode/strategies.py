@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from array_api_compat import array_namespace
 
@@ -21,22 +21,42 @@ from chainrule.arrays import PAD, Array, impossible, without
 from chainrule.decode.top import reaching_top
 from chainrule.errors import DecodingError
 
+Operations: TypeAlias = tuple[tuple[str, Any], ...]
 Read: TypeAlias = Callable[[], Array]
-"""What was read and written so far; a function, so that strategies that do not look back do not pay for it."""
+"""Returns the ids read and written so far; a function, so that only strategies that look back pay for it."""
 
 COLDEST = 1e-6
-"""Temperatures below are greedy: p^(1/T) is 0 or 1 in any precision."""
+"""Temperatures below this are greedy: p^(1/T) is 0 or 1 in any precision."""
 
 
 class Strategy(ABC):
-    """A step from what the model says to what is sampled from."""
+    """A step from the distribution of the model to the one that is sampled from.
+
+    A strategy itself says whether it looks back and which named operations it consists of, so that decoding never
+    asks for its class.
+    """
+
+    looks_back: ClassVar[bool] = True
+    """Whether `apply` depends on the ids before; a strategy that does not can be captured in a CUDA graph."""
 
     @abstractmethod
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         """The changed ln p, not necessarily summing to one; `read()` gives the ids so far, [B, T]."""
 
+    def operations(self) -> Operations | None:
+        """The strategy as named operations with values (see `fast_paths.Choose`); None if it is something else."""
+        return None
+
+    @property
+    def forbids(self) -> tuple[int, ...] | None:
+        """The forbidden tokens, if the strategy does nothing but forbid; None if it does more."""
+        operations = self.operations()
+        if operations is None or any(name != "forbid" for name, _ in operations):
+            return None
+        return tuple(token for _, tokens in operations for token in tokens)
+
     def __or__(self, other: Strategy) -> Chain:
-        """This, and then the other."""
+        """A chain of this strategy and then the other."""
         left = self.strategies if isinstance(self, Chain) else (self,)
         right = other.strategies if isinstance(other, Chain) else (other,)
         return Chain((*left, *right))
@@ -44,10 +64,15 @@ class Strategy(ABC):
 
 @dataclass(frozen=True)
 class Sample(Strategy):
-    """As the model says: x ~ p."""
+    """The distribution of the model, unchanged: x ~ p."""
+
+    looks_back: ClassVar[bool] = False
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return log_probs_BV
+
+    def operations(self) -> Operations:
+        return ()
 
 
 @dataclass(frozen=True)
@@ -61,10 +86,20 @@ class Chain(Strategy):
             log_probs_BV = strategy.apply(log_probs_BV, read)
         return log_probs_BV
 
+    @property
+    def looks_back(self) -> bool:  # type: ignore[override]
+        return any(strategy.looks_back for strategy in self.strategies)
+
+    def operations(self) -> Operations | None:
+        parts = [strategy.operations() for strategy in self.strategies]
+        return None if None in parts else tuple(operation for part in parts for operation in part or ())
+
 
 @dataclass(frozen=True)
 class Greedy(Strategy):
     """x = argmax p; the lowest id among equals."""
+
+    looks_back: ClassVar[bool] = False
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
@@ -72,10 +107,15 @@ class Greedy(Strategy):
         every_V = xp.arange(log_probs_BV.shape[-1], device=log_probs_BV.device)
         return xp.where(every_V == best_B1, log_probs_BV, impossible(log_probs_BV))
 
+    def operations(self) -> Operations:
+        return (("top_k", 1),)
+
 
 @dataclass(frozen=True)
 class Temperature(Strategy):
     """q ∝ p^(1/T): below 1 sharper, above 1 flatter, at 0 greedy."""
+
+    looks_back: ClassVar[bool] = False
 
     value: float
 
@@ -86,13 +126,18 @@ class Temperature(Strategy):
         if self.value < COLDEST:
             return Greedy().apply(log_probs_BV, read)
         xp = array_namespace(log_probs_BV)
-        # from the best down, so that the best stays at 0 however low the temperature
+        # relative to the best token, which stays at 0 however low the temperature
         return (log_probs_BV - xp.max(log_probs_BV, axis=-1, keepdims=True)) / self.value
+
+    def operations(self) -> Operations:
+        return (("temperature", self.value),) if self.value >= COLDEST else (("top_k", 1),)
 
 
 @dataclass(frozen=True)
 class TopK(Strategy):
     """Only the k most likely tokens; the lowest ids among equals."""
+
+    looks_back: ClassVar[bool] = False
 
     k: int
 
@@ -102,10 +147,15 @@ class TopK(Strategy):
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return _keep(log_probs_BV, reaching_top(log_probs_BV, self.k))
 
+    def operations(self) -> Operations:
+        return (("top_k", self.k),)
+
 
 @dataclass(frozen=True)
 class TopP(Strategy):
     """The nucleus: the fewest most likely tokens whose probabilities sum to at least p."""
+
+    looks_back: ClassVar[bool] = False
 
     p: float
 
@@ -124,10 +174,15 @@ class TopP(Strategy):
         inside_BV = before_BV < self.p * (1 - 1e-9)
         return _keep(log_probs_BV, xp.take_along_axis(inside_BV, xp.argsort(order_BV, axis=-1), axis=-1))
 
+    def operations(self) -> Operations:
+        return (("top_p", self.p),)
+
 
 @dataclass(frozen=True)
 class MinP(Strategy):
     """Only tokens at least p times as likely as the most likely one."""
+
+    looks_back: ClassVar[bool] = False
 
     p: float
 
@@ -140,6 +195,9 @@ class MinP(Strategy):
         xp = array_namespace(log_probs_BV)
         best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
         return _keep(log_probs_BV, log_probs_BV >= best_B1 + math.log(self.p))
+
+    def operations(self) -> Operations:
+        return (("min_p", self.p),)
 
 
 @dataclass(frozen=True)
@@ -163,36 +221,22 @@ class RepetitionPenalty(Strategy):
 
 @dataclass(frozen=True)
 class Forbid(Strategy):
-    """Never these tokens."""
+    """All tokens but these."""
+
+    looks_back: ClassVar[bool] = False
 
     tokens: tuple[int, ...]
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return without(log_probs_BV, self.tokens)
 
-
-def looks_back(strategy: Strategy) -> bool:
-    """Whether what it does depends on what was read and written before."""
-    if isinstance(strategy, Chain):
-        return any(looks_back(part) for part in strategy.strategies)
-    return not isinstance(strategy, (Sample, Greedy, Temperature, TopK, TopP, MinP, Forbid))
-
-
-def only_forbids(strategy: Strategy) -> tuple[int, ...] | None:
-    """What a strategy forbids if it otherwise leaves everything to the model; None if it does more."""
-    if isinstance(strategy, Sample):
-        return ()
-    if isinstance(strategy, Forbid):
-        return strategy.tokens
-    if isinstance(strategy, Chain):
-        parts = [only_forbids(part) for part in strategy.strategies]
-        return None if None in parts else tuple(token for part in parts for token in part or ())
-    return None
+    def operations(self) -> Operations:
+        return (("forbid", self.tokens),)
 
 
 @dataclass(frozen=True)
 class Beam:
-    """Not sampling: the most likely text among those that `width` hypotheses reach (see beam.py)."""
+    """Beam search instead of sampling: the most likely text that `width` hypotheses reach (see beam.py)."""
 
     width: int = 4
     length_power: float = 1.0

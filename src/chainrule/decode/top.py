@@ -1,4 +1,4 @@
-"""The largest few of each row, ties to the lowest place: on the device the array is on."""
+"""The k largest values of each row, on the device of the array; among equals the lowest index comes first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chainrule.arrays import Array, cumulative_sum
 
 
 def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
-    """The k largest of each row, largest first, and their places; fewer if a row has fewer."""
+    """The k largest values of each row, largest first, and their indices; fewer if a row has fewer."""
     if isinstance(values_BN, np.ndarray):
         places_BK = np.stack([_top_of_row(row, k) for row in values_BN])
     else:
@@ -19,7 +19,7 @@ def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
 
 
 def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
-    """Linear in the row: only what reaches the k-th largest value is sorted."""
+    """The indices of the k largest values, in linear time: only values that reach the k-th largest are sorted."""
     if k >= len(row):
         return np.argsort(-row, kind="stable")
     least = np.partition(row, len(row) - k)[len(row) - k]
@@ -28,7 +28,7 @@ def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
 
 
 def reaching_top(values_BN: Array, k: int) -> Array:
-    """Which of each row are among its k largest; the lowest places among equals. Nothing is sorted."""
+    """A mask of the k largest values of each row, the lowest indices among equals, without sorting."""
     if k >= values_BN.shape[-1]:
         return values_BN == values_BN
     xp = array_namespace(values_BN)

@@ -1,4 +1,4 @@
-"""The main job: a ladder of models on the same split and tokenizer, measured on one scale."""
+"""Comparison: a ladder of models, trained on the same split with the same tokenizer, measured on one scale."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
-from chainrule.decode.generate import generate_many
-from chainrule.decode.strategies import TopP
+from chainrule.decode.generate import sample_text
 from chainrule.devices import choose_device
-from chainrule.errors import ChainruleError, FolderError, MissingExtraError
+from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.evaluation.measure import Measured, measure
-from chainrule.folder import MANIFEST, megabytes, to_json
+from chainrule.folder import MANIFEST, megabytes, replaced_file, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
-from chainrule.lm import Context, LanguageModel
+from chainrule.lm import Context
+from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.ids import Encoded
-from chainrule.training.prepare import TokenizerChoice, encode_parts, provenance, split_off
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 RESULTS = "compare.json"
@@ -32,7 +31,7 @@ FORMAT = "chainrule-comparison"
 
 @dataclass(frozen=True)
 class Result:
-    """One rung: what the model gives and what it costs."""
+    """The result of one rung: how good the model is and what it costs."""
 
     name: str
     kind: str
@@ -46,7 +45,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rungs, and the text they share."""
+    """The results of all rungs, and the text and tokenizer they share."""
 
     format: str
     tokenizer: str
@@ -57,7 +56,7 @@ class Comparison:
     results: list[Result]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The comparison as plain values."""
         return asdict(self)
 
 
@@ -71,6 +70,11 @@ def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> It
             if kinds:
                 raise
             missing.setdefault((error.library, error.extra), []).append(name)
+            continue
+        except PluginError as error:
+            if kinds:
+                raise
+            progress.note(f"left out: {error}")
             continue
         for rung in kind.ladder:
             yield kind, rung
@@ -97,8 +101,8 @@ def compare(
 ) -> Comparison:
     """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`.
 
-    What is not given as `valid` or `test` is split off the corpus. compare.json grows with every rung. `minutes` is
-    the most time to train a network, in place of what its rung says.
+    Where `valid` or `test` is not given, it is split off the corpus. compare.json grows with every rung. `minutes`
+    is the most time to train a network, instead of the time in the settings of its rung.
     """
     out, device = Path(out), choose_device(device)
     ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress)]
@@ -130,7 +134,7 @@ def compare(
 
 
 def _within(rung: Rung, minutes: float | None) -> Rung:
-    """The rung with so much time, if it is one that takes time."""
+    """The rung with `minutes` of training time, if its settings have one."""
     if minutes is None or "minutes" not in rung.settings:
         return rung
     return Rung(rung.name, {**rung.settings, "minutes": minutes})
@@ -165,15 +169,17 @@ def _clear(out: Path) -> None:
 
 
 def _write(comparison: Comparison, out: Path) -> None:
-    (out / RESULTS).write_text(to_json(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
+    with replaced_file(out / RESULTS) as file:
+        file.write(to_json(comparison.to_json(), indent=2).encode() + b"\n")
 
 
 def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path) -> Result:
+    """Train one rung, measure it on `test`, and save the model in a folder of `out`."""
     began = time.perf_counter()
     lm = kind.train(settings_of.parse(kind.settings, rung.settings), data)
     seconds = time.perf_counter() - began
     measured = measure(lm, test)
-    lm.provenance = provenance(data.train, data.valid, data.seed)
+    lm.provenance = data.provenance()
     lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics, **measured.to_json()}
     folder = out / rung.name.replace(", ", "-").replace(" ", "-")
     lm.save(folder)
@@ -185,12 +191,5 @@ def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path)
         test=measured,
         training_seconds=seconds,
         megabytes=megabytes(folder),
-        sample=_sample(lm, data.seed),
+        sample=sample_text(lm, data.seed, lines=8),
     )
-
-
-def _sample(lm: LanguageModel, seed: int) -> str:
-    """Some text: many lines of a text are empty, so a few are drawn and those that say something shown."""
-    lines = 8 if lm.context == "line" else 1
-    drawn = generate_many(lm, [""], TopP(0.9), n=lines, max_tokens=60, seed=seed)
-    return "\n".join(generation.text for generation in drawn if generation.text.strip())

@@ -1,4 +1,4 @@
-"""A model measured on a text."""
+"""Measurements of a model on a text: cross-entropy, perplexity, bits per byte, speed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
+from chainrule.fast_paths import read, score_sequences, tokens_at_once
 from chainrule.lm import LanguageModel, State
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
@@ -23,7 +24,7 @@ from chainrule.tokens.ids import Encoded, encode_corpus
 
 @dataclass(frozen=True)
 class Measured:
-    """What a model makes of a text."""
+    """The measurements of a model on a text."""
 
     perplexity: float
     nats: float
@@ -37,16 +38,16 @@ class Measured:
     oov: float
     """The share of tokens that are <unk>."""
     lossless: bool
-    """Whether the tokens spell out all of the text; if not, bits per byte leave some of it unpaid."""
+    """Whether the tokens spell out all of the text; if not, bits per byte are a lower bound."""
     impossible: int
     """Tokens that the model gave probability 0: with one of them the perplexity is infinite."""
     normalised: bool
-    """Whether the model gives probabilities; if not, the figures above are made of scores."""
+    """Whether the model gives probabilities; if not, the figures above are computed from its scores."""
     seconds: float
     tokens_per_second: float
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The measurements as plain values."""
         return asdict(self)
 
 
@@ -89,25 +90,26 @@ def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT)
 
 
 def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
-    """ln p of every token, in pieces."""
+    """ln p of every token of a text, in pieces."""
     if lm.context == "stream":
         yield from _score_stream(lm, ids)
         return
     starts, ends = line_bounds(ids, lm.tokenizer.eos)
-    first, at_once = 0, lm.tokens_at_once
+    first, at_once = 0, tokens_at_once(lm)
     while first < len(starts):
         last = max(int(np.searchsorted(ends, starts[first] + at_once, side="right")), first + 1)
         piece = ids[starts[first] : ends[last - 1]]
         begins = starts[first:last] - starts[first]
-        yield checked(lm.score_all(piece, begins, ends[first:last] - starts[first]))
+        scores = score_sequences(lm, piece, begins, ends[first:last] - starts[first])
+        yield checked(scores, normalised=lm.normalised)
         first = last
 
 
 def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
-    """One long sequence in pieces; the state carries the context from one to the next."""
+    """ln p of every token of one long sequence, in pieces; the state carries the context from one to the next."""
     state: State = lm.start(1)
-    at_once = min(lm.tokens_at_once, TOKENS_AT_ONCE)
+    at_once = min(tokens_at_once(lm), TOKENS_AT_ONCE)
     for first in range(0, len(ids), at_once):
         piece = np.asarray(ids[None, first : first + at_once], dtype=np.int64)
-        scores, state = lm.read(state, piece)
-        yield checked(to_numpy(scores)[0])
+        scores, state = read(lm, state, piece)
+        yield checked(to_numpy(scores)[0], normalised=lm.normalised)

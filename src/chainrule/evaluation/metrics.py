@@ -1,4 +1,4 @@
-"""Entropy and its relatives, for arrays of either library.
+"""Entropy, cross-entropy, perplexity and their relatives, for arrays of NumPy or torch.
 
 A distribution is an array whose last axis sums to one; ln 0 · 0 counts as 0. `base` is e (nats) or 2 (bits).
 """
@@ -47,5 +47,5 @@ def perplexity(log_probs: Array) -> float:
 
 
 def bits_per_byte(total_nats: float, size: int) -> float:
-    """What is needed to write the text down, per byte of it: the scale on which all tokenizers compare."""
+    """Bits needed to encode a text of `size` bytes, per byte: the scale on which all tokenizers compare."""
     return total_nats / math.log(2) / size

@@ -1,4 +1,4 @@
-"""What a model makes of each line and each token of a text."""
+"""ln p of each line and each token of a text under a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from chainrule.arrays import checked, to_numpy
 from chainrule.evaluation.metrics import perplexity_of
+from chainrule.fast_paths import read
 from chainrule.lm import LanguageModel, State, score_rows
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds, lines_of
@@ -37,7 +38,7 @@ class ScoredLine:
 
 
 def score_lines(lm: LanguageModel, text: Corpus | Source | Sequence[Source]) -> Iterator[ScoredLine]:
-    """Line by line in the text's order; with stream context each line follows the ones before."""
+    """The lines of a text with their scores, in order; with stream context each is scored after those before it."""
     state: State = lm.start(1)
     for block in as_corpus(text).blocks():
         lines = lines_of(block)
@@ -49,8 +50,8 @@ def score_lines(lm: LanguageModel, text: Corpus | Source | Sequence[Source]) -> 
                 scores = score_rows(lm, rows)
             else:
                 joined = np.concatenate(rows)[None]
-                flat = checked(to_numpy(lm.score(joined, state))[0])
-                state = lm.extend(state, joined)
+                found, state = read(lm, state, joined)
+                flat = checked(to_numpy(found)[0], normalised=lm.normalised)
                 scores = np.split(flat, np.cumsum([len(row) for row in rows])[:-1])
             for line, row, log_probs in zip(lines[first : first + _LINES_AT_ONCE], rows, scores, strict=True):
                 yield ScoredLine(line.decode(), tuple(row.tolist()), tuple(log_probs.tolist()))

@@ -1,1 +1,11 @@
-"""Neural language models: small torch networks, and the one adapter that makes language models of them."""
+"""Neural language models: small torch networks, and the one adapter that makes language models of them.
+
+In reading order:
+
+    networks/      the architectures: token ids in, features out
+    windows.py     the tokens that a network with a window still sees, and how the window slides
+    inference/     any network as a language model
+    gpu/           sampling from a Transformer by Triton kernels and CUDA graphs
+    diagnostics/   gradients through time, gates, and attention maps of a network
+    published.py   weights to and from the names that GPT-2 and Llama are published with
+"""

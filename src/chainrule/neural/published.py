@@ -1,6 +1,6 @@
-"""Weights under the names that GPT-2 and Llama are published with, as the transformers library knows them.
+"""Weights to and from the names and shapes that GPT-2 and Llama are published with, as in the transformers library.
 
-A design is a list of pairs: one weight of ours, and the weights of theirs that stand in it, one above the other.
+A design is a list of pairs: one weight of ours, and the published weights that are stacked in it, row upon row.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.neural.presets import TransformerConfig
-from chainrule.neural.transformer import Transformer
+from chainrule.neural.networks.transformer.decoder import Transformer
 
 
 class _Pair(NamedTuple):
@@ -21,7 +21,7 @@ class _Pair(NamedTuple):
     theirs: list[str]
     is_transposed: bool = False
     is_table: bool = False
-    """A row for each token, and some more of ours."""
+    """Whether it has a row for each token; ours then has padding rows as well."""
 
 
 def to_gpt2_weights(network: Transformer) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -49,7 +49,7 @@ def to_gpt2_weights(network: Transformer) -> tuple[dict[str, Tensor], dict[str, 
 
 
 def from_gpt2_weights(weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int) -> Transformer:
-    """Our network of the weights and the configuration of a `GPT2LMHeadModel`."""
+    """A network with the weights and the configuration of a `GPT2LMHeadModel`."""
     activation = described.get("activation_function", "gelu_new")
     activations = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
     if activation not in activations:
@@ -107,7 +107,7 @@ def to_llama_weights(network: Transformer) -> tuple[dict[str, Tensor], dict[str,
 
 
 def from_llama_weights(weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int) -> Transformer:
-    """Our network of the weights and the configuration of a `LlamaForCausalLM`."""
+    """A network with the weights and the configuration of a `LlamaForCausalLM`."""
     rope = described.get("rope_parameters") or described.get("rope_scaling") or {}
     heads, width = described["num_attention_heads"], described["hidden_size"]
     stretched = rope.get("rope_type", rope.get("type", "default"))  # configurations of older versions say `type`
@@ -144,7 +144,7 @@ def _gpt2_pairs(config: TransformerConfig) -> Iterator[_Pair]:
         for kind in ("weight", "bias"):
             yield _Pair(f"{ours}.attention_norm.{kind}", [f"{theirs}.ln_1.{kind}"])
             yield _Pair(f"{ours}.feedforward_norm.{kind}", [f"{theirs}.ln_2.{kind}"])
-            # their matrices are [in, out]
+            # published matrices are [in, out], ours [out, in]
             is_matrix = kind == "weight"
             yield _Pair(f"{ours}.attention.qkv.{kind}", [f"{theirs}.attn.c_attn.{kind}"], is_matrix)
             yield _Pair(f"{ours}.attention.out.{kind}", [f"{theirs}.attn.c_proj.{kind}"], is_matrix)
@@ -209,15 +209,15 @@ def _from_published(
 
 
 def _with_rows(table_VD: Tensor, rows: int) -> Tensor:
-    """The table with the rows that only fill up.
+    """The table, padded to `rows` rows with the mean of its own.
 
-    Their logits are the mean of all, and e^mean(z) <= mean(e^z): none is more likely than the average token.
+    New rows have the mean of all logits, and e^mean(z) <= mean(e^z): none is more likely than the average token.
     """
     return torch.cat([table_VD, table_VD.mean(dim=0, keepdim=True).expand(rows - len(table_VD), -1)])
 
 
 def _expect_design(config: TransformerConfig, preset: str) -> None:
-    """Refuse what the published design cannot say."""
+    """Refuse settings that the published design cannot express."""
     design = TransformerConfig(preset=preset)  # type: ignore[arg-type]
     names = ["norm", "placement", "gain", "positions", "bias", "qk_norm", "scaled_embedding"]
     if preset == "gpt2" and config.kv_heads != config.heads:

@@ -1,8 +1,8 @@
-"""What a network with a window still sees of each row, and how the window slides.
+"""Sliding windows: the tokens of each row that a network with a window still sees.
 
 Index i of a row (<s> has index 0) is read in the first of the windows [k·slide, k·slide + window) that holds it: a
-full window drops its oldest `slide` tokens, reads the others again, and goes on. What a model says is thus a
-function of what was read and not of the pieces it was read in, and once a window is full, every token has at least
+full window drops its oldest `slide` tokens, reads the others again, and goes on. Predictions thus depend on the
+tokens that were read and not on the pieces they were read in, and once a window is full, every token has at least
 window - slide tokens before it.
 """
 
@@ -19,50 +19,57 @@ class Window:
     """The tokens of each row that are in its window."""
 
     ids_BW: Tensor
-    """As many as `lengths_B` says are in the window; what is behind them means nothing."""
+    """The first `lengths_B[b]` ids of row b are in the window; those after them mean nothing."""
     lengths_B: Tensor
     longest: int
-    """No row is longer: the host knows this without asking the device."""
+    """An upper bound of `lengths_B`, which the host knows without waiting for the device."""
     is_uniform: bool
-    """Every row is known to be exactly as long."""
+    """Whether every row is known to have exactly `longest` tokens."""
 
     @classmethod
     def empty(cls, batch_size: int, size: int, device: torch.device) -> Window:
-        """Nothing read."""
+        """A window without tokens."""
         ids_BW = torch.zeros(batch_size, size, dtype=torch.int64, device=device)
         return cls(ids_BW, torch.zeros(batch_size, dtype=torch.int64, device=device), 0, True)
 
     @property
     def size(self) -> int:
-        """How many tokens fit."""
+        """The number of tokens that fit into the window."""
         return self.ids_BW.shape[1]
 
     def select(self, rows_B: Tensor) -> Window:
-        """Row i is row rows_B[i]."""
+        """The window whose row i is row rows_B[i] of this one."""
         return Window(self.ids_BW[rows_B], self.lengths_B[rows_B], self.longest, self.is_uniform)
 
+    def join(self, other: Window) -> Window:
+        """The window with the rows of this one and then those of the other."""
+        is_uniform = self.is_uniform and other.is_uniform and self.longest == other.longest
+        ids_BW = torch.cat([self.ids_BW, other.ids_BW])
+        lengths_B = torch.cat([self.lengths_B, other.lengths_B])
+        return Window(ids_BW, lengths_B, max(self.longest, other.longest), is_uniform)
+
     def append(self, ids_BT: Tensor, is_token_BT: Tensor | None) -> Window:
-        """The window after more tokens, which fit."""
+        """The window with more tokens, which must fit, after those of each row."""
         width = ids_BT.shape[1]
         counts_B: Tensor | int = width if is_token_BT is None else is_token_BT.sum(dim=1)
         if self.is_uniform:
             ids_BW = torch.cat([self.ids_BW[:, : self.longest], ids_BT, self.ids_BW[:, self.longest + width :]], 1)
         else:
-            # padding is written too, behind the row's last token, where the next one takes its place
+            # padding is written too, after the row's last token, where the next token overwrites it
             places_BT = self.lengths_B[:, None] + torch.arange(width, device=ids_BT.device)
             ids_BW = self.ids_BW.scatter(1, places_BT, ids_BT)
         uniform = self.is_uniform and is_token_BT is None
         return Window(ids_BW, self.lengths_B + counts_B, self.longest + width, uniform)
 
     def counted(self) -> Window:
-        """The same, after asking the device how long rows are."""
+        """This window with exact `longest` and `is_uniform`; waits for the device."""
         if self.is_uniform or not len(self.lengths_B):
             return self
         longest, shortest = int(self.lengths_B.max()), int(self.lengths_B.min())
         return Window(self.ids_BW, self.lengths_B, longest, longest == shortest)
 
     def slid(self, by: int) -> Window:
-        """Full rows without their oldest tokens; the others as they are."""
+        """The window in which full rows have lost their `by` oldest tokens; other rows stay as they are."""
         drop_B = torch.where(self.lengths_B == self.size, by, 0)
         places_BW = (torch.arange(self.size, device=self.ids_BW.device) + drop_B[:, None]).clamp(max=self.size - 1)
         lengths_B = self.lengths_B - drop_B
@@ -70,7 +77,7 @@ class Window:
 
 
 def spans(length: int, size: int, slide: int) -> list[tuple[int, int, int]]:
-    """How `length` indices are read: (begin, end, first new) of each window."""
+    """The windows in which `length` indices are read, each as (begin, end, first index not read before)."""
     result, done, begin = [], 0, 0
     while done < length:
         end = min(begin + size, length)

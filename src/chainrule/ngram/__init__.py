@@ -1,11 +1,15 @@
-"""N-gram models: counted, smoothed, packed into a trie, walked as an automaton.
+"""N-gram models: counted, smoothed, stored as a compact trie, walked as an automaton.
 
-In reading order: levels.py (what n-grams look like, and how to count them slowly), smooth.py (the equations),
-methods.py and tuning.py (where their parameters come from), estimate.py (the equations over all lengths), trie.py
-(how a model is kept), automaton.py (how it is walked), model.py (behind the contract), train.py (all in order).
+In reading order:
 
-Beside them: count.py and sorting.py count fast; kernels.py and packing.py have fast loops; codes.py, packed.py,
-values.py and index.py make models small or quick; workspace.py caps memory; prune.py leaves n-grams out, build.py
-takes models apart and puts them together, mix.py makes one of two; arpa/ reads and writes what other toolkits do;
-infinite/ has no bound on the length.
+    settings.py     the settings of an n-gram model
+    estimate/       from a text to the probabilities of its n-grams: counting, smoothing, tuning, pruning
+    store/          the model as a compact trie, and the automaton that walks it to score and sample
+    model.py        `NgramModel`: an automaton as a language model, saved and loaded
+    train.py        training: count, smooth, prune, quantise, index; and the kinds `ngram` and `anygram`
+    mix.py          two models interpolated into one
+    arpa/           ARPA files, the text format in which n-gram toolkits exchange models
+    anylength/      models without a bound on the length of n-grams
+    segments.py     sums over segments of arrays, and <s> inserted before sequences
+    workspace.py    large arrays in memory, or in temporary files under a memory cap
 """

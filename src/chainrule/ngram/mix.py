@@ -1,11 +1,12 @@
-"""Two estimated models interpolated into one: a single model, as fast as either, that stands for both.
+"""Two n-gram models interpolated into one, which is as fast as either.
 
-    p(w | h) = λ p_1(w | h) + (1 - λ) p_2(w | h)        for every n-gram h w that one of them has
+    p(w | h) = λ p_1(w | h) + (1 - λ) p_2(w | h)        for every n-gram h w that either model has
 
 and backoffs that make each context sum to one. λ is tuned on held-out text by expectation-maximisation.
 
-The models may know different words; the mixture knows those of both. A word that one of them does not know is
-impossible for that one, since its <unk> stands for any such word and not for this one; in a context it is <unk>.
+The models may know different words; the mixture knows those of both. A word that one model does not know has
+probability 0 there, since that model's <unk> stands for any unknown word and not for this one; in a context, it is
+read as <unk>.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ from numpy.typing import NDArray
 from chainrule._version import __version__
 from chainrule.errors import CorpusError, ModelError
 from chainrule.lm import Context, LanguageModel, score_rows
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.build import Parts, normalise
-from chainrule.ngram.codes import codes_of_words, words_of_codes
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.codes import codes_of_words, words_of_codes
+from chainrule.ngram.store.parts import Parts, normalise
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.tokens.word import WordTokenizer
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ def interpolate(
     weight: float | None = None,
     progress: Progress = SILENT,
 ) -> NgramModel:
-    """One n-gram model from two; `weight` is the first one's share, tuned on `held_out` if it is not given."""
+    """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given."""
     if (held_out is None) == (weight is None):
         raise ModelError("give either held-out text to tune the weight on, or the weight")
     if weight is not None and not 0 < weight < 1:
@@ -78,17 +78,15 @@ def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, N
 
 
 def tune_weight(first: Floats, second: Floats) -> float:
-    """The λ that makes the tokens with these log-probabilities under the two models most likely together."""
-    possible = (first > -np.inf) | (second > -np.inf)  # what neither can say has nothing to say about λ
+    """The λ that maximises the likelihood of a text, given ln p of each token under the two models."""
+    possible = (first > -np.inf) | (second > -np.inf)  # a token impossible under both says nothing about λ
     if not possible.any():
         return 0.5
     with np.errstate(over="ignore"):
-        odds = np.exp(
-            second[possible] - first[possible]
-        )  # of the second model, before the weights; perhaps infinite
+        odds = np.exp(second[possible] - first[possible])  # p_2 / p_1 of each token; may be infinite
     weight = 0.5
     for _ in range(_MOST_ROUNDS):
-        # E: how likely is it that the first model said each token? M: the share of what it said
+        # E step: the posterior probability that each token came from the first model; M step: their mean
         better = float(np.mean(weight / (weight + (1 - weight) * odds)))
         if abs(better - weight) < _ENOUGH:
             break
@@ -97,16 +95,11 @@ def tune_weight(first: Floats, second: Floats) -> float:
 
 
 def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
-    """The tokenizer both have, or for words one that knows the words of both."""
+    """The tokenizer that both models have, or, for word tokens, one that knows the words of both."""
     if first.to_json() == second.to_json():
         return first
-    if (
-        isinstance(first, WordTokenizer)
-        and isinstance(second, WordTokenizer)
-        and first.splitting == second.splitting
-    ):
-        known = set(first.words)
-        return WordTokenizer([*first.words, *(word for word in second.words if word not in known)], first.splitting)
+    if first.splitting is not None and first.splitting == second.splitting:
+        return first.with_words(second.words)
     raise ModelError("the two models have different tokenizers; train them with the same one (--tokenizer DIR)")
 
 
@@ -119,43 +112,46 @@ def _encoded(corpus: Corpus, tokenizer: Tokenizer) -> Ints:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two, with its ids in those of the common tokenizer."""
+    """One of the two models, with maps between its ids and those of the common tokenizer."""
 
     lm: NgramModel
     automaton: Automaton
     to_common: Ints
-    """The common id of each of its ids."""
+    """The common id of each id of this model."""
     to_own: Ints
-    """Its id of each common id; of words it does not know, its <unk>."""
+    """This model's id of each common id; its <unk> for words it does not know."""
     known: NDArray[np.bool_]
-    """Whether it knows the word of each common id."""
+    """Whether this model knows the word of each common id."""
 
     @classmethod
     def of(cls, lm: NgramModel, common: Tokenizer) -> _Side:
         own = lm.tokenizer
         to_common = np.arange(own.vocab_size)
-        if isinstance(own, WordTokenizer) and isinstance(common, WordTokenizer):
+        if own.splitting is not None:
             number = {word: i for i, word in enumerate(common.words, start=3)}
             to_common[3:] = [number[word] for word in own.words]
         to_own = np.full(common.vocab_size, -1 if own.unk is None else own.unk)
         known = np.zeros(common.vocab_size, dtype=bool)
         to_own[to_common], known[to_common] = np.arange(own.vocab_size), True
-        automaton = lm.automaton if lm.automaton.where is None else lm.automaton.to(None)
-        return cls(lm, automaton, to_common, to_own, known)
+        lm = lm.on("cpu")
+        return cls(lm, lm.automaton, to_common, to_own, known)
 
     def scores(self, words: Ints) -> Floats:
-        """ln p of the last word of each row after the others, in common ids."""
+        """ln p of the last word of each row of common ids, given the others."""
         scores: Floats = self.automaton.last_word_scores(self.to_own[words])
         return np.where(self.known[words[:, -1]], scores, -np.inf)
 
     def text_scores(self, ids: Ints, eos: int, context: Context) -> Floats:
-        """ln p of each token of a text, in common ids."""
+        """ln p of each token of a text in common ids."""
         _, ends = line_bounds(ids, eos)
         rows = [self.to_own[ids]] if context == "stream" else np.split(self.to_own[ids], ends[:-1])
         return np.where(self.known[ids], np.concatenate(score_rows(self.lm, rows)), -np.inf)
 
     def keys(self, n: int, place_of: Ints, size: int) -> Ints:
-        """Its n-grams of n words, each as (place of the context in the union, code of the last word) in one."""
+        """This model's n-grams of n words, each as one integer: its context's index · size + its last word's code.
+
+        `place_of` holds the index of each context of this model in the union of both models' contexts.
+        """
         trie = self.automaton.trie
         if n > trie.order:
             return np.zeros(0, dtype=np.int64)
@@ -166,7 +162,7 @@ class _Side:
 
 
 def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Automaton:
-    """Every n-gram of either side, with the mixture's probability."""
+    """The automaton of every n-gram of either side, with the mixture's probabilities."""
     parts = _union(sides, tokenizer)
     trie = parts.assemble().trie
     word = words_of_codes(trie.vocab_size).astype(np.int64)
@@ -179,7 +175,7 @@ def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Aut
 
 
 def _union(sides: Sequence[_Side], tokenizer: Tokenizer) -> Parts:
-    """The n-grams of both sides, with nothing known of them yet."""
+    """The parts of every n-gram of either side, with values of 0 that are still to be filled in."""
     size = tokenizer.vocab_size
     code = codes_of_words(size).astype(np.int64)
     place_of = [code[side.to_common[words_of_codes(side.automaton.trie.vocab_size)]] for side in sides]

@@ -1,12 +1,9 @@
-"""The n-gram model behind the contract."""
+"""`NgramModel`: an automaton as a language model, and its model folder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -14,30 +11,35 @@ from array_api_compat import array_namespace
 from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
-from chainrule.folder import ModelFolder, write_folder
+from chainrule.folder import ModelFolder
 from chainrule.lm import Context, LanguageModel, State
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.index import slots_for, with_index
-from chainrule.ngram.packed import words_for
+from chainrule.ngram.segments import insert_starts
 from chainrule.ngram.settings import NgramSettings
-from chainrule.ngram.trie import Trie, groups_for
-from chainrule.ngram.values import Values
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.bitstream import words_for
+from chainrule.ngram.store.index import slots_for, with_index
+from chainrule.ngram.store.trie import Trie, groups_for
+from chainrule.ngram.store.values import Values
+from chainrule.parallel import at_once
 from chainrule.tokens.base import Tokenizer, cut_lines
-from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
+from chainrule.tokens.registry import parse_tokenizer
 
 KIND_NAME = "ngram"
 MANY_WORDS = 1 << 15
-"""From so many on, a word is drawn without looking at all of them."""
-_CHECKED_UP_TO = 1 << 22  # nodes; larger models open at once, and their kernels stay within the arrays anyway
+"""The vocabulary size from which on words are drawn without computing the probability of every word."""
+_CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
 
 @dataclass(frozen=True)
 class NgramState(State):
-    """One automaton state per row. The words it stands for follow from it; they are kept beside it to save time."""
+    """One automaton state for each row, and the words that it stands for, which are kept to save time."""
 
     nodes: Array
     words: Array
-    """The last N-1 words, as [B, N-1]; the word V stands for nothing."""
+    """The last N-1 words, as [B, N-1]; the id V means "no word"."""
+
+    def __len__(self) -> int:
+        return int(self.nodes.shape[0])
 
     def select(self, rows: Array) -> NgramState:
         if isinstance(self.nodes, np.ndarray):
@@ -46,9 +48,15 @@ class NgramState(State):
             rows = array_namespace(self.nodes).asarray(rows, device=self.nodes.device)
         return NgramState(self.nodes[rows], self.words[rows])
 
+    def join(self, other: NgramState) -> NgramState:
+        xp = array_namespace(self.nodes, other.nodes)
+        return NgramState(xp.concat([self.nodes, other.nodes]), xp.concat([self.words, other.words]))
+
 
 class NgramModel(LanguageModel):
     """p(x_t | x_<t) = p(x_t | the N-1 tokens before): the Markov assumption."""
+
+    kind = KIND_NAME
 
     def __init__(
         self,
@@ -63,17 +71,49 @@ class NgramModel(LanguageModel):
         self.context = context
         self.normalised = settings.is_normalised
 
-    def to(self, device: Any) -> NgramModel:
-        """The same model with its arrays in torch, on a device: it scores and decodes there."""
-        lm = NgramModel(self.automaton.to(device), self.tokenizer, self.settings, self.context)
-        lm.provenance, lm.metrics = self.provenance, self.metrics
-        return lm
+    @property
+    def device(self) -> str:
+        return "cpu" if self.automaton.where is None else str(self.automaton.where)
+
+    def on(self, device: str, dtype: str = "float32") -> NgramModel:
+        """This model with its arrays on a device: in NumPy on the CPU, in torch elsewhere.
+
+        Sums are taken in double precision, whatever `dtype` is, so that no precision is lost by backing off.
+        """
+        if device == self.device:
+            return self
+        automaton = self.automaton.to(None if device == "cpu" else device)
+        return NgramModel(automaton, self.tokenizer, self.settings, self.context).described_as(self)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return _tensors(self._on_host())
+
+    # -- the contract -------------------------------------------------------------------------------------
+
+    def start(self, batch_size: int) -> NgramState:
+        node = self.automaton.array([self.automaton.start()])
+        words = self.automaton.words_of(node)
+        return NgramState(node, words).select(np.zeros(batch_size, dtype=np.int64))
+
+    def extend(self, state: State, ids_BT: Array) -> NgramState:
+        ids_BT = self._ids(ids_BT)
+        xp = array_namespace(ids_BT)
+        reach = self.automaton.trie.order - 1
+        words_BT = xp.concat([self._state(state).words, ids_BT], axis=1)
+        # a state depends on the last N-1 words only
+        lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
+        places = lengths[:, None] + xp.arange(reach, dtype=xp.int64, device=ids_BT.device)[None, :]
+        words = xp.take_along_axis(words_BT, places, axis=1)
+        return NgramState(self.automaton.state_of(words), words)
+
+    def next_log_probs(self, state: State) -> Array:
+        return self.automaton.next_after(self._state(state).words)
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         ids_BT = self._ids(ids_BT)
         xp = array_namespace(ids_BT)
         history = self._history(ids_BT.shape[0], state)
-        # each row behind the words its state stands for, all rows in one text
+        # all rows as one text, each preceded by the words of its state
         text_BT = xp.concat([history, ids_BT], axis=1)
         is_token = text_BT != PAD
         scores_BT = xp.zeros(text_BT.shape, dtype=xp.float64, device=ids_BT.device)
@@ -86,35 +126,19 @@ class NgramModel(LanguageModel):
         # <s> alone: no n-gram has it in its middle, so none reaches from one row into the next
         return self.automaton.array(np.full((rows, 1), self.tokenizer.bos))
 
-    def start(self, batch_size: int) -> NgramState:
-        node = self.automaton.array([self.automaton.start()])
-        words = self.automaton.words_of(node)
-        return NgramState(node, words).select(np.zeros(batch_size, dtype=np.int64))
+    # -- fast paths ---------------------------------------------------------------------------------------
 
-    def extend(self, state: State, ids_BT: Array) -> NgramState:
-        ids_BT = self._ids(ids_BT)
-        xp = array_namespace(ids_BT)
-        reach = self.automaton.trie.order - 1
-        words_BT = xp.concat([self._state(state).words, ids_BT], axis=1)
-        # the last N-1 words are all that a state knows
-        lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
-        places = lengths[:, None] + xp.arange(reach, dtype=xp.int64, device=ids_BT.device)[None, :]
-        words = xp.take_along_axis(words_BT, places, axis=1)
-        return NgramState(self.automaton.state_of(words), words)
-
-    def next_log_probs(self, state: State) -> Array:
-        return self.automaton.next_after(self._state(state).words)
-
-    def score_block(self, block: bytes) -> np.ndarray:
-        parts = cut_lines(block) if self.context == "line" and self.automaton.where is None else [block]
-        if len(parts) == 1:
-            return super().score_block(block)
-        with ThreadPoolExecutor(len(parts)) as pool:  # each core takes some lines all the way
-            return np.concatenate(list(pool.map(self._score_lines, parts)))
+    def score_text(self, block: bytes) -> np.ndarray | None:
+        """Encode and score blocks of whole lines in parallel, one for each core; for line context on the CPU."""
+        if self.context != "line" or self.automaton.where is not None:
+            return None
+        parts = cut_lines(block)
+        # a short text is left to the plain way, which needs no kernel
+        return np.concatenate(at_once(self._score_lines, parts)) if len(parts) > 1 else None
 
     def _score_lines(self, block: bytes) -> np.ndarray:
-        """What `_score_text` gives, without an array of places: this runs beside others, and NumPy would wait."""
-        from chainrule.ngram.kernels import leave_starts, put_starts
+        """ln p of each token of some lines, by kernels: NumPy would hold the lock that other threads wait for."""
+        from chainrule.ngram.store.kernels import leave_starts, put_starts
 
         ids, tokenizer = self.tokenizer.encode_lines(block), self.tokenizer
         text = np.empty(2 * len(ids), dtype=np.uint32)
@@ -122,23 +146,23 @@ class NgramModel(LanguageModel):
         scores = self.automaton.score(text, threads=1)
         return np.asarray(scores[: leave_starts(text, tokenizer.bos, scores)])
 
-    def score_all(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
+        """Score all sequences as one text: no n-gram has <s> in its middle, so none reaches over it."""
         if self.automaton.where is not None or len(ids) == 0:
-            return super().score_all(ids, starts, ends)
+            return None
         check_ids(ids[None], self.tokenizer.vocab_size)
-        return self._score_text(ids, starts, ends)
-
-    def _score_text(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """One text, <s> before each sequence: no n-gram has it in its middle, so none reaches over it."""
-        places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
-        text = np.full(len(ids) + len(starts), self.tokenizer.bos, dtype=np.uint32)
-        text[places] = ids
+        is_start = np.zeros(len(ids), dtype=bool)
+        is_start[starts[starts < len(ids)]] = True
+        text, places = insert_starts(ids.astype(np.uint32, copy=False), is_start, self.tokenizer.bos)
         return np.asarray(self.automaton.score(text)[places])
 
-    def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int] = ()) -> tuple[Array, Array]:
+    def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int]) -> tuple[Array, Array] | None:
+        """Draw from the words seen after the contexts, where computing all probabilities would take longer."""
         if not self.normalised or self.tokenizer.vocab_size < MANY_WORDS or self.automaton.where is not None:
-            return super().draw(state, uniforms_B, forbid)
+            return None
         return self.automaton.draw(self._state(state).words, np.asarray(uniforms_B, dtype=np.float64), forbid)
+
+    # -- inside -------------------------------------------------------------------------------------------
 
     def _ids(self, ids_BT: Array) -> Array:
         ids = self.automaton.array(to_numpy(ids_BT) if self.automaton.where is None else ids_BT)
@@ -151,24 +175,9 @@ class NgramModel(LanguageModel):
         return state
 
     def _on_host(self) -> Automaton:
-        """The automaton as it lies on disk; a device has it without its index."""
+        """The automaton in NumPy, as the folder stores it; the hash index is rebuilt if a device dropped it."""
         automaton = self.automaton if self.automaton.where is None else self.automaton.to(None)
         return with_index(automaton) if self.settings.index and automaton.index is None else automaton
-
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        write_folder(
-            folder,
-            ModelFolder(
-                kind=KIND_NAME,
-                config=asdict(self.settings),
-                context=self.context,
-                tokenizer=dump_tokenizer(self.tokenizer),
-                tensors=_tensors(self._on_host()),
-                provenance=self.provenance,
-                metrics=self.metrics,
-            ),
-            overwrite=overwrite,
-        )
 
 
 def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:
@@ -191,7 +200,7 @@ def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:
 
 
 def load_ngram(folder: ModelFolder) -> NgramModel:
-    """The model of a folder; what its arrays say is checked, because a file can say anything."""
+    """Load the model of a folder; its arrays are checked, because a file can contain anything."""
     settings = settings_of.parse(NgramSettings, folder.config)
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
     arrays = (folder.tensor(name) for name in ("first_of_length", "words", "base", "offset", "rest"))
@@ -203,7 +212,7 @@ def load_ngram(folder: ModelFolder) -> NgramModel:
         raise DamagedFileError(
             f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"
         )
-    return NgramModel(automaton, tokenizer, settings, folder.context)
+    return NgramModel(automaton, tokenizer, settings, folder.context or "line")
 
 
 def _values(folder: ModelFolder, name: str, settings: NgramSettings) -> Values:
@@ -214,7 +223,7 @@ def _values(folder: ModelFolder, name: str, settings: NgramSettings) -> Values:
 
 
 def _is_sound(automaton: Automaton, order: int) -> bool:
-    """Whether walking the automaton stays within its arrays, and, for models that are soon read, makes sense."""
+    """Whether walking the automaton stays in bounds, and, for models that are quick to check, makes sense."""
     trie = automaton.trie
     firsts = trie.first_of_length
     streams = (firsts, trie.words, trie.base, trie.offset, trie.rest)
@@ -240,20 +249,20 @@ def _is_sound(automaton: Automaton, order: int) -> bool:
 
 
 def _ascends(offset: np.ndarray) -> bool:
-    """Whether each group has 1 to 32 words; there are few groups, so this is soon seen."""
+    """Whether the rests of each group take 1 to 32 words; quick to check, since there are few groups."""
     steps = np.diff(offset.astype(np.int64))
     return bool(offset[0] == 0 and (steps >= 1).all() and (steps <= 32).all())
 
 
 def _fits_index(automaton: Automaton) -> bool:
-    """Whether the index, if there is one, has a slot for every node."""
+    """Whether the hash index, if there is one, has the number of slots that the nodes need."""
     index, trie = automaton.index, automaton.trie
     longer = trie.nodes - int(trie.first_of_length[2])
     return index is None or bool(index.dtype == np.uint64 and index.shape == (slots_for(longer),))
 
 
 def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
-    """Whether there is a number for each of so many nodes; `words` of them, or none, are words."""
+    """Whether there is a number for each of `size` nodes of `lengths` lengths; `words` of them are single words."""
     if values.plain.dtype != np.float32 or values.plain.shape != (size if values.bits == 0 else words,):
         return False
     return values.bits == 0 or bool(
@@ -265,7 +274,7 @@ def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
 
 
 def _makes_sense(automaton: Automaton) -> bool:
-    """Whether the children of each context follow those of the one before, sorted, and values are logarithms."""
+    """Whether the children of each context are sorted and follow those of the one before; values are logarithms."""
     trie = automaton.trie
     for n in range(1, trie.order):
         contexts = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1] + 1)

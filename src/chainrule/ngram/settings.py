@@ -1,4 +1,4 @@
-"""What can be set of an n-gram model."""
+"""The settings of an n-gram model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from chainrule.errors import SettingsError
-from chainrule.ngram.prune import parse_thresholds
 from chainrule.ngram.workspace import parse_size
 from chainrule.settings import setting
 
@@ -23,12 +22,14 @@ Smoothing = Literal[
     "stupid-backoff",
     "infinite",
     "imported",
+    "imported-scores",
     "mixed",
 ]
 
 _GOES_WITH = {"k": "add-k", "buckets": "jelinek-mercer", "alpha": "stupid-backoff"}
 _MADE_OTHERWISE = {
     "imported": "a model that was read from an ARPA file (chainrule convert)",
+    "imported-scores": "a model that was read from an ARPA file whose probabilities do not sum to one",
     "mixed": "one that was mixed from two (chainrule mix)",
 }
 _NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
@@ -36,7 +37,7 @@ _NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
 
 @dataclass(frozen=True)
 class NgramSettings:
-    """What can be set with --set."""
+    """The settings of an n-gram model; --set on the command line."""
 
     order: int = setting(5, "tokens in the longest n-gram; the context is one less")
     smoothing: Smoothing = setting(  # noqa: RUF009 (a field, as the others are; the type's name hides it)
@@ -87,7 +88,7 @@ class NgramSettings:
                     raise SettingsError(f"{name} does not go with smoothing=infinite")
 
     def check_trainable(self) -> None:
-        """Refuse what only says that a model was not trained here."""
+        """Refuse a smoothing that only marks models as imported or mixed."""
         if self.smoothing in _MADE_OTHERWISE:
             raise SettingsError(
                 f"smoothing={self.smoothing} marks {_MADE_OTHERWISE[self.smoothing]}: no way to train"
@@ -95,8 +96,8 @@ class NgramSettings:
 
     @property
     def is_normalised(self) -> bool:
-        """Whether what the model gives are probabilities."""
-        return self.smoothing != "stupid-backoff"
+        """Whether the model returns probabilities, and not mere scores."""
+        return self.smoothing not in ("stupid-backoff", "imported-scores")
 
     @property
     def tunes_on_held_out(self) -> bool:
@@ -105,4 +106,21 @@ class NgramSettings:
 
 
 SMOOTHINGS: tuple[str, ...] = tuple(name for name in get_args(Smoothing) if name not in _MADE_OTHERWISE)
-"""Those that can be trained."""
+"""The smoothing methods that can be trained."""
+
+
+def parse_thresholds(text: str, order: int) -> list[int]:
+    """The pruning threshold of each length up to `order`, parsed from text; the last one given is repeated.
+
+    `0,0,1` keeps all words and bigrams, and longer n-grams that occurred more than once.
+    """
+    try:
+        thresholds = [int(part) for part in text.split(",")] if text else [0]
+    except ValueError:
+        thresholds = [-1]
+    thresholds = (thresholds + [thresholds[-1]] * order)[:order] if len(thresholds) <= order else [-1]
+    if min(thresholds) < 0 or thresholds != sorted(thresholds):
+        raise SettingsError(f"prune should be at most {order} counts that do not fall, such as 0,0,1, not {text!r}")
+    if thresholds[0] != 0:
+        raise SettingsError("prune should start with 0: words are never pruned (bound the vocabulary instead)")
+    return thresholds

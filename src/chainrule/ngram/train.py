@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +14,38 @@ from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import LanguageModel, score_rows
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.build import Parts, pack_words, select
-from chainrule.ngram.estimate import smooth_levels
-from chainrule.ngram.infinite.model import load_infinite, train_infinite
-from chainrule.ngram.levels import Counts, count_by_unique
-from chainrule.ngram.methods import plan
+from chainrule.ngram.anylength.model import KIND_NAME as ANYGRAM_NAME
+from chainrule.ngram.anylength.model import AnyLengthSettings, load_anygram, train_anygram
+from chainrule.ngram.estimate.levels import Counts, count_by_unique
+from chainrule.ngram.estimate.methods import choose_method
+from chainrule.ngram.estimate.passes import smooth_levels
+from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
+from chainrule.ngram.estimate.tuning import HeldOut
 from chainrule.ngram.model import KIND_NAME, NgramModel, load_ngram
-from chainrule.ngram.prune import by_entropy, kept_by_count, parse_thresholds
-from chainrule.ngram.settings import NgramSettings
-from chainrule.ngram.tuning import HeldOut
+from chainrule.ngram.settings import NgramSettings, parse_thresholds
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
+from chainrule.parallel import worth_a_kernel
 from chainrule.progress import Progress
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.tokens.word import WordTokenizer
-from chainrule.tokens.wordlist import read_words
+from chainrule.tokens.words.wordlist import read_words
 
-WORTH_A_KERNEL = 1 << 20
-"""Tokens times order; below, NumPy has counted before Numba is imported."""
+_NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
 
 _TOKENS_TO_REPORT = 200_000
 
 
 def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
-    """Count, smooth, prune, pack."""
+    """Train an n-gram model: count, smooth, prune, quantise, index."""
     settings.check_trainable()
+    if settings.smoothing == "infinite":
+        data.progress.note("n-grams of any length are a kind of their own now: train anygram")
+        return train_any_length(AnyLengthSettings(settings.vocabulary), data)
     if settings.vocabulary:
         data = replace(data, tokenizer=with_words_of(data.tokenizer, settings.vocabulary))
-    if settings.smoothing == "infinite":
-        return train_infinite(data, asdict(settings))
-    give_back_memory()  # what finding words and numbering them took
-    workspace = _workspace(settings, len(data.train.ids))
+    give_back_memory()  # what finding and numbering words took
+    workspace = _workspace(settings, len(data.train.ids), data.device)
     counts = count(settings, data, workspace)
     automaton, metrics = estimate(settings, counts, data, workspace)
     del counts
@@ -57,24 +58,29 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     if settings.bits:
         lm = _quantised(lm, data)
     if settings.index:
-        from chainrule.ngram.index import with_index
+        from chainrule.ngram.store.index import with_index
 
         with data.progress.task("indexing"):
             lm.automaton = with_index(lm.automaton)
     return lm
 
 
+def train_any_length(settings: AnyLengthSettings, data: TrainingData) -> LanguageModel:
+    """Train a model of n-grams of any length."""
+    if settings.vocabulary:
+        data = replace(data, tokenizer=with_words_of(data.tokenizer, settings.vocabulary))
+    return train_anygram(data, settings)
+
+
 def with_words_of(tokenizer: Tokenizer, path: str) -> Tokenizer:
-    """The tokenizer with the words of a file, one per line, added behind its own."""
-    if not isinstance(tokenizer, WordTokenizer):
+    """The tokenizer with the words of a file, one per line, added after its own."""
+    if tokenizer.splitting is None:
         raise SettingsError(f"vocabulary adds words, which goes with word tokens, not with {tokenizer.name} tokens")
-    known = set(tokenizer.words)
-    added = [word for word in read_words(Path(path), tokenizer.splitting) if word not in known]
-    return WordTokenizer([*tokenizer.words, *added], tokenizer.splitting)
+    return tokenizer.with_words(read_words(Path(path), tokenizer.splitting))
 
 
 def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
-    """The model in few bits; what that does to the perplexity of held-out text, or of the text, is reported."""
+    """Quantise a model, and report the change in perplexity of held-out text, or else of the training text."""
     with data.progress.task(f"quantising to {lm.settings.bits} bits"):
         small = NgramModel(lm.automaton.quantised(lm.settings.bits), lm.tokenizer, lm.settings, lm.context)
     ids = np.asarray((data.valid or data.train).ids[:_TOKENS_TO_REPORT])
@@ -98,7 +104,7 @@ def _perplexity(lm: NgramModel, ids: Array) -> float:
 
 
 def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> Counts:
-    """Every n-gram of the training text, by the way that suits its size."""
+    """Count every n-gram of the training text, in the way that suits the device and the size of the text."""
     tokenizer = data.tokenizer
     ids = data.train.ids
     what = (settings.order, tokenizer.vocab_size, tokenizer.bos, tokenizer.eos, data.context)
@@ -107,10 +113,10 @@ def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> 
 
         with data.progress.task(f"counting {settings.order}-grams on {data.device}"):
             return count_by_unique(torch.as_tensor(np.asarray(ids, dtype=np.int64), device=data.device), *what)
-    if len(ids) * settings.order < WORTH_A_KERNEL:
+    if not worth_a_kernel(len(ids) * settings.order, _NANOSECONDS):
         with data.progress.task(f"counting {settings.order}-grams"):
             return count_by_unique(np.asarray(ids), *what)
-    from chainrule.ngram.count import count_by_sorting
+    from chainrule.ngram.estimate.count import count_by_sorting
 
     return count_by_sorting(ids, *what, workspace, data.progress)
 
@@ -118,7 +124,7 @@ def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> 
 def estimate(
     settings: NgramSettings, counts: Counts, data: TrainingData, workspace: Workspace
 ) -> tuple[Automaton, dict[str, Any]]:
-    """The counts smoothed, as an automaton in NumPy, with what there is to report."""
+    """Smooth the counts; returns the automaton, in NumPy, and the metrics to report."""
     held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
     automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
     return automaton.to(None), metrics
@@ -127,19 +133,22 @@ def estimate(
 def smooth(
     settings: NgramSettings, counts: Counts, held_out: HeldOut | None, workspace: Workspace, progress: Progress
 ) -> tuple[Automaton, dict[str, Any]]:
-    """The same where the counts are: on a GPU, if that is where they were made. Uses the counts up, for memory."""
+    """The same as `estimate`, but the automaton stays on the device of the counts.
+
+    The counts are consumed, to save memory.
+    """
     thresholds = parse_thresholds(settings.prune, settings.order)
     kept = kept_by_count(counts, thresholds) if any(thresholds) else None
-    how = plan(settings, counts, held_out, progress, workspace)
+    how = choose_method(settings, counts, held_out, progress, workspace)
     levels = how.counts.levels
     words, stream = [level.word for level in levels[1:]], None
     if how.counts is not counts:
-        counts.levels = []  # other counts of the same n-grams took their place: their memory is wanted
+        counts.levels = []  # replaced by other counts of the same n-grams: free their memory
     if kept is None:
         give_back_memory()
         words, stream = [], pack_words(words, how.counts.vocab_size, workspace)
         for level in levels[1:]:
-            level.word = level.word[:0] + 0  # not a view: the words themselves are no longer needed
+            level.word = level.word[:0] + 0  # a copy: a view would keep the words in memory
     give_back_memory()
     workspace.release()
     smoothed = smooth_levels(how.counts, how.method, kept, workspace, progress, consume=True)
@@ -153,18 +162,19 @@ def smooth(
     return automaton, how.metrics
 
 
-def _workspace(settings: NgramSettings, tokens: int) -> Workspace:
-    """In memory if it fits under the cap, else on disk."""
-    from chainrule.ngram.count import bytes_needed
+def _workspace(settings: NgramSettings, tokens: int, device: str) -> Workspace:
+    """A workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk."""
+    from chainrule.ngram.estimate.count import bytes_needed
 
     cap = parse_size(settings.memory) if settings.memory else default_memory()
     fits = bytes_needed(tokens, settings.order) <= cap
-    return Workspace(None if fits else Path(tempfile.gettempdir()))
+    return Workspace(None if fits or device != "cpu" else Path(tempfile.gettempdir()))
 
 
 def load(folder: ModelFolder) -> LanguageModel:
-    """The model of a folder."""
-    return load_infinite(folder) if folder.config.get("smoothing") == "infinite" else load_ngram(folder)
+    """Load the model of a folder."""
+    # until n-grams of any length became a kind of their own, they were stored as one of this kind's smoothings
+    return load_anygram(folder) if folder.config.get("smoothing") == "infinite" else load_ngram(folder)
 
 
 _LADDER = {
@@ -190,7 +200,16 @@ KIND = Kind(
             for name, (order, smoothings) in _LADDER.items()
             for smoothing in smoothings
         ),
-        Rung("any-gram, infinite", {"smoothing": "infinite"}),
     ),
     tunes_on_held_out=lambda settings: settings.tunes_on_held_out,
+)
+
+ANYGRAM = Kind(
+    name=ANYGRAM_NAME,
+    summary="sequences of any length, as far back as the training text matches",
+    settings=AnyLengthSettings,
+    train=train_any_length,
+    load=load_anygram,
+    ladder=(Rung("any-gram, infinite", {}),),
+    tunes_on_held_out=lambda settings: True,
 )

@@ -1,4 +1,4 @@
-"""Where the large arrays of an estimate live: in memory, or, under a cap, in files that are gone when it ends."""
+"""Allocation of the large arrays of an estimate: in memory, or, under a memory cap, in temporary files."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class Workspace:
-    """Arrays in memory, or in files unlinked as soon as they are open: a crash leaves nothing behind."""
+    """Allocates arrays in memory, or memory-mapped in files that are unlinked once open: a crash leaves none."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        """Where arrays are spilled to; None keeps them in memory."""
+        """The folder that arrays are spilled to; None keeps them in memory."""
         self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
     @property
     def spills(self) -> bool:
-        """Whether arrays are in files."""
+        """Whether arrays are allocated in files."""
         return self.folder is not None
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """A new array."""
+        """A new array: zeros in a file, uninitialised in memory."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if self.folder is None or size == 0:
             return np.empty(shape, dtype=dtype)
         try:
             with tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-") as file:
-                # the space is taken now: a mapped page that finds the disk full later would kill the process
+                # reserved now: writing to a mapped page when the disk has become full would kill the process
                 _take_space(file, size)
                 array: np.memmap[Any, Any] = np.memmap(file, dtype=dtype, mode="r+", shape=shape)
         except OSError as error:
@@ -59,7 +59,7 @@ class Workspace:
         return array
 
     def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
-        """The same steps; after every so many the memory that spilled arrays took is given back."""
+        """Iterate over steps; after every `every` of them, and at the end, release all spilled arrays."""
         for number, step in enumerate(steps, start=1):
             yield step
             if self.spills and number % every == 0:
@@ -68,7 +68,7 @@ class Workspace:
             self.release()
 
     def put(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array, moved to where arrays live."""
+        """The array as it is, or a copy of it in a file if this workspace spills."""
         if self.folder is None:
             return array
         moved = self.empty(array.shape, array.dtype)
@@ -77,7 +77,7 @@ class Workspace:
         return moved
 
     def release(self, *arrays: NDArray[Any]) -> None:
-        """Give back the memory that reading or writing spilled arrays took; without arguments, of all of them."""
+        """Free the memory that holds pages of spilled arrays, whose content stays; without arguments, of all."""
         mapped = [array._mmap for array in arrays if isinstance(array, np.memmap)]  # type: ignore[attr-defined]
         for spilled in mapped if arrays else list(self._spilled):
             spilled.madvise(mmap.MADV_DONTNEED)
@@ -87,7 +87,7 @@ def _take_space(file: IO[bytes], size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
         return
-    for first in range(0, size, _ZEROS):  # where there is no such call, zeros take the space
+    for first in range(0, size, _ZEROS):  # fallback: zeros take the space
         file.write(bytes(min(_ZEROS, size - first)))
     file.flush()
 
@@ -96,13 +96,13 @@ IN_MEMORY = Workspace()
 
 
 def give_back_memory() -> None:
-    """Hand memory that was freed back to the system: the C library keeps what threads have freed, for later."""
-    with contextlib.suppress(AttributeError, OSError):  # where there is no glibc it is as it is
+    """Return freed memory to the operating system: the C library keeps what threads have freed, for reuse."""
+    with contextlib.suppress(AttributeError, OSError):  # without glibc, a no-op
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def parse_size(text: str) -> int:
-    """Bytes, from text such as 4GB, 512MB or 1e9."""
+    """The number of bytes that a text such as 4GB, 512MB or 1e9 means."""
     upper = text.strip().upper()
     unit = next((unit for unit in UNITS if upper.endswith(unit)), "")
     try:
@@ -115,7 +115,7 @@ def parse_size(text: str) -> int:
 
 
 def default_memory() -> int:
-    """Half of the machine's memory."""
+    """Half of the machine's memory, in bytes; 4 GB where its size is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, OSError, ValueError):

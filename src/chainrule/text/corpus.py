@@ -34,8 +34,8 @@ Source: TypeAlias = str | Path
 BUILTIN = "builtin:python"
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
-_LINES_PER_BLANK = 100  # a text with fewer blank lines than one in so many does not mean them as separators
-_LONGEST_DOCUMENT = 1 << 16
+_LINES_PER_BLANK = 100  # where blank lines are rarer than one in so many, they do not separate documents
+_LONGEST_DOCUMENT = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Corpus:
 
     @classmethod
     def open(cls, *sources: Source, encoding_errors: EncodingErrors = "strict") -> Corpus:
-        """A corpus of the given files; that they exist is checked now, what is in them when it is read."""
+        """A corpus of the given sources; a missing file is an error now, a bad one when it is read."""
         cleaning = Cleaning(encoding_errors)
         if not sources:
             raise CorpusError("no text given: name a file, a pattern, - for standard input, or " + BUILTIN)
@@ -84,7 +84,7 @@ class Corpus:
                 yield from _gather(records(path, self.cleaning))
 
     def documents(self) -> Iterator[bytes]:
-        """Document by document; together they are exactly the blocks."""
+        """The documents one by one; joined, they are the same text as the joined `blocks`."""
         self.cleaning.replaced = 0
         yield from self.texts
         for path in self.paths:
@@ -99,11 +99,11 @@ class Corpus:
 
     @property
     def replaced(self) -> int:
-        """How many stretches of bytes the last reading replaced (encoding_errors="replace")."""
+        """How many invalid byte sequences the last pass replaced by U+FFFD (encoding_errors="replace")."""
         return self.cleaning.replaced
 
     def note_replaced(self, progress: Progress) -> None:
-        """Say how much the last reading replaced, if anything."""
+        """Tell the user how many invalid byte sequences the last pass replaced, if any."""
         if self.replaced:
             progress.note(f"{self.name}: not UTF-8, replaced by U+FFFD: {self.replaced:,}")
 
@@ -115,7 +115,7 @@ class Corpus:
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """The name of the corpus in messages."""
         if not self.paths:
             return "the text"
         first = self._name(self.paths[0])
@@ -126,14 +126,14 @@ class Corpus:
 
 
 def as_corpus(source: Corpus | Source | Sequence[Source]) -> Corpus:
-    """A corpus from whatever names one."""
+    """The corpus of one source or several; a corpus is returned as it is."""
     if isinstance(source, Corpus):
         return source
     return Corpus.open(source) if isinstance(source, (str, Path)) else Corpus.open(*source)
 
 
 def python_reference() -> tuple[bytes, ...]:
-    """The language reference that every Python carries, a document per topic: text to try things on."""
+    """The language reference that comes with every Python, a document per topic: a text to try things on."""
     from pydoc_data import topics
 
     return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
@@ -169,7 +169,7 @@ def _spool_standard_input() -> tempfile._TemporaryFileWrapper[bytes]:
 
 
 def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Short texts gathered into blocks; each is made to end in LF so that no two lines run together."""
+    """Join short texts into blocks; an LF is added between two texts whose lines would run together."""
     gathered: list[bytes] = []
     size = 0
     for text in texts:
@@ -185,11 +185,11 @@ def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines up to and with the blank lines after them, or 64 KB; single lines where blank lines are rare."""
-    rest: list[bytes] = []  # whole lines of a document that goes on; joined once, so that it costs linear time
+    """Split a text into documents that end in blank lines or after 64 KB; into lines where blank lines are rare."""
+    rest: list[bytes] = []  # lines of a document that is not complete; joined once, so that it costs linear time
     separated: bool | None = None
     for block in blocks:
-        if rest:  # blank lines may have begun in the last block
+        if rest:  # a run of blank lines may have begun in the previous block
             body = rest[-1].rstrip(b" \t\n")
             rest[-1], block = body, rest[-1][len(body) :] + block
         if separated is None:
@@ -197,7 +197,7 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
             separated = blank * _LINES_PER_BLANK >= block.count(b"\n")
         if separated:
             ends = [match.end() for match in _BLANK_LINES.finditer(block)]
-            # blank lines may go on in the next block
+            # a run of blank lines that reaches the end of this block may go on in the next one
             ends = [end for end in ends if end < len(block)]
         else:
             ends = [match.end() for match in re.finditer(rb"\n", block)]
@@ -216,7 +216,7 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _cut(document: bytes, separated: bool) -> Iterator[bytes]:
-    """A long document as several, cut at line ends: a split needs pieces to choose from."""
+    """Cut a long document at line ends into several: a split by document needs many to choose from."""
     while separated and len(document) > _LONGEST_DOCUMENT:
         end = document.find(b"\n", _LONGEST_DOCUMENT) + 1
         if end in (0, len(document)):

@@ -37,13 +37,16 @@ _REPLACEMENT = "\ufffd".encode()
 
 @dataclass
 class Cleaning:
-    """How text that is not UTF-8 is treated, and how often that was needed."""
+    """What to do about bytes that are not UTF-8, and how many sequences of them were replaced by U+FFFD."""
 
     errors: EncodingErrors = "strict"
     replaced: int = 0
 
     def valid_utf8(self, block: bytes, name: str, line: int) -> bytes:
-        """The block itself, if it is UTF-8; else an error, or the block with U+FFFD where it is not."""
+        """The block itself if it is UTF-8; else a copy with U+FFFD for what is not, or an EncodingError.
+
+        `name`, and `line`, the number of the block's first line, are for the error's message.
+        """
         view, position = memoryview(block), 0
         try:
             while position < len(block):
@@ -64,9 +67,9 @@ class Cleaning:
 
 
 def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterator[bytes]:
-    """Raw pieces of one text, as clean blocks of whole lines."""
+    """Clean blocks of whole lines from the raw pieces of one text; `name` is what errors call it."""
     line = 1
-    for number, block in enumerate(_whole_lines(raw)):
+    for number, block in enumerate(whole_lines(raw)):
         block = cleaning.valid_utf8(block, name, line)
         if number == 0:
             block = block.removeprefix(codecs.BOM_UTF8)
@@ -91,21 +94,33 @@ _NO_TEXT = {
 
 
 def _refuse_what_is_no_text(block: bytes, name: str) -> None:
-    """A file of another form that is named as a text would be read as nonsense, or fail with a riddle."""
+    """Raise an error if the first block of a file starts as a known binary format does.
+
+    Read as text, such a file would give nonsense, or fail with an obscure message.
+    """
     for start, what in _NO_TEXT.items():
         if block.startswith(start):
             raise CorpusError(f"{name}: expected text, found {what}")
 
 
-def _whole_lines(raw: Iterable[bytes]) -> Iterator[bytes]:
+def whole_lines(raw: Iterable[bytes], longest: int | None = None) -> Iterator[bytes]:
+    """Blocks of whole lines from pieces of a text; only the last line of the text may lack its line end.
+
+    A line of more than `longest` bytes comes in several blocks, which are then not whole lines.
+    """
     rest: list[bytes] = []  # pieces without a line end; joined once, so that one long line costs linear time
+    size = 0
     for piece in raw:
         end = piece.rfind(b"\n") + 1
         if end:
             yield b"".join([*rest, piece[:end]])
-            rest = []
+            rest, size = [], 0
         if end < len(piece):
             rest.append(piece[end:])
+            size += len(rest[-1])
+        if longest is not None and size > longest:
+            yield b"".join(rest)
+            rest, size = [], 0
     if rest:
         yield b"".join(rest)
 
@@ -114,7 +129,7 @@ def _whole_lines(raw: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def form_of(path: Path) -> Literal["text", "jsonl", "parquet"]:
-    """The form a file's name promises."""
+    """The form of a file, judged by its name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".zst"):
         suffixes.pop()
@@ -157,7 +172,7 @@ def records(path: Path, cleaning: Cleaning) -> Iterator[bytes]:
     for place, text in texts:
         if not text:
             continue
-        # JSON can name half a character (a lone surrogate); written out, that is not UTF-8
+        # a JSON escape can spell a lone surrogate (half a character), whose encoding is not valid UTF-8
         raw = text.encode("utf-8", "surrogatepass")
         clean = b"".join(clean_blocks([raw], place, cleaning))
         yield clean if clean.endswith(b"\n") else clean + b"\n"

@@ -1,9 +1,9 @@
 """Train, validation and test text, split by document so that none leaks into another.
 
-Where a document goes depends on a hash of its words and the seed: not on order, file or chance. So two copies of
-one document always land in the same part, and the split of a text is the same on every machine. (Up to 10,000
-documents are dealt out in the order of their hashes, so that the parts have their sizes; then an added document can
-move another one.)
+The part that a document goes to depends on a hash of its text and the seed, not on its file, its position or
+randomness. So two copies of one document always land in the same part, and a text is split in the same way on every
+machine. (Up to 10,000 distinct documents are dealt out in the order of their hashes, so that the parts have the
+requested sizes; there, an added document can move another one.)
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 
-_FEW = 10_000  # distinct documents up to which the shares are exact; of more, chance gives every part its share
+_FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes come close to them
 
 
 def split(
     corpus: Corpus, shares: Mapping[str, float], folder: Path, *, seed: int = 0, progress: Progress = SILENT
 ) -> dict[str, Corpus]:
-    """Write each part to `folder` as `<name>.txt`; shares such as {"train": 0.9, "valid": 0.1} sum to one."""
+    """Split a corpus into named parts, each written to `folder` as `<name>.txt` and returned as a corpus.
+
+    Shares such as {"train": 0.9, "valid": 0.1} sum to one.
+    """
     if abs(sum(shares.values()) - 1) > 1e-9 or min(shares.values()) <= 0:
         raise ValueError(f"shares must be positive and sum to one, not {dict(shares)}")
     paths = {name: folder / f"{name}.txt" for name in shares}
@@ -47,13 +50,13 @@ def split(
 
 
 def _draw(document: bytes, seed: int) -> float:
-    """A number in [0, 1) that depends on the document's words and the seed alone."""
+    """A hash of the document's text and the seed, as a number in [0, 1)."""
     digest = hashlib.blake2b(document.strip(), digest_size=8, salt=(seed % 2**128).to_bytes(16, "little"))
     return int.from_bytes(digest.digest(), "little") / 2**64
 
 
 def _share(draw: float, shares: Mapping[str, float]) -> str:
-    """The part whose stretch of [0, 1) holds the number."""
+    """The part whose interval of [0, 1) holds the number `draw`."""
     end = 0.0
     for name, share in shares.items():
         end += share
@@ -63,7 +66,10 @@ def _share(draw: float, shares: Mapping[str, float]) -> str:
 
 
 def _exact_shares(corpus: Corpus, shares: Mapping[str, float], seed: int) -> dict[float, str]:
-    """For few documents: parts of the asked sizes in bytes, at least one document each, by order of draw."""
+    """The part of each document, by its draw, so that parts have their shares in bytes; empty for many documents.
+
+    Documents are dealt out in the order of their draws, at least one to each part.
+    """
     sizes: dict[float, int] = {}
     for document in corpus.documents():
         draw = _draw(document, seed)

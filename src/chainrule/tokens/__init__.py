@@ -1,1 +1,11 @@
-"""Tokens: text as a sequence of small integers."""
+"""Tokens: text as a sequence of small integers.
+
+base.py          `Tokenizer`: the interface of all tokenizers, and helpers that they share
+byte.py          bytes as tokens: nothing to learn
+vocabulary.py    limits on a vocabulary: which items are kept
+char.py          characters as tokens
+words/           words as tokens
+subwords/        subwords as tokens: BPE, WordPiece and Unigram
+ids.py           a corpus as ids in one memory-mapped file
+registry.py      tokenizers by name, and their tokenizer.json
+"""

@@ -1,4 +1,4 @@
-"""What a tokenizer is: text to ids and back.
+"""The interface of every tokenizer: text to ids and back.
 
 Special tokens exist only as ids: <s> (`bos`) starts every sequence and is never predicted, </s> (`eos`) is the
 end of a line, <unk> (`unk`) stands for what the vocabulary lacks. No text becomes a special token: the letters
@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import TokenizerError
-from chainrule.parallel import cores
+from chainrule.parallel import at_once, cores
+from chainrule.tokens.words.splitting import Splitting
 
 Ids = NDArray[np.uint32]
 
-_WORTH_A_THREAD = 1 << 17  # bytes
-_NEARBY = 8  # ids before a place that can change how what follows is spelled: the bytes of a character, a space
+_WORTH_A_THREAD = 1 << 17  # bytes; a thread for less text would take longer to start than it saves
+_NEARBY = 8  # preceding ids that can change how the next ones decode: the bytes of a character, a space
 
 
 class Tokenizer(ABC):
@@ -32,13 +32,17 @@ class Tokenizer(ABC):
     lossless: ClassVar[bool]
     """Whether decoding gives back the text exactly, unless something in it is <unk>."""
     name: str
-    """What it is called on the command line."""
+    """The tokenizer's name on the command line."""
     vocab_size: int
     """How many ids there are, special ones included."""
     bos: int
     eos: int
+    splitting: Splitting | None = None
+    """How text is split into words; None where tokens are not words."""
+    words: list[bytes]
+    """The words in the order of their ids, for a tokenizer of words."""
     unk: int | None
-    """None where every text can be spelled: bytes and byte-level BPE."""
+    """The id of <unk>; None where every text can be encoded, as with bytes and byte-level BPE."""
 
     @abstractmethod
     def encode_lines(self, block: bytes) -> Ids:
@@ -50,17 +54,17 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; `eos` is a line end, `bos` nothing. Exact where the tokenizer loses nothing."""
+        """The text of ids; `eos` gives a line end, `bos` nothing. Exact where the tokenizer is lossless."""
 
     @abstractmethod
     def token(self, token_id: int) -> str:
-        """One token for people to read."""
+        """One token as text for people to read; special tokens by name."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` needs to make it again."""
+        """The JSON object from which `from_json` makes the tokenizer again."""
 
-    # What follows is the same for all; no tokenizer overrides it.
+    # The methods below are the same for all tokenizers; only `with_words` is overridden, by word tokenizers.
 
     def encode(self, text: str) -> Ids:
         """The ids of a text; line ends inside it are `eos`, and none is added at its end."""
@@ -73,9 +77,13 @@ class Tokenizer(ABC):
         return narrowest(self.vocab_size)
 
     def continuation(self, before: Sequence[int], new: Sequence[int]) -> str:
-        """The text that `new` ids add behind those before."""
+        """The text that the ids `new` add after the ids `before`."""
         nearby = list(before[-_NEARBY:])
         return self.decode([*nearby, *new])[len(self.decode(nearby)) :]
+
+    def with_words(self, words: Iterable[bytes]) -> Self:
+        """A copy of this tokenizer with more words after its own; an error unless its tokens are words."""
+        raise TokenizerError(f"words can be added to word tokens, not to {self.name} tokens")
 
     def special(self, token_id: int) -> str | None:
         """The name of a special token; None for any other."""
@@ -87,12 +95,12 @@ class Tokenizer(ABC):
 
 
 def narrowest(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
-    """The type that holds the ids of so large a vocabulary."""
+    """The narrowest type that holds every id of a vocabulary of this size."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a text; half a character, which Python's strings can hold, is not text."""
+    """The UTF-8 bytes of a text; a lone surrogate (half a character), which a string can hold, is an error."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -106,13 +114,13 @@ def lines_of(block: bytes) -> list[bytes]:
 
 
 def line_bounds(ids: NDArray[np.integer], eos: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the lines of a text begin, and one past their ends; each ends in `eos`."""
+    """The index at which each line of ids begins, and the index one past its end; every line ends in `eos`."""
     ends = np.flatnonzero(ids == eos) + 1
     return np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], ends
 
 
 def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:
-    """What `encode_lines` must equal: line by line."""
+    """The ids of a block, encoded line by line: the reference for `tokenizer.encode_lines`."""
     ids: list[int] = []
     for line in lines_of(block):
         ids.extend(tokenizer.encode_line(line))
@@ -121,16 +129,15 @@ def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:
 
 
 def encode_in_parallel(tokenizer: Tokenizer, block: bytes) -> Ids:
-    """What `encode_lines` gives; of a long text, each core encodes some lines."""
+    """The same ids as `tokenizer.encode_lines` gives, but each core encodes some lines of a long block."""
     parts = cut_lines(block)
     if len(parts) == 1:
         return tokenizer.encode_lines(block)
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return np.concatenate(list(pool.map(tokenizer.encode_lines, parts)))
+    return np.concatenate(at_once(tokenizer.encode_lines, parts))
 
 
 def cut_lines(block: bytes) -> list[bytes]:
-    """The block in parts of whole lines: one for each core, fewer if it is short."""
+    """Cut a block into parts of whole lines: one for each core, fewer if it is short."""
     parts = min(cores(), len(block) // _WORTH_A_THREAD)
     edges = {0, len(block)} | {block.find(b"\n", i * len(block) // parts) + 1 for i in range(1, parts)}
     return [block[first:last] for first, last in pairwise(sorted(edges))] or [block]

@@ -1,14 +1,13 @@
 """A corpus as ids in one memory-mapped file, written in parallel.
 
 Each line's ids are followed by </s>. The file is the ids and nothing else, uint16 or uint32 by the size of the
-vocabulary; what else is known of it is in `Encoded`.
+vocabulary; `Encoded` holds the counts that belong to it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -18,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError
-from chainrule.parallel import in_order
+from chainrule.parallel import Background, in_order
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest
-from chainrule.tokens.learning import Vocabulary, WordLearner
-from chainrule.tokens.splitting import Splitting
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.learning import Vocabulary, WordLearner
+from chainrule.tokens.words.splitting import Splitting
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 Note = TypeVar("Note")
 UnsignedIds = NDArray[np.unsignedinteger]
@@ -34,13 +33,13 @@ _NUMBERS: Any = np.dtype("<u4")
 
 @dataclass(frozen=True)
 class Encoded:
-    """The ids of a corpus, and what was counted on the way."""
+    """The ids of a corpus, with counts and a hash of its text."""
 
     ids: UnsignedIds
     """Memory-mapped; one dimension, line after line, each ended by </s>."""
     lines: int
     bytes: int
-    """UTF-8 bytes of the text, line ends included: what bits per byte divides by."""
+    """UTF-8 bytes of the text, line ends included: the divisor of bits per byte."""
     unknown: int
     """How many tokens are <unk>."""
     fingerprint: str
@@ -53,7 +52,7 @@ class Encoded:
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT) -> Encoded:
-    """Write the ids of a corpus to `path`."""
+    """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts."""
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
 
     def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
@@ -69,15 +68,19 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Pr
 def learn_and_encode(
     corpus: Corpus, limit: Limit, splitting: Splitting, path: Path, progress: Progress = SILENT
 ) -> tuple[WordTokenizer, Encoded]:
-    """What `WordTokenizer.train` and `encode_corpus` give, in one pass over the text instead of two."""
+    """The results of `WordTokenizer.train` and `encode_corpus`, in one pass over the text instead of two.
+
+    The file first holds the numbers that the learner's tables give to words; when the vocabulary is known, ids
+    replace them.
+    """
     learner = WordLearner(splitting)
     written = _write(corpus, learner.learn, path, progress)
     vocabulary = learner.vocabulary(limit)
     dtype: Any = np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
-    with ThreadPoolExecutor(1) as beside:
-        words = beside.submit(vocabulary.spell)
+    with Background[list[bytes]]() as background:
+        background.start(vocabulary.spell)
         _replace_numbers(path, written, vocabulary, dtype)
-    tokenizer = WordTokenizer(words.result(), splitting)
+        tokenizer = WordTokenizer(background.result() or [], splitting)
     encoded = Encoded(
         _mapped(path, dtype), vocabulary.lines, written.bytes, vocabulary.unknown, written.fingerprint
     )
@@ -86,7 +89,7 @@ def learn_and_encode(
 
 @dataclass(frozen=True)
 class _Written:
-    """What is known of a file of ids, block by block."""
+    """A file of ids: the size and the note of each block, and the bytes and hash of the text."""
 
     sizes: list[int]
     notes: list[Any]
@@ -97,7 +100,7 @@ class _Written:
 def _write(
     corpus: Corpus, encode: Callable[[bytes], tuple[UnsignedIds, Note]], path: Path, progress: Progress
 ) -> _Written:
-    """Write what `encode` makes of each block, and keep what it notes."""
+    """Write the ids that `encode` returns for each block to `path`, and collect the notes it returns with them."""
     digest = hashlib.sha256()
     sizes: list[int] = []
     notes: list[Note] = []
@@ -106,21 +109,19 @@ def _write(
         raise CorpusError(f"{path}: the ids would overwrite the text itself")
     with (
         path.open("wb") as file,
-        ThreadPoolExecutor(1) as beside,
+        Background[None]() as hashing,
         progress.task("encoding", corpus.size(), "B") as task,
     ):
-        hashed = beside.submit(digest.update, b"")
-        unended = False  # whether the last file ended without LF, so that its last line does not join the next one
+        unended = False  # whether the previous file ended without LF, which the hash then needs: lines do not join
         for block, (ids, note) in in_order(encode, corpus.blocks()):
-            hashed.result()
-            hashed = beside.submit(digest.update, b"\n" + block if unended else block)
+            hashing.start(digest.update, b"\n" + block if unended else block)
             unended = not block.endswith(b"\n")
             file.write(ids.data)
             sizes.append(len(ids))
             notes.append(note)
             read += len(block)
             task.advance(len(block))
-        hashed.result()
+        hashing.result()
     corpus.note_replaced(progress)
     if not sizes:
         raise CorpusError(f"{corpus.name}: empty: there is no text to count")
@@ -128,9 +129,9 @@ def _write(
 
 
 def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtype: np.dtype[Any]) -> None:
-    """Put ids in the place of the tables' numbers, in the file itself.
+    """Replace the tables' numbers by ids, in place in the file.
 
-    Ids are no wider than numbers, so what is written never reaches what is still to be read.
+    Ids are no wider than numbers, so writing never overtakes reading.
     """
     ids_of = [ids.astype(dtype) for ids in vocabulary.ids]
     starts = accumulate(written.sizes, initial=0)

@@ -1,24 +1,33 @@
-"""Tokenizers by name: learned from text, written to and read from one tokenizer.json."""
+"""Tokenizers by name: learned from text, written to and read from one tokenizer.json.
+
+Another package adds a tokenizer by an entry point in the group `chainrule.tokenizers`: its name is what --tokenizer
+takes, its object a subclass of `Tokenizer` whose `kind` no other has, with the class methods `train(blocks, limit)`
+and `from_json(data)`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 from pathlib import Path
 from typing import Any, cast
 
-from chainrule.errors import TokenizerError
+from chainrule.errors import PluginError, TokenizerError
+from chainrule.plugins import find_plugins, load_plugin
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
-from chainrule.tokens.splitting import Splitting
-from chainrule.tokens.subword import Algorithm, SubwordTokenizer
+from chainrule.tokens.subwords.tokenizer import Algorithm, SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.words.splitting import Splitting
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
+PLUGINS = "chainrule.tokenizers"
+"""The group of entry points that add tokenizers."""
 NAMES = ("word", "word:unicode", "char", "byte", "bpe", "wordpiece", "unigram")
 FILE_NAME = "tokenizer.json"
 _FORMAT = "chainrule-tokenizer"
@@ -41,6 +50,8 @@ def train_tokenizer(
                 yield block
                 task.advance(len(block))
 
+        if name not in NAMES:
+            return cast(Tokenizer, _plugin(name).train(blocks(), limit))
         if name == "char":
             return CharTokenizer.train(blocks(), limit)
         if splitting := word_splitting(name):
@@ -59,10 +70,33 @@ def train_and_encode(
     return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
 
 
+def tokenizer_names() -> list[str]:
+    """The name of every tokenizer that can be learned, plug-ins included; no plug-in is imported."""
+    return [*NAMES, *(name for name in find_plugins(PLUGINS) if name not in NAMES)]
+
+
+def _plugin(name: str) -> Any:
+    """The class of the tokenizer that a plug-in adds."""
+    return load_plugin(find_plugins(PLUGINS)[name], type)
+
+
+def _class_of(kind: Any) -> Any:
+    """The class whose tokenizers have that kind; None if there is none."""
+    if kind in list(_CLASSES):
+        return _CLASSES[kind]
+    for point in find_plugins(PLUGINS).values():
+        # a plug-in that cannot be loaded is no reason to refuse the tokenizers of another one
+        with contextlib.suppress(PluginError):
+            found: Any = load_plugin(point, type)
+            if getattr(found, "kind", None) == kind:
+                return found
+    return None
+
+
 def _check_name(name: str) -> None:
-    if name not in NAMES:
+    if name not in tokenizer_names():
         raise TokenizerError(
-            f"there is no tokenizer {name!r}; there are: {', '.join(NAMES)}, or a folder that holds one"
+            f"there is no tokenizer {name!r}; there are: {', '.join(tokenizer_names())}, or a folder that holds one"
         )
 
 
@@ -87,10 +121,11 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
         raise TokenizerError(f"{place}: not a tokenizer of chainrule (no format {_FORMAT!r} in it)")
     if data.get("version") != _VERSION:
         raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
-    if data.get("kind") not in list(_CLASSES):
+    found = _class_of(data.get("kind"))
+    if found is None:
         raise TokenizerError(f"{place}: unknown kind of tokenizer {data.get('kind')!r}")
     try:
-        return cast(Tokenizer, _CLASSES[data["kind"]].from_json(data))
+        return cast(Tokenizer, found.from_json(data))
     except TokenizerError as error:
         raise TokenizerError(f"{place}: damaged: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -104,9 +139,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     try:
         content = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        close = difflib.get_close_matches(str(path), NAMES, n=1)
+        close = difflib.get_close_matches(str(path), tokenizer_names(), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        known = f"{', '.join(NAMES)}, or a folder that holds one"
+        known = f"{', '.join(tokenizer_names())}, or a folder that holds one"
         raise TokenizerError(f"{file}: no such file{hint} (tokenizers are: {known})") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(f"{file}: cannot be read: {error}") from error

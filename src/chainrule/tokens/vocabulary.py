@@ -1,4 +1,4 @@
-"""Which items make it into a vocabulary; the rest is <unk>."""
+"""The items that a vocabulary keeps, and the limits on them; any other item is <unk>."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Limit:
     min_count: int = 1
     """Items seen less often are unknown."""
     top: int | None = None
-    """Only the most frequent so many are known."""
+    """At most this many items are known, the most frequent ones."""
     percent: float | None = None
-    """Only the most frequent so many percent of the distinct items are known."""
+    """At most this percentage of the distinct items are known, the most frequent ones."""
 
     @classmethod
     def parse(cls, size: str | int | None, min_count: int = 1) -> Limit:
-        """From `--vocab-size`, a number such as 8000 or a share of the distinct items such as 90%."""
+        """The limit for a `--vocab-size`: a number such as 8000, or a share of the distinct items such as 90%."""
         if min_count < 1:
             raise SettingsError(f"the minimum count must be at least 1, not {min_count}")
         if size is None:
@@ -44,14 +44,14 @@ class Limit:
         )
 
     def keeps(self, frequent: int, distinct: int) -> int:
-        """How many items are known, of so many distinct ones of which so many are frequent enough."""
+        """How many items are known; of all `distinct` ones, `frequent` reach `min_count`."""
         if self.percent is not None:
             frequent = min(frequent, round(distinct * self.percent / 100))
         return frequent if self.top is None else min(frequent, self.top)
 
 
 def choose(counts: Mapping[Item, int], limit: Limit) -> list[Item]:
-    """The items that are known, most frequent first, equals in alphabetical order."""
+    """The items that are known, most frequent first, ties in alphabetical order."""
     ranked = sorted(item for item in counts if counts[item] >= limit.min_count)
-    ranked.sort(key=counts.__getitem__, reverse=True)  # stable: equals stay in alphabetical order
+    ranked.sort(key=counts.__getitem__, reverse=True)  # stable: ties stay in alphabetical order
     return ranked[: limit.keeps(len(ranked), len(counts))]

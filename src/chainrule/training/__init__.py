@@ -1,1 +1,19 @@
-"""Training: from a corpus to a model, whatever the kind."""
+"""Training of networks: one loop for all of them, whichever engine computes the gradients.
+
+In reading order:
+
+    loop.py           the training loop: steps, validations, checkpoints
+    run_state.py      the state of a run, and the decisions made before its first step
+    objectives.py     what a network is trained to predict: from stretches of text to inputs and targets
+    batches/          how a text is cut into batches, and how these are gathered
+    engines/          what computes the steps: torch or the tape
+    optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
+    pace.py           how many steps a run has, and how many lie between two validations
+    autotune.py       steps timed before the run, to choose how to compute them and how many to take
+    advice.py         notes to the user about a run that is allowed but probably not intended
+    metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard
+    interrupts.py     signals to stop, deferred to the end of a step
+    checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit
+    backends/         networks of each engine as language models
+    kinds.py          the kinds of network that can be trained, and how to add one
+"""

@@ -1,4 +1,4 @@
-"""Signals to stop, which wait for the end of a step."""
+"""Signals to stop, deferred to the end of a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Meanwhile a first SIGINT or SIGTERM is only noted; a second one does what it did before. Not if it is off."""
+    """A block in which the first SIGINT or SIGTERM is only noted in `received`; a second one acts as usual.
+
+    With `on=False`, or outside the main thread, signals are left alone.
+    """
 
     def __init__(self, *, on: bool = True) -> None:
         self.on = on
@@ -19,7 +22,7 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        if self.on and threading.current_thread() is threading.main_thread():  # only there are signals handled
+        if self.on and threading.current_thread() is threading.main_thread():  # Python allows it only there
             self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chainrule.designs.training import EPOCHS, TrainingSettings
 from chainrule.errors import SettingsError
-from chainrule.training.layouts import Layout
-from chainrule.training.plan import EPOCHS, TrainingSettings
+from chainrule.training.batches.layouts import Layout
 
 VALIDATIONS = 10
-"""How many validations a run has at least."""
+"""The least number of validations of a run, time permitting."""
 
-_VALIDATION_SHARE = 0.2  # of the time, at most, where time is what is given
+_VALIDATION_SHARE = 0.2  # the largest share of the time for validations, where a run is limited by minutes
 
 
 @dataclass(frozen=True)
 class Times:
-    """What the clock says, in seconds, where a run is given so many minutes."""
+    """Measured times in seconds, for a run that is limited by minutes."""
 
     step: float
     validation: float
     left: float
-    """Of the minutes, once the others were measured."""
+    """Time left of the minutes after `step` and `validation` were measured."""
 
 
 def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
-    """The number of steps as far as the clock has no say in it; None: it alone decides."""
+    """The number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
     if settings.steps is not None:
         return settings.steps
     if settings.epochs is None and settings.minutes is not None:
@@ -34,9 +34,9 @@ def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
 
 
 def pace(settings: TrainingSettings, layout: Layout, times: Times | None, done: int = 0) -> tuple[int, int]:
-    """The steps of a run, and the steps between validations; `times` where minutes are set.
+    """The number of steps of a run, and the number between validations; `times` is given where minutes are set.
 
-    Where steps are `done` already, those are not in the time that is left.
+    `done` steps were taken before the run was resumed: the time left is for further ones.
     """
     total, validations, first = planned_steps(settings, layout), float(VALIDATIONS), 0
     if times is not None:
@@ -56,12 +56,12 @@ def pace(settings: TrainingSettings, layout: Layout, times: Times | None, done: 
 def between_validations(
     settings: TrainingSettings, layout: Layout, steps: int, validations: float = VALIDATIONS
 ) -> int:
-    """How many steps lie between validations, where so many have room in `steps`."""
+    """The number of steps between validations: as set, or an epoch, or less for `validations` in `steps` steps."""
     return settings.validate_every or max(1, min(layout.count(0), round(steps / validations)))
 
 
 def _fitting(settings: TrainingSettings, layout: Layout, times: Times) -> tuple[int, float]:
-    """How many steps, and how many validations beside them, the time that is left has room for."""
+    """The numbers of steps and of validations that fit into the time left."""
     step, validation, left = times.step, times.validation, max(0.0, times.left)
     if settings.validate_every is not None:
         return max(1, int(left / (step + validation / settings.validate_every))), VALIDATIONS

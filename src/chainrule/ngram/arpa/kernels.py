@@ -1,7 +1,7 @@
-"""The lines of an ARPA file read and written in bulk: the loops over bytes, compiled by Numba.
+"""Numba kernels that parse and format the lines of an ARPA file in bulk, byte by byte.
 
 Neither kernel ever guesses. Reading stops at a line that is not plainly an n-gram, writing at a number whose last
-digit is in doubt: Python does that line, or says what is wrong with it, and the kernel goes on behind it.
+digit is in doubt: Python handles that line, or reports what is wrong with it, and the kernel goes on after it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from chainrule.ngram.arpa.numbers import DIGITS, LARGEST, LN10, ZERO
 _TAB, _LF, _CR, _SPACE, _PLUS, _MINUS, _POINT, _0, _9, _E, _e = b"\t\n\r +-.09Ee"
 _KEPT = 18  # digits of a mantissa that surely fit 64 bits
 _EXACT = 15  # digits that surely fit the 53 bits of a float64
-_POWERS = np.array([10.0**k for k in range(23)])  # all that are exact as float64
-_DOUBT = 1e-15  # how far a float64 made of inexact parts can be off, relatively
-_WINDOW = 1 << 14  # bytes whose separators are looked for at once: they stay in the nearest cache
-_NEAR_HALF = 2e-6  # how far nine digits scaled to an integer can be off, with room to spare
+_POWERS = np.array([10.0**k for k in range(23)])  # all powers of ten that are exact as float64
+_DOUBT = 1e-15  # bound on the relative error of a float64 computed from inexact factors
+_WINDOW = 1 << 14  # bytes searched for separators at a time: few enough for the L1 cache
+_NEAR_HALF = 2e-6  # bound on the error of a number scaled to a nine-digit integer, with a margin
 
 
 @njit(cache=True, nogil=True)
 def _power(exponent: int) -> float:
-    """10^exponent; as a float, since Numba raises to integers by multiplying, which rounds again and again."""
+    """10^exponent; a float exponent, since Numba multiplies repeatedly for an integer one and rounds each time."""
     return _POWERS[exponent] if 0 <= exponent < len(_POWERS) else 10.0 ** np.float64(exponent)
 
 
@@ -35,7 +35,10 @@ def _to_ln(log10: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _digits(block: Any, i: int) -> Any:
-    """mantissa · 10^exponent from byte i on. Returns (mantissa, exponent, digits in it, whether any, position)."""
+    """Parse the digits from byte i on, perhaps with a decimal point, as mantissa · 10^exponent.
+
+    Returns (mantissa, exponent, significant digits, whether there are any digits, position behind them).
+    """
     mantissa, exponent, kept, point, some = np.uint64(0), 0, 0, False, False
     while True:
         byte = block[i]
@@ -45,10 +48,10 @@ def _digits(block: Any, i: int) -> Any:
             some = True
             if kept < _KEPT:
                 mantissa = mantissa * np.uint64(10) + np.uint64(byte - _0)
-                kept += 1 if mantissa else 0  # zeros in front are no digits of it
+                kept += 1 if mantissa else 0  # leading zeros are not significant
                 exponent -= 1 if point else 0
             else:
-                kept += 1  # beyond what is kept: counted, so that the number passes for inexact
+                kept += 1  # dropped, but counted, so that the number is treated as inexact
                 exponent += 0 if point else 1
         else:
             return mantissa, exponent, kept, some, i
@@ -57,7 +60,7 @@ def _digits(block: Any, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _exponent(block: Any, i: int) -> Any:
-    """What follows an e. Returns (exponent, whether it is one and of a sane size, position)."""
+    """Parse the exponent behind an e. Returns (exponent, whether it has one to four digits, position behind it)."""
     sign = -1 if block[i] == _MINUS else 1
     if block[i] == _MINUS or block[i] == _PLUS:
         i += 1
@@ -70,7 +73,7 @@ def _exponent(block: Any, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _read_number(block: Any, i: int) -> Any:
-    """The log10 at byte i as ln. Returns (it, whether that is certain, position behind it)."""
+    """Parse the log10 at byte i. Returns (its value as ln, whether that is certain, position behind it)."""
     sign = -1.0 if block[i] == _MINUS else 1.0
     if block[i] == _MINUS or block[i] == _PLUS:
         i += 1
@@ -83,7 +86,7 @@ def _read_number(block: Any, i: int) -> Any:
     if mantissa == 0:
         return np.float32(sign * 0.0), True, i
     value = sign * np.float64(mantissa)
-    if kept <= _EXACT and abs(exponent) <= 22:  # two exact numbers: the one rounding is the right one
+    if kept <= _EXACT and abs(exponent) <= 22:  # both factors are exact: the one rounding is correct
         value = value / _POWERS[-exponent] if exponent < 0 else value * _POWERS[exponent]
         return _to_ln(value), value <= LARGEST, i
     value *= _power(exponent)
@@ -93,9 +96,9 @@ def _read_number(block: Any, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _separators(block: Any, first: int, last: int, places: Any) -> Any:
-    """Put down where the spaces, tabs and line ends are. Returns one past the last line end.
+    """Write the positions of spaces, tabs and line ends to `places`. Returns one past the last line end.
 
-    Without a branch: how long a word is cannot be foretold, and a wrong guess costs more than a word's bytes.
+    Branch-free: word lengths are unpredictable, and a mispredicted branch costs more than scanning a word.
     """
     count = 0
     for i in range(first, last):
@@ -109,20 +112,21 @@ def _separators(block: Any, first: int, last: int, places: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def read_lines(block: Any, i: int, n: int, begins: Any, ends: Any, log_prob: Any, log_backoff: Any) -> Any:
-    """N-grams of n words from byte i on, as many as the arrays hold; the block ends in a line end.
+    """Parse lines of n-grams of n words from byte i on, as many as the arrays hold; the block ends in a line end.
 
-    Stops at the first line that is not plainly an n-gram. Returns (how many, the position of that line).
-    One long loop, since handing arrays from function to function takes longer than what they would do.
+    Writes where each word begins and ends, ln p and ln backoff. Stops at the first line that is not plainly an
+    n-gram. Returns (how many n-grams were read, the position of that line).
+    One long loop, since passing arrays between functions would take longer than the work they do.
     """
     places = np.empty(_WINDOW, np.int64)
-    row, k, limit = 0, 0, i  # k is the number of the separator behind the present field
+    row, k, limit = 0, 0, i  # k is the index of the separator behind the current field
     while row < len(log_prob) and i < len(block):
         if i == limit:
             limit, k = _separators(block, i, min(i + _WINDOW, len(block)), places), 0
             if i == limit:  # a line longer than the window
                 break
         begin = i
-        for field in range(n + 3):  # the number, n words, perhaps a backoff, and blanks at the end
+        for field in range(n + 3):  # log10 p, n words, perhaps a backoff, perhaps trailing blanks
             while places[k] == begin and block[begin] != _LF:
                 begin += 1
                 k += 1
@@ -163,7 +167,10 @@ def read_lines(block: Any, i: int, n: int, begins: Any, ends: Any, log_prob: Any
 
 @njit(cache=True, nogil=True)
 def _put_digits(out: Any, at: int, mantissa: int, digits: int, before_point: int) -> Any:
-    """The digits of a mantissa, a point behind the first `before_point` of them unless that is the end."""
+    """Write the digits of a mantissa, with a point after the first `before_point` unless none follow.
+
+    Returns the position behind them.
+    """
     end = at + digits + (digits > before_point)
     place = end - 1
     for k in range(digits, 0, -1):
@@ -178,7 +185,7 @@ def _put_digits(out: Any, at: int, mantissa: int, digits: int, before_point: int
 
 @njit(cache=True, nogil=True)
 def _put_number(out: Any, at: int, value: float) -> Any:
-    """What "%.9g" makes of a number; -99 of minus infinity. Returns (position, whether that is certain)."""
+    """Write a number as "%.9g" does, minus infinity as -99. Returns (position behind it, whether it is certain)."""
     if value == 0:
         out[at] = _0
         return at + 1, True
@@ -205,7 +212,7 @@ def _put_number(out: Any, at: int, value: float) -> Any:
 
 @njit(cache=True, nogil=True)
 def _put_decimal(out: Any, at: int, mantissa: int, digits: int, exponent: int) -> Any:
-    """d.ddd · 10^exponent: written out where "%g" does so, else with an e."""
+    """Write d.ddd · 10^exponent: in decimal notation where "%g" uses it, else with an e. Returns the position."""
     if 0 <= exponent < DIGITS:
         while digits <= exponent:
             mantissa *= 10
@@ -225,7 +232,10 @@ def _put_decimal(out: Any, at: int, mantissa: int, digits: int, exponent: int) -
 def write_lines(
     row: int, ids: Any, log_prob: Any, log_backoff: Any, with_backoff: bool, starts: Any, pool: Any, out: Any
 ) -> Any:
-    """The lines of n-grams from `row` on; stops before one whose digits are in doubt. Returns (row, bytes)."""
+    """Write the lines of the n-grams from `row` on to `out`; word i is spelt pool[starts[i] : starts[i + 1]].
+
+    Stops before a line whose digits are in doubt. Returns (the row of that line, how many bytes were written).
+    """
     at = 0
     while row < len(ids):
         line = at

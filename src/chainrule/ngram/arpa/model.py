@@ -1,11 +1,11 @@
-"""Models from ARPA files, and ARPA files from models: the way from and to KenLM, SRILM and their kin.
+"""Models from ARPA files, and ARPA files from models: exchange with KenLM, SRILM and similar toolkits.
 
-An ARPA file is a model of words, and text is split at white space by whoever reads it. So what is read gets word
-tokens, and only models of word tokens are written. What the file leaves open is settled so:
+An ARPA file is a model of words, and its readers split text at white space. So a model that is read gets a word
+tokenizer, and only models of word tokens can be written. What the format leaves open is settled as follows:
 
-    <unk>, <s>, </s>    are the tokenizer's own; one that the file lacks is there and impossible
+    <unk>, <s>, </s>    are the tokenizer's own; one that the file lacks gets probability 0
     <s>                 is never predicted, whatever the file says; n-grams with <s> behind a word are left out
-    a missing context   is filled in: its probability is what backing off gives, and backing off from it is free
+    a missing context   is filled in: its probability is what backing off gives, and its own backoff weight is 1
 """
 
 from __future__ import annotations
@@ -22,24 +22,29 @@ from chainrule.errors import ArpaError, ModelError
 from chainrule.lm import Context, LanguageModel
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import ArpaBlock, write_arpa
-from chainrule.ngram.automaton import Automaton
-from chainrule.ngram.build import Parts
-from chainrule.ngram.codes import codes_of_words
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.segments import segment_sums
+from chainrule.ngram.settings import NgramSettings, Smoothing
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.store.parts import Parts
 from chainrule.progress import SILENT, Progress
-from chainrule.tokens.word import WordTokenizer
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 Ints = NDArray[np.int64]
 
 _SPECIAL = (b"<unk>", b"<s>", b"</s>")
-"""How a file spells the ids 0, 1, 2 of a word tokenizer."""
+"""The spelling, in a file, of the ids 0, 1 and 2 of a word tokenizer."""
 _UNK, _BOS = 0, 1
+_ROUNDING = 1e-3  # how far above 0 the logarithm of a rounded probability may be
+_MOST_SUSPECTS = 4096
+_CELLS_AT_ONCE = 1 << 24
 _LEFT_OUT = -1
 
 
 def load_arpa(path: str | Path, *, context: Context = "line", progress: Progress = SILENT) -> NgramModel:
-    """The model of an ARPA file, plain or gzip; it gives what the file says, and can be saved like any other."""
+    """The model of an ARPA file, plain or gzip: it scores as the file says, and can be saved like any other."""
     path = Path(path)
     lm = from_arpa(read_arpa(path, progress), context, progress)
     lm.provenance = {"arpa": path.name, "arpa_sha256": _sha256(path), "chainrule": __version__}
@@ -47,12 +52,15 @@ def load_arpa(path: str | Path, *, context: Context = "line", progress: Progress
 
 
 def from_arpa(arpa: ArpaModel, context: Context = "line", progress: Progress = SILENT) -> NgramModel:
-    """The same of a file that was read."""
+    """The model of the contents of an ARPA file."""
     tokenizer = WordTokenizer([word for word in arpa.words if word not in _SPECIAL])
     levels = _without_bos_inside(arpa, progress)
     with progress.task(f"linking {sum(len(level.ids) for level in levels):,} n-grams"):
         automaton = _automaton(levels, _ids_of(arpa.words), tokenizer.vocab_size)
-    settings = NgramSettings(order=automaton.trie.order, smoothing="imported")
+    smoothing: Smoothing = "imported" if no_probability_exceeds_one(automaton) else "imported-scores"
+    if smoothing == "imported-scores":
+        progress.note("its backoffs make probabilities above one: what it gives are scores")
+    settings = NgramSettings(order=automaton.trie.order, smoothing=smoothing)
     lm = NgramModel(automaton, tokenizer, settings, context)
     lm.metrics = {"ngrams": np.diff(automaton.trie.first_of_length)[1:].tolist()}
     return lm
@@ -62,14 +70,14 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
     """Write an n-gram model of word tokens as an ARPA file; a name that ends in .gz makes a compressed one."""
     if not isinstance(lm, NgramModel):
         raise ModelError("only n-gram models of bounded order can be written as ARPA files")
-    if not isinstance(lm.tokenizer, WordTokenizer):
+    if lm.tokenizer.splitting is None:
         raise ArpaError(
             f"ARPA files are models of words, which readers split at white space: a model of {lm.tokenizer.name} "
             "tokens cannot be written; train one with --tokenizer word"
         )
     words, number = _spelling(lm.tokenizer, progress)
     _note_what_is_lost(lm, progress)
-    automaton = lm.automaton if lm.automaton.where is None else lm.automaton.to(None)
+    automaton = lm.on("cpu").automaton
     trie = automaton.trie
     sizes = [len(words), *np.diff(trie.first_of_length)[2:].tolist()]
     levels = [_unigrams(automaton, number), *(_ngrams(automaton, n, number) for n in range(2, trie.order + 1))]
@@ -80,14 +88,14 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
 
 
 def _sha256(path: Path) -> str | None:
-    if not path.is_file():  # a pipe can be read but once
+    if not path.is_file():  # a pipe can be read only once
         return None
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _ids_of(words: list[bytes]) -> Ints:
-    """The tokenizer's id of each word of a file: special ones have their own, the others follow in file order."""
+    """The tokenizer's id of each word of a file: special words have fixed ids, the others follow in file order."""
     special = np.fromiter((word in _SPECIAL for word in words), dtype=bool, count=len(words))
     ids = np.cumsum(~special) + len(_SPECIAL) - 1
     ids[special] = [_SPECIAL.index(words[place]) for place in np.flatnonzero(special).tolist()]
@@ -95,7 +103,7 @@ def _ids_of(words: list[bytes]) -> Ints:
 
 
 def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
-    """The levels without n-grams that have <s> behind a word, since no text has, and without empty ones on top."""
+    """The levels without n-grams that have <s> behind a word, as no text has; empty levels at the end go, too."""
     levels, dropped = list(arpa.levels), 0
     bos = arpa.words.index(_SPECIAL[_BOS]) if _SPECIAL[_BOS] in arpa.words else _LEFT_OUT
     for place, level in enumerate(levels):
@@ -115,10 +123,11 @@ def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
 
 
 def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
-    """The n-grams in the order of levels.py, from short to long.
+    """The automaton of the levels of a file; `ids` maps words of the file to ids below `size`.
 
-    Beside the n-grams of n words, the first n words of every longer one are at hand, as the place of the first n-1
-    and a word: those that are not listed are the contexts to fill in.
+    Goes from short n-grams to long ones and sorts each level as estimate/levels.py says. For n words, `keys` holds
+    the n-grams listed and the first n words of every longer one, each as (index of the first n-1 words, code of the
+    last): those that are not listed are the contexts to fill in.
     """
     code = codes_of_words(size).astype(np.int64)
     code_of = code[ids]
@@ -142,14 +151,17 @@ def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
 
 
 def _scattered(places: Ints, values: NDArray[np.float32], size: int, otherwise: float) -> NDArray[np.float32]:
-    """So many values: the given ones at their places, and the same one elsewhere."""
+    """An array of `size` values: `values` at the indices `places`, and `otherwise` elsewhere."""
     array = np.full(size, otherwise, dtype=np.float32)
     array[places] = values
     return array
 
 
 def _complete(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """The keys of a level in order, with those that only longer n-grams have; and the places of the latter."""
+    """The sorted keys of a level, listed or only in longer n-grams; and the indices of those not listed.
+
+    `keys[0]` are the listed ones, the others come from longer n-grams.
+    """
     listed = np.sort(keys[0])
     missing = [key[~_is_in(listed, key)] for key in keys[1:]]
     added = np.unique(np.concatenate([np.zeros(0, np.int64), *missing]))
@@ -165,14 +177,16 @@ def _is_in(ordered: Ints, keys: Ints) -> NDArray[np.bool_]:
 
 
 def _begins(contexts: Ints, size: int) -> Ints:
-    """Where the n-grams of each context begin, and one past the last."""
+    """The index of the first n-gram of each of `size` contexts, and one past the last n-gram."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(contexts, minlength=size))])
 
 
 def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:
-    """The automaton, with what backing off gives for n-grams that were filled in: from short ones to long.
+    """The automaton of the parts; n-grams that were filled in get the probability of backing off, short ones first.
 
     p(w | h) = backoff(h) · p(w | h')
+
+    `filled` holds, for each length from 2 on, their indices in the level.
     """
     automaton = parts.assemble()
     trie = automaton.trie
@@ -180,21 +194,54 @@ def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:
         if not len(places):
             continue
         nodes = places + int(trie.first_of_length[n])
-        words = automaton.words_of(nodes)[:, -n:]  # they are contexts, so states
+        words = automaton.words_of(nodes)[:, -n:]  # all are contexts, which `words_of` takes as states
         backoff = automaton.log_backoff.at(trie.parent(nodes, n) - 1, n - 2)
-        # the automaton's values are this array; a backoff above 1 makes no probability above 1
+        # the automaton shares this array; a backoff above 1 must not make a probability above 1
         parts.log_prob[nodes - 1] = np.minimum(backoff + automaton.last_word_scores(words[:, 1:]), 0.0)
     return automaton
+
+
+def no_probability_exceeds_one(automaton: Automaton) -> bool:
+    """Whether no word is more than certain after a context; only a positive log-backoff can make it so.
+
+    Files with such backoffs exist (KenLM's own lm/test.arpa), and KenLM scores with them as they are.
+    """
+    trie = automaton.trie
+    for n in range(1, trie.order):
+        nodes = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1])
+        nodes = nodes[automaton.log_backoff.at(nodes - 1, n - 1) > 0]
+        total = _sums_after(automaton, nodes, n)
+        # a probability above one makes a sum above one: the contexts with the largest sums are looked at closely
+        suspects = nodes[np.argsort(-total, kind="stable")[: min(_MOST_SUSPECTS, int((total > 1).sum()))]]
+        for some in np.array_split(suspects, 1 + suspects.size * trie.vocab_size // _CELLS_AT_ONCE):
+            if (automaton.next_log_probs(some) > _ROUNDING).any():
+                return False
+    return True
+
+
+def _sums_after(automaton: Automaton, contexts: Ints, n: int) -> NDArray[np.float64]:
+    """Σ_w p(w | h) = Σ_seen p(w | h) + backoff(h) (1 - Σ_seen p(w | h')) for each context h of n words."""
+    trie = automaton.trie
+    begin, end = trie.children(contexts, n)
+    bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - begin)])
+    children = np.arange(bounds[-1]) + np.repeat(begin - bounds[:-1], end - begin)
+    shorter = np.repeat(automaton.words_of(contexts)[:, trie.order - n :], end - begin, axis=0)
+    words = np.concatenate([shorter, automaton.words[trie.word(children)][:, None]], axis=1)
+    own = np.exp(automaton.log_prob.at(children - 1, n).astype(np.float64))
+    lower = np.exp(automaton.last_word_scores(words))
+    backoff = np.exp(automaton.log_backoff.at(contexts - 1, n - 1).astype(np.float64))
+    sums: NDArray[np.float64] = segment_sums(own, bounds) + backoff * (1 - segment_sums(lower, bounds))
+    return sums
 
 
 # -- to a file --------------------------------------------------------------------------------------------
 
 
-def _spelling(tokenizer: WordTokenizer, progress: Progress) -> tuple[list[bytes], Ints]:
-    """The words of the file, and the place of each id among them.
+def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], Ints]:
+    """The words of the file, and the index of each id among them (-1 if it is left out).
 
-    Where the text itself had the word <unk>, as WikiText has, that is the one a reader should find for <unk>; the
-    tokenizer's own, which then stands for next to nothing, is left out.
+    If the text itself contains the word <unk>, as WikiText does, that word is written as <unk>; the tokenizer's own
+    unknown word, which then stands for next to nothing, is left out.
     """
     words = [*_SPECIAL, *tokenizer.words]
     number = np.arange(len(words))
@@ -207,7 +254,6 @@ def _spelling(tokenizer: WordTokenizer, progress: Progress) -> tuple[list[bytes]
 
 
 def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
-    assert isinstance(lm.tokenizer, WordTokenizer)
     if lm.tokenizer.splitting != "whitespace":
         progress.note(f"readers split text at white space: have it split as {lm.tokenizer.name} does beforehand")
     if lm.context == "stream":
@@ -217,7 +263,7 @@ def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
 
 
 def _unigrams(automaton: Automaton, number: Ints) -> Iterator[ArpaBlock]:
-    """All words in the order of their ids, so that who reads them numbers them alike."""
+    """The unigrams in the order of their ids, so that a model read from the file has the same ids."""
     ids = np.flatnonzero(number != _LEFT_OUT)
     places = automaton.codes[ids]
     backoff = automaton.log_backoff.at(places, 0) if automaton.trie.order > 1 else None

@@ -1,7 +1,7 @@
-"""The numbers of an ARPA file: log10 there, ln here.
+"""The numbers of an ARPA file, log10 in the file and ln in memory.
 
-The format cannot say minus infinity. Its zero is -99, as SRILM writes it: whatever is -99 or less, a probability or
-a backoff, of <s> or of any other word, is read as minus infinity; minus infinity is written as -99.
+The format has no minus infinity. The logarithm of zero is written as -99, as SRILM does; a log-probability or
+log-backoff of -99 or less, of <s> or of any other word, is read as minus infinity.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 LN10 = math.log(10.0)
 ZERO = -99.0
 LARGEST = 1e30
-"""The largest log10 that is a number to us; its ln is still finite as float32."""
+"""The largest log10 accepted as a number; its ln is still finite as float32."""
 DIGITS = 9
-"""Significant digits written: they are off by 5e-9 of the number at most, and it takes 3e-8 to get from a float32
-to what is nearer to its neighbour. So what is read is the very float32 that was written."""
+"""Significant digits written. Their relative error is at most 5e-9, and it takes 3e-8 to get from a float32 to a
+number nearer to its neighbour, so reading gives back the very float32 that was written."""
 
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def read_number(text: bytes) -> float | None:
-    """A log10 as ln, rounded to float32; None if the text is no finite number."""
+    """The ln, rounded to float32, of a log10 in text; None if the text is not a finite number."""
     if not _NUMBER.fullmatch(text):
         return None
     log10 = float(text)
@@ -33,6 +33,6 @@ def read_number(text: bytes) -> float | None:
 
 
 def write_number(ln: float) -> bytes:
-    """A ln as log10, in as many digits as it takes."""
+    """The text of the log10 of a number given as ln, in as many digits as a float32 needs."""
     log10 = max(ln / LN10, ZERO) if ln == -math.inf else ln / LN10
-    return b"%.9g" % (log10 + 0.0)  # + 0.0: there is no use for a negative zero
+    return b"%.9g" % (log10 + 0.0)  # + 0.0 turns a negative zero into 0

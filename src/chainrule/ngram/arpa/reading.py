@@ -1,6 +1,6 @@
-r"""ARPA files: back-off n-gram models as text, read as they stand.
+r"""ARPA files, which are back-off n-gram models as text, read without adding or changing anything.
 
-    what is before \data\ is prose and not read
+    what is before \data\ is prose and is skipped
     \data\
     ngram 1=4                     how many n-grams of each length there are
     ngram 2=3
@@ -14,13 +14,13 @@ r"""ARPA files: back-off n-gram models as text, read as they stand.
     ...
     \end\
 
-Fields are separated by spaces or tabs; lines may end in CRLF, and blank ones mean nothing. Nothing is made up
-here: n-grams that a complete model would have are not filled in, and what the file says of <s> is passed on (0 from
-KenLM, -99 from SRILM), although <s> is never predicted. numbers.py says what -99 is.
+Fields are separated by spaces or tabs; lines may end in CRLF, and blank lines are skipped. N-grams that a complete
+model would have are not filled in here, and the file's value for <s> is passed on (0 from KenLM, -99 from SRILM),
+although <s> is never predicted. numbers.py says what -99 is.
 
-A file is read in blocks of whole lines. `_Reader` reads any line in plain Python and says what is wrong with it; in
-large files a kernel eats the n-grams that are plainly right, which are all but a few lines, and leaves the rest to
-it. The sizes in the header are compared with what comes and never believed: arrays grow as lines arrive.
+A file is read in blocks of whole lines. `_Reader` reads any line in plain Python and reports what is wrong with it;
+in large files a kernel reads the lines that are plainly n-grams, all but a few, and leaves the others to `_Reader`.
+The sizes in the header are compared with what is found and never trusted: arrays grow as lines arrive.
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ from numpy.typing import NDArray
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa.numbers import read_number
 from chainrule.ngram.arpa.writing import write_arpa
+from chainrule.parallel import worth_a_kernel
 from chainrule.progress import SILENT, Progress, Task
+from chainrule.text.files import whole_lines
 
 if TYPE_CHECKING:
-    from chainrule.tokens.table import WordTable
+    from chainrule.tokens.words.table import WordTable
 
 __all__ = ["ArpaLevel", "ArpaModel", "read_arpa", "write_arpa"]
 
-_BLOCK = 2 << 20
-_LONGEST_LINE = 1 << 24  # whatever has longer ones is no ARPA file, and need not fill the memory
-_WORTH_A_KERNEL = 1 << 20  # bytes; below, Python is done before Numba is imported
+_BLOCK = 2 << 20  # bytes read at a time
+_LONGEST_LINE = 1 << 24  # bytes; a file with a longer line is not an ARPA file, and must not fill the memory
+_NANOSECONDS = 64  # to read a byte in Python
 
-_PROSE, _HEADER = -1, 0  # sections before \1-grams:, which is 1
+_PROSE, _HEADER = -1, 0  # the sections before \1-grams:, which is section 1
 _BLANKS = re.compile(rb"[ \t]+")
 _COUNT = re.compile(rb"ngram[ \t]+(\d{1,9})[ \t]*=[ \t]*(\d{1,18})")
 _SECTION = re.compile(rb"\\\d+-grams:|\\end\\")
@@ -61,33 +63,33 @@ _SECTION = re.compile(rb"\\\d+-grams:|\\end\\")
 
 @dataclass(frozen=True)
 class ArpaLevel:
-    """The n-grams of one length as the file gives them, in its order."""
+    """The n-grams of one length, in the order of the file."""
 
     ids: NDArray[np.int32]
-    """[K, n], indices into ArpaModel.words."""
+    """The words of each n-gram [K, n], as indices into ArpaModel.words."""
     log_prob: NDArray[np.float32]
-    """[K], natural logs."""
+    """ln p of each n-gram [K]."""
     log_backoff: NDArray[np.float32]
-    """[K], natural logs; 0 where the file gives none."""
+    """ln backoff of each n-gram [K]; 0 where the file gives none."""
 
 
 @dataclass(frozen=True)
 class ArpaModel:
-    """What an ARPA file says."""
+    """The contents of an ARPA file."""
 
     words: list[bytes]
-    """In the order of the unigrams; the unknown word, if there is one, is <unk> whatever its case in the file."""
+    """The words in the order of the unigrams; the unknown word, if any, is <unk> whatever its case in the file."""
     levels: list[ArpaLevel]
-    """levels[0] are the unigrams."""
+    """The n-grams of each length; levels[0] holds the unigrams."""
 
 
 def read_arpa(path: str | Path, progress: Progress = SILENT) -> ArpaModel:
-    """The model of an ARPA file, plain or gzip; an error names the line that is wrong."""
+    """The contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
     try:
         with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
-            for block in _whole_lines(_pieces(raw, task), path):
-                reader = reader or _Reader(path, fast=len(block) >= _WORTH_A_KERNEL)
+            for block in _blocks(_pieces(raw, task), path):
+                reader = reader or _Reader(path, fast=worth_a_kernel(len(block), _NANOSECONDS))
                 reader.feed(block)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         line = f" behind line {reader.line - 1}" if reader else ""
@@ -105,7 +107,7 @@ def _size(raw: IO[bytes]) -> int | None:
 
 
 def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
-    """The bytes of a file; gzip is known by its first bytes, whatever the file is called."""
+    """The bytes of a file, decompressed; gzip is recognised by its first bytes, not by the file's name."""
     is_gzip = cast(io.BufferedReader, raw).peek(2)[:2] == b"\x1f\x8b"
     file = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_gzip else raw
     done = 0
@@ -116,40 +118,32 @@ def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
         done = now
 
 
-def _whole_lines(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Blocks of lines that all have their line end."""
-    rest = b""
-    for number, piece in enumerate(pieces):
-        if number == 0:
-            piece = piece.removeprefix(codecs.BOM_UTF8)
-        end = piece.rfind(b"\n") + 1
-        if end:
-            yield rest + piece[:end]
-            rest = b""
-        rest += piece[end:]
-        if len(rest) > _LONGEST_LINE:
+def _blocks(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """Blocks of whole lines, the last of each ended too; a file with a line longer than any n-gram is refused."""
+    for number, block in enumerate(whole_lines(pieces, longest=_LONGEST_LINE)):
+        if len(block) > _LONGEST_LINE and b"\n" not in block:
             raise ArpaError(f"{path}: not an ARPA file: a line of more than {_LONGEST_LINE >> 20} MB")
-    if rest:
-        yield rest + b"\n"
+        block = block.removeprefix(codecs.BOM_UTF8) if number == 0 else block
+        yield block if block.endswith(b"\n") else block + b"\n"
 
 
 class _Rows:
-    """The n-grams of one length as they arrive."""
+    """The n-grams of one length, collected as they arrive, and the lines they stand on."""
 
     def __init__(self, n: int) -> None:
         self.n, self.count = n, 0
         self._chunks: list[ArpaLevel] = []
         self._single: list[tuple[list[int], float, float]] = []
-        self._anchors: list[tuple[int, int]] = []  # (row, line) where lines without a gap begin
+        self._anchors: list[tuple[int, int]] = []  # (row, line) where each run of consecutive lines begins
 
     def add(self, ids: list[int], log_prob: float, log_backoff: float, line: int) -> None:
-        """One n-gram."""
+        """Add one n-gram."""
         self._anchor(line)
         self._single.append((ids, log_prob, log_backoff))
         self.count += 1
 
     def extend(self, chunk: ArpaLevel, line: int) -> None:
-        """N-grams of consecutive lines, `line` the first."""
+        """Add the n-grams of consecutive lines, of which `line` is the first."""
         self._anchor(line)
         self._flush()
         self._chunks.append(chunk)
@@ -168,12 +162,12 @@ class _Rows:
             self._single = []
 
     def line_of(self, row: int) -> int:
-        """The line on which an n-gram stands."""
+        """The number of the line on which an n-gram stands."""
         anchor = bisect_right(self._anchors, row, key=lambda anchor: anchor[0]) - 1
         return self._anchors[anchor][1] + row - self._anchors[anchor][0]
 
     def level(self) -> ArpaLevel:
-        """All of them."""
+        """All n-grams collected, as one level; they are no longer kept here."""
         self._flush()
         nothing = np.zeros(0, np.float32)
         chunks = [ArpaLevel(np.zeros((0, self.n), np.int32), nothing, nothing), *self._chunks]
@@ -186,13 +180,13 @@ class _Rows:
 
 
 class _Reader:
-    """What was read so far, and what may come next."""
+    """A parser of ARPA files that is fed block by block: what it has read so far, and which section it is in."""
 
     def __init__(self, path: Path, fast: bool) -> None:
         self.path, self.fast = path, fast
-        self.line = 1  # the number of the line that comes next
+        self.line = 1  # the number of the next line
         self.section, self.ended, self.more = _PROSE, False, False
-        self.counts: list[int] = []  # what the header says
+        self.counts: list[int] = []  # n-grams of each length, according to the header
         self.words: list[bytes] = []
         self.index: dict[bytes, int] = {}
         self.table: WordTable | None = None
@@ -219,7 +213,7 @@ class _Reader:
         self.more = self.more or bool(block[position:].strip())
 
     def model(self) -> ArpaModel:
-        """All of it, now that the file has ended."""
+        """The contents of the file, once all of it was fed; an error if it was cut off."""
         last = max(self.line - 1, 1)
         if self.section == _PROSE:
             self.fail("the file ends without a line \\data\\: it is not an ARPA file", last)
@@ -311,13 +305,13 @@ class _Reader:
         self.levels.append(level)
 
     def _number_words(self) -> int | None:
-        """Make the words known to the longer n-grams; the first that is there twice, if one is."""
+        """Index the words for the lookups of longer n-grams. Returns the first repeated word, or None."""
         self.index = {word: number for number, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
             first = {word: number for number, word in reversed(list(enumerate(self.words)))}
             return next(number for number, word in enumerate(self.words) if first[word] != number)
         if self.fast:
-            from chainrule.tokens.table import WordTable
+            from chainrule.tokens.words.table import WordTable
 
             self.table = WordTable("whitespace", self.words)
         return None
@@ -325,11 +319,11 @@ class _Reader:
     # -- many lines, by a kernel --------------------------------------------------------------------------
 
     def _read_many(self, block: bytes, position: int) -> int:
-        """Read n-grams up to a line that is not plainly one; the position of that line."""
+        """Read n-grams up to a line that is not plainly an n-gram. Returns the position of that line."""
         from chainrule.ngram.arpa.kernels import read_lines
 
         n, data = self.section, np.frombuffer(block, np.uint8)
-        room = (len(block) - position) // (2 * n + 2)  # the shortest lines are like "0 a b"
+        room = (len(block) - position) // (2 * n + 2)  # the shortest lines look like "0 a b"
         room = min(room, self.counts[n - 1] - self.rows.count)
         begins, ends = np.empty(room * n, np.int64), np.empty(room * n, np.int64)
         log_prob, log_backoff = np.empty(room, np.float32), np.empty(room, np.float32)
@@ -340,7 +334,7 @@ class _Reader:
             ids = np.arange(len(self.words), len(self.words) + good)
             self.words += [block[b:e] for b, e in zip(begins[:good].tolist(), ends[:good].tolist(), strict=True)]
         else:
-            # the table's own numbers: 0 for what is not there, 1 for the line end, 2 for the first word
+            # the table returns 0 for a word it does not have, 1 for a line end, and 2 for its first word
             found = self.table.find(block[position:after], begins - position, ends - position)
             ids = found.astype(np.int64) - 2
             good = int(np.argmax(ids < 0)) // n if ids.size and ids.min() < 0 else count
@@ -354,7 +348,7 @@ class _Reader:
 
 
 def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> int:
-    """How many unigrams, whose words end at `ends`, lie before what is not UTF-8."""
+    """The number of unigrams, whose words end at `ends`, before the first byte that is not UTF-8."""
     try:
         block[begin:end].decode()
     except UnicodeDecodeError as error:
@@ -363,7 +357,7 @@ def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> 
 
 
 def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
-    """The first row that was there before."""
+    """The index of the first row that equals an earlier one, or None."""
     hashes = np.zeros(len(ids), dtype=np.uint64)
     for column in ids.T:
         hashes = (hashes ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -373,7 +367,7 @@ def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
     if not len(repeated):
         return None
     seen: set[tuple[int, ...]] = set()
-    for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():  # the hash may be the same by chance
+    for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():  # different n-grams may collide
         ngram = tuple(ids[row].tolist())
         if ngram in seen:
             return int(row)
@@ -382,7 +376,7 @@ def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
 
 
 def _with_unk(words: list[bytes]) -> list[bytes]:
-    """<UNK>, as CMU's tools have it, becomes <unk>; unless that is there too, when <UNK> is a word like others."""
+    """The words with <UNK>, as CMU's tools spell it, renamed to <unk>, unless <unk> is among them already."""
     if b"<unk>" not in words:
         for number, word in enumerate(words):
             if word.lower() == b"<unk>":

@@ -1,14 +1,12 @@
 """ARPA files written block by block, so that a model need not fit in memory.
 
-A file is written under a temporary name beside its own, synced and renamed: it is there whole or not at all.
+A file is written under a temporary name in the same folder, synced and renamed: it is complete or absent.
 """
 
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,18 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import ArpaError
+from chainrule.folder import replaced_file
 from chainrule.ngram.arpa.numbers import write_number
+from chainrule.parallel import worth_a_kernel
 from chainrule.progress import SILENT, Progress
 
 ArpaBlock: TypeAlias = tuple[NDArray[np.integer], NDArray[np.floating], NDArray[np.floating] | None]
-"""Some n-grams of one length: ids [K, n], ln p [K] and ln backoff [K]; None where all backoffs are 0."""
+"""Some n-grams of one length: ids [K, n], ln p [K] and ln backoff [K], which is None if all are 0."""
 
 _ROWS_AT_ONCE = 1 << 16
-_WORTH_A_KERNEL = 20_000  # n-grams; below, Python is done before Numba is imported
-_COMPRESSION = 4  # gzip's; 9 takes several times as long for a few percent
-_ROUNDING = 1e-5  # how far above 0 a log-probability may be that is 0 but for rounding
-_WIDEST_NUMBER = 16  # bytes of -1.23456789e-12, and a separator
-_NOT_IN_WORDS = re.compile(rb"[\0 \t\n\v\f\r]")  # what separates words for one reader or another
+_NANOSECONDS = 3300  # to write an n-gram in Python
+_COMPRESSION = 4  # gzip level; 9 takes several times as long for a few percent
+_ROUNDING = 1e-5  # how far above 0 rounding may push a log-probability
+_WIDEST_NUMBER = 16  # bytes of -1.23456789e-12 and a separator
+_NOT_IN_WORDS = re.compile(rb"[\0 \t\n\v\f\r]")  # bytes that some reader takes for a separator
 
 
 def write_arpa(
@@ -40,14 +40,14 @@ def write_arpa(
     progress: Progress = SILENT,
     overwrite: bool = False,
 ) -> None:
-    """Write a model: `levels` gives the blocks of each length, 1 first, and `sizes` how many n-grams they hold.
+    """Write a model: `levels` yields the blocks of each length from 1 on, `sizes` says how many n-grams they hold.
 
     Every word has one unigram. Backoffs are written for all lengths but the longest. A name that ends in .gz makes
     a compressed file.
     """
     path = Path(path)
     check_target(path, overwrite=overwrite)
-    writer = _Writer(words, fast=sum(sizes) >= _WORTH_A_KERNEL)
+    writer = _Writer(words, fast=worth_a_kernel(sum(sizes), _NANOSECONDS))
     try:
         with _replaced(path) as file, progress.task(f"writing {path.name}", sum(sizes)) as task:
             file.write(
@@ -69,7 +69,7 @@ def write_arpa(
 
 
 def check_target(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a target now rather than after the work."""
+    """Raise if a file cannot be written to `path`, before the work rather than after it."""
     if path.is_dir():
         raise ArpaError(f"{path} is a folder; choose a file")
     if not path.parent.is_dir():
@@ -80,39 +80,18 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of `path` once all is written; of a failure nothing is left."""
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    try:
-        with _new_file(temporary) as raw:
-            if path.suffix.lower() == ".gz":
-                # no name and no time in it: the same model makes the same file
-                with gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            else:
-                yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _new_file(path: Path) -> IO[bytes]:
-    return path.open("xb")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """A new file, compressed if its name ends in .gz, that replaces `path` once all is written."""
+    with replaced_file(path) as raw:
+        if path.suffix.lower() == ".gz":
+            # no name and no time in the header: the same model always makes the same file
+            with gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed:
+                yield cast(IO[bytes], packed)
+        else:
+            yield raw
 
 
 def _checked(blocks: Iterable[ArpaBlock], n: int, size: int, vocab_size: int) -> Iterator[ArpaBlock]:
-    """The blocks in pieces of a sane size; what no reader would accept is an error of the caller."""
+    """The blocks, cut to at most `_ROWS_AT_ONCE` rows; raises ValueError for values that no reader would accept."""
     if n == 1 and size != vocab_size:
         raise ValueError(f"every word has one unigram: {vocab_size} words, but {size} unigrams")
     listed = np.zeros(vocab_size if n == 1 else 0, dtype=bool)
@@ -145,7 +124,7 @@ def _check_block(
 
 
 class _Writer:
-    """Lines of n-grams over given words."""
+    """The formatter of n-grams over given words: by Numba kernels if `fast`, else in Python."""
 
     def __init__(self, words: Sequence[bytes], fast: bool) -> None:
         _check_words(words)
@@ -162,8 +141,8 @@ class _Writer:
         log_backoff: NDArray[np.floating] | None,
         with_backoff: bool,
     ) -> bytes:
-        """A block as text."""
-        with np.errstate(over="ignore"):  # what a float32 cannot hold is minus infinity, and -99 in the file
+        """The text of a block: a line for each n-gram."""
+        with np.errstate(over="ignore"):  # below float32's range becomes minus infinity, -99 in the file
             floats = np.minimum(log_prob, 0).astype(np.float32)
             backoffs = np.zeros_like(floats) if log_backoff is None else log_backoff.astype(np.float32)
         if self.fast:
@@ -173,7 +152,7 @@ class _Writer:
     def _line(
         self, ids: NDArray[np.integer], log_prob: np.float32, log_backoff: np.float32, with_backoff: bool
     ) -> bytes:
-        """One n-gram, slowly: what the kernel must equal."""
+        """The line of one n-gram, in Python: the reference for the kernel."""
         fields = [write_number(float(log_prob)), b" ".join(self.words[i] for i in ids)]
         if with_backoff:
             fields.append(write_number(float(log_backoff)))
@@ -201,7 +180,7 @@ class _Writer:
 
 
 def _check_words(words: Sequence[bytes]) -> None:
-    """Refuse words that would not come back from the file."""
+    """Raise if a word would not be read back from the file as it is."""
     seen = set()
     for word in words:
         if not word or _NOT_IN_WORDS.search(word):

@@ -1,0 +1,10 @@
+"""Neural language models on the tape, with the same parameters as their torch counterparts.
+
+In reading order:
+
+    network.py        `TapeNetwork`: what all networks share, from embeddings to the loss
+    feedforward.py    the feed-forward network over the last n-1 tokens
+    cells.py          one step of an Elman, LSTM or GRU cell
+    recurrent.py      recurrent networks, made of layers of cells
+    weights.py        names, shapes and initial values of the parameters
+"""

@@ -1,0 +1,72 @@
+"""Recurrent cells on the tape, one step at a time: the lecture's equations as they are.
+
+A cell takes W x_t + b and U h_{t-1} + d, each with the gates side by side in the order of
+`neural/networks/recurrent/cells.py`, and the state before: (h,), for an LSTM (h, c). It returns the state after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from chainrule.autodiff.tape.modules import Add, Multiply, ReLU, Scale, Sigmoid, Tanh
+from chainrule.autodiff.tape.moves import Slice
+from chainrule.autodiff.tape.nodes import Node
+from chainrule.autodiff.tape.tape import Module
+from chainrule.designs.networks import CellName
+
+CellState: TypeAlias = tuple[Node, ...]
+Cell: TypeAlias = Callable[[Node, Node, CellState], CellState]
+
+
+def elman(Wx: Node, Uh: Node, state: CellState) -> CellState:
+    """The simple recurrent network (Elman 1990)."""
+    # h_t = tanh(W x_t + b + U h_{t-1} + d)
+    return (Tanh().apply_fwd(Add().apply_fwd(Wx, Uh)),)
+
+
+def elman_relu(Wx: Node, Uh: Node, state: CellState) -> CellState:
+    """The same as `elman`, with ReLU instead of tanh."""
+    # h_t = max(0, W x_t + b + U h_{t-1} + d)
+    return (ReLU().apply_fwd(Add().apply_fwd(Wx, Uh)),)
+
+
+def lstm(Wx: Node, Uh: Node, state: CellState) -> CellState:
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
+    _, c = state
+    sums = _gates(Add().apply_fwd(Wx, Uh), 4)
+    # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise
+    i, f, o = (Sigmoid().apply_fwd(sums[n]) for n in (0, 1, 3))
+    # g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
+    g = Tanh().apply_fwd(sums[2])
+    # c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
+    c = Add().apply_fwd(Multiply().apply_fwd(f, c), Multiply().apply_fwd(i, g))
+    # h_t = o_t ⊙ tanh(c_t)
+    return Multiply().apply_fwd(o, Tanh().apply_fwd(c)), c
+
+
+def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
+    """The gated recurrent unit (Cho and others 2014), with the reset gate after the product, as in torch."""
+    (h,) = state
+    (r_x, z_x, n_x), (r_h, z_h, n_h) = _gates(Wx, 3), _gates(Uh, 3)
+    # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
+    r, z = Sigmoid().apply_fwd(Add().apply_fwd(r_x, r_h)), Sigmoid().apply_fwd(Add().apply_fwd(z_x, z_h))
+    # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
+    n = Tanh().apply_fwd(Add().apply_fwd(n_x, Multiply().apply_fwd(r, n_h)))
+    # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
+    new = Multiply().apply_fwd(Scale(-1, 1).apply_fwd(z), n)
+    return (Add().apply_fwd(new, Multiply().apply_fwd(z, h)),)
+
+
+def find_cell(name: CellName, activation: str) -> Cell:
+    if name == "elman":
+        return elman if activation == "tanh" else elman_relu
+    return {"lstm": lstm, "gru": gru}[name]
+
+
+def _gates(sums: Node, count: int) -> list[Module]:
+    """Split the last axis into `count` gates of equal width."""
+    width = sums.out_tensor.shape[-1] // count
+    return [Slice(np.s_[..., n * width : (n + 1) * width]).apply_fwd(sums) for n in range(count)]

@@ -1,0 +1,155 @@
+"""The interface of networks on the tape: named parameters, token ids in, features out, a memory of what was read.
+
+A network computes the same function as the torch network of the same settings: its parameters have the names and
+shapes of the model folder, so that one folder serves both. Without a random generator there is no dropout, as in
+evaluation.
+
+Axes: B batch, T time, V vocabulary, D features.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from chainrule.arrays import PAD
+from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
+from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Multiply, Scale
+from chainrule.autodiff.tape.nodes import Node, Parameter, Value
+from chainrule.autodiff.tape.tape import Module
+from chainrule.designs.memory import Memory
+
+Randomness: TypeAlias = np.random.Generator
+
+
+class Reading(NamedTuple):
+    """The result of a network's forward pass over some tokens."""
+
+    features: Module
+    """[B, T, D]: from features[b, t] the head predicts the token after ids_BT[b, t]."""
+    memory: Any
+    """The memory after the last token of each row; no gradient flows through it."""
+    activations: Any = None
+    """The activations that `TapeNetwork.penalise` takes; only in training."""
+
+
+class TapeLoss(NamedTuple):
+    """The loss of a batch, on the tape."""
+
+    module: Module
+    """The last module, at which the backward pass begins."""
+    mean: float
+    """Σ -ln p over the targets that are tokens, divided by the count; without the regularisation penalty."""
+    memory: Any
+    """The memory after the batch."""
+
+
+class TapeNetwork(ABC):
+    """A network that reads tokens one after the other; constructed from (config, vocab_size, bos, tensors)."""
+
+    def __init__(self, vocab_size: int, bos: int, tensors: Mapping[str, Array], *, tied: bool) -> None:
+        """The tensors are not copied: training updates them in place."""
+        self.vocab_size, self.bos, self.tied = vocab_size, bos, tied
+        self.parameters = {name: Parameter(name, tensor) for name, tensor in tensors.items()}
+
+    @property
+    def table(self) -> Parameter:
+        """E: a vector for each token."""
+        return self.parameters["embedding.weight"]
+
+    @property
+    def scale(self) -> float:
+        """The factor that vectors are multiplied by at the lookup: a table tied to the head has small numbers."""
+        return math.sqrt(self.table.out_tensor.shape[1]) if self.tied else 1.0
+
+    @abstractmethod
+    def begin(self, batch_size: int) -> Memory:
+        """The memory before anything was read, not even <s>."""
+
+    @abstractmethod
+    def read(
+        self,
+        ids_BT: Array,
+        memory: Any = None,
+        is_token_BT: Array | None = None,
+        randomness: Randomness | None = None,
+    ) -> Reading:
+        """Read more tokens after those in `memory`; without memory, from the beginning.
+
+        Where `is_token_BT` is False there is padding, at the end of rows: its ids may be any valid ids, its
+        features mean nothing, and it does not change the memory. None: all are tokens.
+        """
+
+    def loss(
+        self,
+        inputs_BT: Array,
+        targets_BT: Array,
+        memory: Any = None,
+        *,
+        count: int | None = None,
+        randomness: Randomness | None = None,
+        is_measured: bool = False,
+    ) -> TapeLoss:
+        """Record the loss on the current tape: Σ -ln p(target), divided by `count` or else the number of targets.
+
+        PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
+        With `is_measured`, for evaluation and not training, the padding rows of the table get no probability.
+        """
+        targets = int((targets_BT != PAD).sum())
+        total = max(targets, 1) if count is None else count
+        # padding is not predicted and stands at the end: it may be read as any token
+        reading = self.read(np.maximum(inputs_BT, 0), memory, randomness=randomness)
+        logits: Node = self.logits(reading.features)
+        if is_measured:
+            logits = Value(logits.out_tensor[..., : self.vocab_size], "logits")
+        nats = SoftmaxCrossEntropy(count=total).apply_fwd(logits, Value(targets_BT, "y"))
+        module: Module = nats
+        if reading.activations is not None:
+            penalty = self.penalise(reading.activations, inputs_BT != PAD)
+            if penalty is not None:
+                module = Add().apply_fwd(nats, Scale(targets / total).apply_fwd(penalty))
+        return TapeLoss(module, float(nats.out_tensor), reading.memory)
+
+    def penalise(self, activations: Any, is_token_BT: Array) -> Module | None:
+        """The penalty that regularisation adds to the mean loss of the tokens; None if there is none."""
+        return None
+
+    def logits(self, features: Node) -> Module:
+        """The logits U h + c, including those of the padding rows of the table."""
+        table = self.table if self.tied else self.parameters["head.weight"]
+        return Linear().apply_fwd(features, table, self.parameters["head.bias"])
+
+    def project(self, features: Module) -> Module:
+        """Project the features to the width of a tied table, if the two widths differ."""
+        projection = self.parameters.get("projection.weight")
+        return features if projection is None else Linear().apply_fwd(features, projection)
+
+    def embed(self, ids: Array, token_dropout: float, randomness: Randomness | None) -> Module:
+        """The embeddings E x; with a random generator, some tokens are dropped everywhere in the batch."""
+        embedded: Module = Embedding().apply_fwd(self.table, Value(ids, "ids"))
+        if self.scale != 1:
+            embedded = Scale(self.scale).apply_fwd(embedded)
+        if randomness is None or not token_dropout:
+            return embedded
+        mask_V = keep_mask((len(self.table.out_tensor),), token_dropout, randomness)
+        return Multiply().apply_fwd(embedded, Value(mask_V[ids][..., None], "mask"))
+
+
+def dropout(x: Node, share: float, randomness: Randomness | None, shape: tuple[int, ...] | None = None) -> Node:
+    """z = m ⊙ x, with a mask that is 0 for a share of the numbers; without a random generator, x itself.
+
+    `shape` is the shape of the mask, by default that of x; an axis of length 1 has one mask for all.
+    """
+    if randomness is None or not share:
+        return x
+    return Multiply().apply_fwd(x, Value(keep_mask(shape or x.out_tensor.shape, share, randomness), "mask"))
+
+
+def keep_mask(shape: tuple[int, ...], share: float, randomness: Randomness) -> Array:
+    """A dropout mask: 0 where a number is dropped, else 1 / (1 - share), so that the expectation stays the same."""
+    return (randomness.random(shape, np.float32) >= share) / np.float32(1 - share)

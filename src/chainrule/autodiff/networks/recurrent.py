@@ -1,0 +1,140 @@
+"""Recurrent language models on the tape: a state of fixed size carries all that was read.
+
+    h_t = cell(E x_t, h_{t-1})                   an Elman network, an LSTM or a GRU (cells.py), in layers
+    p(next | all tokens before) = softmax(U h_t + c)
+
+Gradients flow back through the tokens that are read at once, and no further: the memory of earlier tokens comes in
+as data (truncated back-propagation through time). `neural/networks/recurrent/rnn.py` is the same network in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from chainrule.autodiff.networks.cells import CellState, find_cell
+from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork, dropout
+from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.tape.modules import Add, Linear, MatMul, Mean, Multiply, Scale
+from chainrule.autodiff.tape.moves import Slice, Stack, Transpose
+from chainrule.autodiff.tape.nodes import Node, Value
+from chainrule.autodiff.tape.tape import Module
+from chainrule.designs.memory import RecurrentMemory
+from chainrule.designs.networks import PARTS, RecurrentConfig
+
+LAYER = "layers.{}.weights.{}_l0"
+"""The name of a layer's parameter, from the index of the layer and torch's name of the parameter."""
+
+
+class TapeRecurrent(TapeNetwork):
+    """A recurrent network: layers of cells that read one token after the other."""
+
+    def __init__(self, config: RecurrentConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
+        super().__init__(vocab_size, bos, tensors, tied=config.tied)
+        self.config, self.cell = config, find_cell(config.cell, config.activation)
+
+    def begin(self, batch_size: int) -> RecurrentMemory:
+        return RecurrentMemory(tuple(tuple(_value(part) for part in state) for state in self._first(batch_size)))
+
+    def read(
+        self,
+        ids_BT: Array,
+        memory: RecurrentMemory | None = None,
+        is_token_BT: Array | None = None,
+        randomness: Randomness | None = None,
+    ) -> Reading:
+        """Read tokens as `TapeNetwork.read` says; with `is_token_BT`, no gradient flows through the states."""
+        config = self.config
+        states = self._first(len(ids_BT)) if memory is None else _as_nodes(memory)
+        # time first, so that a step is contiguous in memory
+        x: Node = self.embed(ids_BT.T, config.embedding_dropout, randomness)
+        x = dropout(x, config.input_dropout, randomness, _one_mask(x))
+        after = []
+        for i, state in enumerate(states):
+            below = dropout(x, config.hidden_dropout, randomness, _one_mask(x)) if i else x
+            x, state = self._layer(i, below, state, None if is_token_BT is None else is_token_BT.T, randomness)
+            after.append(tuple(_value(part) for part in state))
+        dropped = dropout(x, config.output_dropout, randomness, _one_mask(x))
+        features = self.project(Transpose(0, 1).apply_fwd(dropped))
+        return Reading(features, RecurrentMemory(tuple(after)), None if randomness is None else (x, dropped))
+
+    def penalise(self, activations: tuple[Node, Node], is_token_BT: Array) -> Module | None:
+        """α mean h_t² of the outputs after dropout, plus β mean (h_t - h_{t-1})² of the outputs before dropout."""
+        (raw, dropped), is_token_TB = activations, is_token_BT.T
+        alpha, beta, terms = self.config.alpha, self.config.beta, []
+        if alpha:
+            # AR = α mean h_t²
+            terms.append(Scale(alpha).apply_fwd(_mean_square(dropped, is_token_TB)))
+        if beta and len(is_token_TB) > 1:
+            # TAR = β mean (h_t - h_{t-1})²
+            later, earlier = Slice(np.s_[1:]).apply_fwd(raw), Slice(np.s_[:-1]).apply_fwd(raw)
+            change = Add().apply_fwd(later, Scale(-1).apply_fwd(earlier))
+            terms.append(Scale(beta).apply_fwd(_mean_square(change, is_token_TB[1:])))
+        if len(terms) == 2:
+            return Add().apply_fwd(*terms)
+        return terms[0] if terms else None
+
+    def _layer(
+        self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness | None
+    ) -> tuple[Module, CellState]:
+        """The outputs of layer i at each time, [T, B, H], and its state after each row's last token."""
+        W, U, b, d = (
+            self.parameters[LAYER.format(i, name)] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        U_kept = dropout(U, self.config.weight_dropout, randomness)
+        # W x_t + b does not depend on the state: all times at once
+        Wx = Linear().apply_fwd(x_TBD, W, b)
+        outputs = []
+        for t in range(len(Wx.out_tensor)):
+            Uh = Linear().apply_fwd(state[0], U_kept, d)
+            # h_t = cell(x_t, h_{t-1})
+            new = self.cell(Slice(t).apply_fwd(Wx), Uh, state)
+            outputs.append(new[0])
+            state = new if is_token_TB is None else _keep_where(is_token_TB[t], new, state)
+        return Stack(axis=0).apply_fwd(*outputs), state
+
+    def _first(self, batch_size: int) -> list[CellState]:
+        """The initial state of each layer: zeros, or learned vectors."""
+        parts, widths = range(PARTS[self.config.cell]), self.config.widths
+        if not self.config.learned_start:
+            dtype = self.table.out_tensor.dtype
+            return [tuple(Value(np.zeros((batch_size, width), dtype), "state") for _ in parts) for width in widths]
+        ones_B1 = np.ones((batch_size, 1))
+        starts = [self.parameters[f"starts.{i}"] for i in range(len(widths))]
+        # the same for every row: 1 sᵀ
+        return [
+            tuple(MatMul().apply_fwd(ones_B1, Slice(np.s_[n : n + 1]).apply_fwd(start)) for n in parts)
+            for start in starts
+        ]
+
+
+def _mean_square(x_TBD: Node, counts_TB: Array) -> Module:
+    """The mean of x² over the positions where `counts_TB` is true."""
+    squares = Multiply().apply_fwd(x_TBD, x_TBD)
+    if not counts_TB.all():
+        # of n positions m count: Σ x² / m is the mean over all n of x² n / m, with 0 for those that do not count
+        share = counts_TB.size / max(int(counts_TB.sum()), 1)
+        weights_TB1 = (counts_TB * share)[..., None].astype(x_TBD.out_tensor.dtype)
+        squares = Multiply().apply_fwd(squares, Value(weights_TB1, "counted"))
+    return Mean().apply_fwd(squares)
+
+
+def _one_mask(x_TBD: Node) -> tuple[int, ...]:
+    """The shape of a mask that is the same all along a sequence (Gal and Ghahramani 2016)."""
+    return (1, *x_TBD.out_tensor.shape[1:])
+
+
+def _keep_where(goes_on_B: Array, new: CellState, old: CellState) -> CellState:
+    """The new state of the rows that go on, the old state of the others; no gradient flows through either."""
+    pairs = zip(new, old, strict=True)
+    return tuple(Value(np.where(goes_on_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
+
+
+def _value(part: Node) -> Array:
+    """A copy of a node's value, since a tape reuses its arrays."""
+    return part.out_tensor.copy()
+
+
+def _as_nodes(memory: RecurrentMemory) -> list[CellState]:
+    return [tuple(Value(part_BH, "state") for part_BH in state) for state in memory.states]

@@ -1,0 +1,12 @@
+"""Pictures of a computation: one prediction of a network as a graph of values and gradients, drawn as SVG.
+
+In reading order:
+
+    explain.py       `explain`: one prediction of a trained model, with its graph and its picture
+    prediction.py    the prediction, computed token by token under the symbols of the lectures
+    graph.py         `Graph`: the nodes and edges recorded on a tape, with the norms of their gradients
+    equations.py     the equation of each module, as text
+    layout.py        the position of each node
+    routes.py        the path of each arrow
+    drawing.py       the SVG
+"""

@@ -1,0 +1,269 @@
+"""Modules that do arithmetic: products, activations, sums, layer norm, attention, each with its equation.
+
+All work on batches: inputs may have any number of axes before those in the equation. `g` is dL/dz, the gradient of
+the module's output; `backward` returns dL/dx for each input, in order. Losses are in losses.py, modules that only
+rearrange numbers in moves.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chainrule.autodiff.tape.gradients import Array, SparseRows
+from chainrule.autodiff.tape.nodes import Node
+from chainrule.autodiff.tape.shapes import check_ids, fit, fit_broadcast, has_axes, sum_to
+from chainrule.autodiff.tape.tape import Module
+
+
+class Linear(Module):
+    """z = W x + b for each row x: inputs x [..., in], W [out, in], and optionally b [out]."""
+
+    def forward(self, x: Array, W: Array, b: Array | None = None) -> Array:
+        has_axes(self, 1, x, or_more=True)
+        has_axes(self, 2, W)
+        fit(self, x, -1, W, 1)
+        rows = x.reshape(-1, x.shape[-1])
+        z = self.empty((*x.shape[:-1], len(W)), np.result_type(x, W))
+        # z = x Wᵀ + b, with x and z as rows
+        np.matmul(rows, W.T, out=z.reshape(len(rows), len(W)))
+        if b is not None:
+            has_axes(self, 1, b)
+            fit(self, W, 0, b, 0)
+            z += b
+        return z
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        x, W = (node.out_tensor for node in self.in_modules[:2])
+        rows, g_rows = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+        dx, dW = None, None
+        if self.in_modules[0].needs_gradient:
+            # dL/dx = Wᵀ g
+            dx = np.matmul(g_rows, W, out=self.empty(rows.shape, g.dtype)).reshape(x.shape)
+        if self.in_modules[1].needs_gradient:
+            # dL/dW = Σ g xᵀ
+            dW = np.matmul(g_rows.T, rows, out=self.room_for(1))
+        if len(self.in_modules) == 2:
+            return dx, dW
+        # dL/db = Σ g
+        return dx, dW, np.sum(g_rows, axis=0, out=self.room_for(2))
+
+
+class MatMul(Module):
+    """z = A B, the matrix product over the last two axes: inputs A [..., n, k] and B [..., k, m]."""
+
+    def forward(self, A: Array, B: Array) -> Array:
+        has_axes(self, 2, A, B, or_more=True)
+        fit(self, A, -1, B, -2)
+        leading = fit_broadcast(self, A, B, leaving=2)
+        z = self.empty((*leading, A.shape[-2], B.shape[-1]), np.result_type(A, B))
+        return np.matmul(A, B, out=z)
+
+    def backward(self, g: Array) -> tuple[Array, Array]:
+        A, B = (node.out_tensor for node in self.in_modules)
+        # dL/dA = g Bᵀ,  dL/dB = Aᵀ g
+        return sum_to(g @ B.swapaxes(-1, -2), A.shape), sum_to(A.swapaxes(-1, -2) @ g, B.shape)
+
+
+class Embedding(Module):
+    """z = E[id], which is the one-hot vector of the id times E: inputs E [V, D] and ids [...]."""
+
+    def forward(self, E: Array, ids: Array) -> Array:
+        has_axes(self, 2, E)
+        check_ids(self, ids, E)
+        z = self.empty((*ids.shape, E.shape[1]), E.dtype)
+        # the ids are in range; with mode="raise" NumPy would buffer its output, so as not to spoil z by an error
+        return np.take(E, ids, axis=0, out=z, mode="clip")
+
+    def backward(self, g: Array) -> tuple[SparseRows, None]:
+        # dL/dE[id] = Σ g over the positions of this id
+        ids = self.in_modules[1].out_tensor
+        return SparseRows(ids.reshape(-1), g.reshape(-1, g.shape[-1])), None
+
+
+class Sigmoid(Module):
+    """z = σ(x) = 1 / (1 + e^-x)."""
+
+    def forward(self, x: Array) -> Array:
+        z = np.negative(x, out=self.empty_like(x))
+        np.exp(z, out=z)
+        z += 1
+        return np.reciprocal(z, out=z)
+
+    def backward(self, g: Array) -> tuple[Array]:
+        z = self.out_tensor
+        # dσ/dx = z (1 - z)
+        dx = np.subtract(1, z, out=self.empty_like(z))
+        dx *= z
+        dx *= g
+        return (dx,)
+
+
+class Tanh(Module):
+    """z = tanh(x)."""
+
+    def forward(self, x: Array) -> Array:
+        return np.tanh(x, out=self.empty_like(x))
+
+    def backward(self, g: Array) -> tuple[Array]:
+        z = self.out_tensor
+        # dz/dx = 1 - z²
+        dx = np.square(z, out=self.empty_like(z))
+        np.subtract(1, dx, out=dx)
+        dx *= g
+        return (dx,)
+
+
+class ReLU(Module):
+    """z = max(0, x)."""
+
+    def forward(self, x: Array) -> Array:
+        return np.maximum(x, 0, out=self.empty_like(x))
+
+    def backward(self, g: Array) -> tuple[Array]:
+        # dz/dx = 1 where x > 0, else 0
+        return (np.multiply(g, self.out_tensor > 0, out=self.empty_like(g)),)
+
+
+class Add(Module):
+    """z = a + b, broadcast as in NumPy."""
+
+    def forward(self, a: Array, b: Array) -> Array:
+        shape = fit_broadcast(self, a, b)
+        return np.add(a, b, out=self.empty(shape, np.result_type(a, b)))
+
+    def backward(self, g: Array) -> tuple[Array, Array]:
+        a, b = (node.out_tensor for node in self.in_modules)
+        # dz/da = dz/db = 1
+        return sum_to(g, a.shape), sum_to(g, b.shape)
+
+
+class Multiply(Module):
+    """z = a ⊙ b, broadcast as in NumPy."""
+
+    def forward(self, a: Array, b: Array) -> Array:
+        shape = fit_broadcast(self, a, b)
+        return np.multiply(a, b, out=self.empty(shape, np.result_type(a, b)))
+
+    def backward(self, g: Array) -> tuple[Array | None, Array | None]:
+        a, b = self.in_modules
+        # dz/da = b,  dz/db = a
+        return self._times(g, b, a), self._times(g, a, b)
+
+    def _times(self, g: Array, factor: Node, of: Node) -> Array | None:
+        if not of.needs_gradient:  # data such as a mask, whose gradient would be large and useless
+            return None
+        return sum_to(np.multiply(g, factor.out_tensor, out=self.empty_like(g)), of.out_tensor.shape)
+
+
+class Scale(Module):
+    """z = c x + s, with constants c and s: 1 - x is Scale(-1, 1)."""
+
+    def __init__(self, factor: float, shift: float = 0.0) -> None:
+        self.factor, self.shift = float(factor), float(shift)
+
+    def forward(self, x: Array) -> Array:
+        z = np.multiply(x, self.factor, out=self.empty_like(x))
+        if self.shift:
+            z += self.shift
+        return z
+
+    def backward(self, g: Array) -> tuple[Array]:
+        # dz/dx = c
+        return (np.multiply(g, self.factor, out=self.empty_like(g)),)
+
+
+class Sum(Module):
+    """z = Σ x, over all entries of x."""
+
+    def forward(self, x: Array) -> Array:
+        return np.asarray(x.sum())
+
+    def backward(self, g: Array) -> tuple[Array]:
+        # dz/dx = 1
+        return (np.broadcast_to(g, self.in_modules[0].out_tensor.shape),)
+
+
+class Mean(Module):
+    """z = Σ x / n, over all n entries of x."""
+
+    def forward(self, x: Array) -> Array:
+        return np.asarray(x.mean())
+
+    def backward(self, g: Array) -> tuple[Array]:
+        x = self.in_modules[0].out_tensor
+        # dz/dx = 1 / n
+        return (np.broadcast_to(g / g.dtype.type(x.size), x.shape),)
+
+
+class LayerNorm(Module):
+    """z = γ ⊙ (x - μ) / sqrt(σ² + ε) + β, with mean and variance of the last axis: inputs x [..., D], γ, β [D]."""
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        self.eps = eps
+
+    def forward(self, x: Array, gain: Array, shift: Array) -> Array:
+        has_axes(self, 1, x, or_more=True)
+        has_axes(self, 1, gain, shift)
+        fit(self, x, -1, gain, 0)
+        fit(self, x, -1, shift, 0)
+        normed = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.empty_like(x))
+        variance = np.square(normed).mean(axis=-1, keepdims=True)
+        self._r = 1 / np.sqrt(variance + self.eps)
+        # n = (x - μ) r,  r = 1 / sqrt(σ² + ε)
+        normed *= self._r
+        self._normed = normed
+        z: Array = np.multiply(normed, gain, out=self.empty_like(x))
+        z += shift
+        return z
+
+    def backward(self, g: Array) -> tuple[Array, Array, Array]:
+        n, gain = self._normed, self.in_modules[1].out_tensor
+        dn = g * gain
+        # dL/dx = r (dn - mean(dn) - n mean(dn ⊙ n)): μ and σ² depend on every x
+        dx = dn - dn.mean(axis=-1, keepdims=True)
+        dx -= n * (dn * n).mean(axis=-1, keepdims=True)
+        dx *= self._r
+        # dL/dγ = Σ g ⊙ n,  dL/dβ = Σ g
+        return dx, sum_to(g * n, gain.shape), sum_to(g, gain.shape)
+
+
+class ScaledDotProductAttention(Module):
+    """z = softmax(Q Kᵀ / sqrt(d_k)) V: inputs Q [..., T, K], K [..., S, K], V [..., S, D].
+
+    With a causal mask, position t attends only to positions s <= t.
+    """
+
+    def __init__(self, *, causal: bool = False) -> None:
+        self.causal = causal
+
+    def forward(self, q: Array, k: Array, v: Array) -> Array:
+        has_axes(self, 2, q, k, v, or_more=True)
+        fit(self, q, -1, k, -1)
+        fit(self, k, -2, v, -2)
+        for a, b in ((q, k), (k, v), (q, v)):
+            fit_broadcast(self, a, b, leaving=2)
+        scores = q @ k.swapaxes(-1, -2)
+        scores *= q.shape[-1] ** -0.5
+        if self.causal:
+            fit(self, q, -2, k, -2)
+            scores += np.triu(np.full(scores.shape[-2:], -np.inf, scores.dtype), 1)
+        # P = softmax(Q Kᵀ / sqrt(d_k))
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        self._p: Array = scores
+        z: Array = np.matmul(scores, v)
+        return z
+
+    def backward(self, g: Array) -> tuple[Array, Array, Array]:
+        q, k, v = (node.out_tensor for node in self.in_modules)
+        p = self._p
+        # dL/dV = Pᵀ g,  dL/dP = g Vᵀ
+        dv = p.swapaxes(-1, -2) @ g
+        ds = g @ v.swapaxes(-1, -2)
+        # through the softmax and the scale: dL/dS = P ⊙ (dP - Σ dP ⊙ P) / sqrt(d_k)
+        ds -= (ds * p).sum(axis=-1, keepdims=True)
+        ds *= p
+        ds *= q.shape[-1] ** -0.5
+        # S = Q Kᵀ, so that dL/dQ = dS K,  dL/dK = dSᵀ Q
+        return sum_to(ds @ k, q.shape), sum_to(ds.swapaxes(-1, -2) @ q, k.shape), sum_to(dv, v.shape)

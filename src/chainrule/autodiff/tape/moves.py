@@ -1,0 +1,97 @@
+"""Modules that only rearrange numbers, and in the backward pass rearrange their gradients the other way."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from chainrule.autodiff.tape.gradients import Array, Part
+from chainrule.autodiff.tape.shapes import fit_all
+from chainrule.autodiff.tape.tape import Module
+from chainrule.errors import AutodiffError
+
+_PLACES = (slice, int, np.integer, EllipsisType)
+
+
+class Concat(Module):
+    """z = [x_1; x_2; ...], concatenated along the last axis."""
+
+    def forward(self, *parts: Array) -> Array:
+        for part in parts[1:]:
+            fit_all(self, parts[0], part, range(part.ndim - 1))
+        width = sum(part.shape[-1] for part in parts)
+        return np.concatenate(parts, axis=-1, out=self.empty((*parts[0].shape[:-1], width), np.result_type(*parts)))
+
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        ends = np.cumsum([node.out_tensor.shape[-1] for node in self.in_modules])
+        return tuple(np.split(g, ends[:-1], axis=-1))
+
+
+class Stack(Module):
+    """z_t = x_t: arrays of one shape, stacked along a new axis, such as the states of an RNN along time."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def forward(self, *steps: Array) -> Array:
+        for step in steps[1:]:
+            fit_all(self, steps[0], step, range(step.ndim))
+        return np.stack(steps, axis=self.axis)
+
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        return tuple(np.moveaxis(g, self.axis, 0))
+
+
+class Slice(Module):
+    """z = x[where], with `where` as made by np.s_: a gate is np.s_[..., :m], a step in time np.s_[:, t]."""
+
+    def __init__(self, where: Any) -> None:
+        self.where = where
+
+    def forward(self, x: Array) -> Array:
+        where = self.where if isinstance(self.where, tuple) else (self.where,)
+        # a list of indices may repeat one, and `+=` in Part would count its gradient only once
+        if not all(isinstance(one, _PLACES) and not isinstance(one, bool) for one in where):
+            raise AutodiffError(f"{self.name}: takes numbers and slices, not {self.where}; rows by ids: Embedding")
+        try:
+            return np.asarray(x[where])
+        except IndexError as error:
+            raise AutodiffError(f"{self.name}: {list(x.shape)} has no part {self.where}: {error}") from None
+
+    def backward(self, g: Array) -> tuple[Part]:
+        return (Part(self.where, g),)
+
+
+class Reshape(Module):
+    """z = x in another shape, the numbers in the same order; one length may be -1, which is then inferred."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def forward(self, x: Array) -> Array:
+        try:
+            return x.reshape(self.shape)
+        except ValueError:
+            raise AutodiffError(
+                f"{self.name}: {list(x.shape)} has {x.size} numbers, which do not fill {list(self.shape)}"
+            ) from None
+
+    def backward(self, g: Array) -> tuple[Array]:
+        return (g.reshape(self.in_modules[0].out_tensor.shape),)
+
+
+class Transpose(Module):
+    """z_ij = x_ji: two axes swapped, by default the last two."""
+
+    def __init__(self, first: int = -2, second: int = -1) -> None:
+        self.axes = first, second
+
+    def forward(self, x: Array) -> Array:
+        if not all(-x.ndim <= axis < x.ndim for axis in self.axes):
+            raise AutodiffError(f"{self.name}: {list(x.shape)} has not both axes {self.axes[0]} and {self.axes[1]}")
+        return x.swapaxes(*self.axes)
+
+    def backward(self, g: Array) -> tuple[Array]:
+        return (g.swapaxes(*self.axes),)

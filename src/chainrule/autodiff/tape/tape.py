@@ -1,0 +1,305 @@
+"""The tape: a stack that modules push themselves on in the forward pass, and are popped from in the backward pass.
+
+A module is one application of an operation. It computes its value y from the values of its inputs, and, given the
+gradient of the loss with respect to y, computes the gradient with respect to each input (the chain rule):
+
+    forward:   y = f(x_1, ..., x_n)
+    backward:  dL/dx_i += dL/dy · dy/dx_i
+
+>>> import numpy as np
+>>> from chainrule.autodiff import Linear, Parameter, Sum, Tape, Tanh, tape_bwd
+>>> w, b = Parameter("w", np.ones((1, 2))), Parameter("b", np.zeros(1))
+>>> with Tape():
+...     z = Linear().apply_fwd(np.array([[0.5, -0.5]]), w, b)
+...     loss = Sum().apply_fwd(Tanh().apply_fwd(z))
+...     tape_bwd()
+>>> w.out_gradient
+array([[ 0.5, -0.5]])
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from chainrule.autodiff.tape.gradients import Array, Gradient, Part, SparseRows, add_to
+from chainrule.autodiff.tape.nodes import Node, Value
+from chainrule.autodiff.tape.pool import Pool
+from chainrule.errors import AutodiffError, NotANumberError
+
+
+class Stage(Enum):
+    """The last pass that a module has gone through. Emptying its tape counts as backward."""
+
+    NEW = "new"
+    FORWARD = "forward done"
+    BACKWARD = "backward done"
+
+
+class Module(Node):
+    """One application of an operation; another application needs another module.
+
+    A subclass defines `forward`, which maps the tensors of the inputs to the module's own, and `backward`, which
+    maps the module's gradient to a tuple with the gradient of each input, or None for an input that gets none.
+    Neither may write into its arguments.
+    """
+
+    forward: Callable[..., Array]
+    backward: Callable[[Array], tuple[Gradient | None, ...]]
+
+    out_gradient: Array | None = None
+    stage = Stage.NEW
+    _owns_gradient = False
+    _tape: Tape
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
+
+    def apply_fwd(self, *in_modules: Node | ArrayLike) -> Self:
+        """Compute the value, push the module on the current tape, and return it. Arrays are wrapped in a Value."""
+        if self.stage is not Stage.NEW:
+            raise AutodiffError(
+                f"{self.name}: {self.stage.value} already; one application is one module: make another"
+            )
+        tape = current_tape()
+        nodes = [node if isinstance(node, Node) else Value(node) for node in in_modules]
+        for i, node in enumerate(nodes):
+            self._check_input(i, node, tape)
+        dtype = self._share_type(nodes)
+        self._tape = tape
+        with _quiet():
+            self.out_tensor = self._computed(nodes)
+            if dtype not in (None, self.out_tensor.dtype):
+                raise AutodiffError(
+                    f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
+                )
+            if _has_nan(self.out_tensor):
+                raise NotANumberError(self._nan_message(nodes))
+        self.stage = Stage.FORWARD
+        if tape.is_recording:
+            self.in_modules = tuple(nodes)
+            self.needs_gradient = any(node.needs_gradient for node in nodes)
+            tape.push(self)
+        return self
+
+    def apply_bwd(self) -> None:
+        """Run `backward` on the module's gradient, and add each result to the gradient of its input."""
+        if self.stage is not Stage.FORWARD:
+            is_new = self.stage is Stage.NEW
+            reason = "backward before forward" if is_new else "backward twice, or after its tape was emptied"
+            raise AutodiffError(f"{self.name}: {reason}: run forward first")
+        if self.out_gradient is None:
+            raise AutodiffError(f"{self.name}: backward, but no gradient has flowed in; start at the loss")
+        self.stage = Stage.BACKWARD
+        gradients = self.backward(self.out_gradient)
+        if len(gradients) != len(self.in_modules):
+            raise AutodiffError(f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs")
+        for node, gradient in zip(self.in_modules, gradients, strict=True):
+            if gradient is not None and node.needs_gradient:
+                node.receive(_fitting(self.name, node, gradient))
+
+    def receive(self, gradient: Gradient) -> None:
+        if self.out_gradient is None and isinstance(gradient, np.ndarray):
+            # not copied; other modules may hold the same array, so nothing is ever added to it in place
+            self.out_gradient = gradient
+            return
+        if not self._owns_gradient:
+            own = self.room(self._tape)
+            own[...] = 0 if self.out_gradient is None else self.out_gradient
+            self.out_gradient, self._owns_gradient = own, True
+        assert self.out_gradient is not None
+        add_to(self.out_gradient, gradient)
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An uninitialised array of the tape, for the module's value or for what it keeps for `backward`."""
+        return self._tape.empty(shape, dtype)
+
+    def empty_like(self, tensor: Array) -> Array:
+        """The same as `empty`, with the shape of a tensor and its dtype, or float64 if that is not a float."""
+        return self._tape.empty(tensor.shape, tensor.dtype if tensor.dtype.kind == "f" else np.float64)
+
+    def room_for(self, i: int) -> Array:
+        """An uninitialised array for the gradient of input i, which `backward` fills and returns."""
+        return self.in_modules[i].room(self._tape)
+
+    def _check_input(self, i: int, node: Node, tape: Tape) -> None:
+        if not isinstance(node, Module):
+            return
+        if node.stage is Stage.NEW:
+            problem = "has no value yet: call its apply_fwd first"
+        elif node.stage is Stage.BACKWARD:
+            problem = "is of an emptied tape: run forward again, or wrap its out_tensor in a Value"
+        elif tape.is_recording and node._tape is not tape and node._tape.is_recording:
+            # the input's gradient would be lost or overwritten when one of the two tapes is emptied
+            problem = "is of another tape: wrap its out_tensor in a Value"
+        else:
+            return
+        raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
+
+    def _computed(self, nodes: list[Node]) -> Array:
+        try:
+            return np.asarray(self.forward(*[node.out_tensor for node in nodes]))
+        except (IndexError, TypeError, ValueError) as error:
+            # an error that the checks in `forward` do not cover, or a user's module without checks
+            given = _shapes(nodes) or "nothing"
+            raise AutodiffError(f"{self.name}: cannot compute anything of {given}: {error}") from error
+
+    def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
+        """The floating-point type of the modules and parameters in `nodes`, or None if there are none.
+
+        Data of another precision is replaced in `nodes` by a copy cast to that type.
+        """
+        floats = [node for node in nodes if node.out_tensor.dtype.kind == "f"]
+        types = {node.out_tensor.dtype for node in floats if not isinstance(node, Value)}
+        if not types:
+            return None
+        if len(types) > 1:
+            found = ", ".join(f"{node.name} {node.out_tensor.dtype}" for node in floats)
+            raise AutodiffError(f"{self.name}: expected inputs of one precision, found {found}")
+        [dtype] = types
+        for i, node in enumerate(nodes):
+            if node.out_tensor.dtype.kind == "f" and node.out_tensor.dtype != dtype:
+                nodes[i] = Value(node.out_tensor.astype(dtype), node.name)
+        return dtype
+
+    def _nan_message(self, nodes: list[Node]) -> str:
+        bad = [node.name for node in nodes if node.out_tensor.dtype.kind == "f" and _has_nan(node.out_tensor)]
+        reason = f"{', '.join(bad)} had NaN before" if bad else "its inputs have none"
+        return f"{self.name} is the first module that made NaN, from {_shapes(nodes)}: {reason}"
+
+
+class Tape:
+    """A stack of modules. Inside `with`, modules push themselves on this tape and on no outer one.
+
+    With `reuse`, large arrays come from a pool and are used again once the tape is emptied: copy values that should
+    outlive it. Gradients of parameters are safe. Without `is_recording`, nothing is pushed.
+    """
+
+    def __init__(self, *, reuse: bool = False, is_recording: bool = True) -> None:
+        self.is_recording = is_recording
+        self._modules: list[Module] = []
+        self._pool = Pool() if reuse else None
+
+    def __enter__(self) -> Self:
+        _open.tapes.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        _open.tapes.pop()
+        if kind is not None:
+            self.clear()
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """The modules on the tape, in the order they were pushed."""
+        return tuple(self._modules)
+
+    @property
+    def bytes_held(self) -> int:
+        """The size of the pool of reused arrays, in bytes; 0 without one."""
+        return self._pool.bytes_held if self._pool else 0
+
+    def push(self, module: Module) -> None:
+        self._modules.append(module)
+
+    def backward(self, gradient: ArrayLike | None = None) -> None:
+        """Run the backward pass: start with dL/dL = 1 at the last module pushed, the loss, then pop every module.
+
+        `gradient` replaces the ones at the start. Afterwards the tape is empty.
+        """
+        if not self._modules:
+            reason = (
+                "emptied by an earlier backward, or nothing was pushed" if self.is_recording else "under no_grad"
+            )
+            raise AutodiffError(f"backward on an empty tape ({reason}): run forward first")
+        loss = self._modules[-1]
+        start = np.ones_like(loss.out_tensor) if gradient is None else gradient
+        loss.receive(_fitting("the start of backward", loss, start))
+        try:
+            with _quiet():
+                while self._modules:
+                    module = self._modules.pop()
+                    if module.out_gradient is None:  # the loss does not depend on it
+                        module.stage = Stage.BACKWARD
+                    else:
+                        module.apply_bwd()
+        finally:
+            self.clear()
+
+    def clear(self) -> None:
+        """Drop all modules, without a backward pass, and return their arrays to the pool."""
+        for module in self._modules:
+            module.stage = Stage.BACKWARD
+        self._modules.clear()
+        if self._pool:
+            self._pool.take_back()
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An uninitialised array, which with `reuse` is valid only until the tape is emptied."""
+        return self._pool.empty(shape, dtype) if self._pool else np.empty(shape, dtype)
+
+
+class _OpenTapes(threading.local):
+    """The stack of tapes that a thread has entered, innermost last, on top of the thread's default tape."""
+
+    def __init__(self) -> None:
+        self.tapes = [Tape()]
+
+
+_open = _OpenTapes()
+
+
+def current_tape() -> Tape:
+    """The tape that modules of this thread push themselves on."""
+    return _open.tapes[-1]
+
+
+def tape_bwd() -> None:
+    """Run the backward pass of the current tape, which is empty afterwards."""
+    current_tape().backward()
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Compute values inside this block without recording them. A tape opened inside it records again."""
+    with Tape(is_recording=False):
+        yield
+
+
+def _quiet() -> np.errstate:
+    """Silence NumPy's floating-point warnings: NaN is checked for explicitly, and infinities are allowed."""
+    return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+
+
+def _shapes(nodes: Iterable[Node]) -> str:
+    return ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
+
+
+def _fitting(giver: str, node: Node, gradient: Gradient | ArrayLike) -> Gradient:
+    """The gradient as an array or sparse; refuse an array that does not have the shape of the node's value."""
+    if isinstance(gradient, SparseRows | Part):
+        return gradient
+    # NumPy's arithmetic turns arrays without axes into scalars, which are no ndarrays
+    found = np.asarray(gradient)
+    if found.shape != node.out_tensor.shape:
+        raise AutodiffError(
+            f"{giver}: gave {node.name} a gradient of {list(found.shape)}, "
+            f"but its value has {list(node.out_tensor.shape)}"
+        )
+    return found
+
+
+def _has_nan(tensor: Array) -> bool:
+    # Σ x² is NaN if and only if some x is: squares cannot cancel. One dot product is faster than np.isnan of each.
+    flat = tensor.ravel(order="K")
+    return bool(np.isnan(np.dot(flat, flat)))

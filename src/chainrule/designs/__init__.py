@@ -1,0 +1,11 @@
+"""Designs of networks, independent of the engine: shared by torch, the tape and the kinds, without importing torch.
+
+In reading order:
+
+    networks.py       configurations of feed-forward, bag-of-words and recurrent networks; sizes of their tables
+    transformer.py    the configuration of a Transformer, and presets known by name
+    training.py       the settings of the training loop
+    settings.py       the settings of each kind: a configuration and its training
+    memory.py         the memory that a network keeps of the rows it has read
+    word_vectors.py   word vectors read from a file, to initialise an embedding table
+"""

@@ -1,0 +1,131 @@
+"""Configurations of feed-forward, bag-of-words and recurrent networks, whichever engine computes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from chainrule.errors import SettingsError
+from chainrule.settings import setting
+
+Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
+CellName: TypeAlias = Literal["elman", "lstm", "gru"]
+
+GATES: dict[CellName, int] = {"elman": 1, "lstm": 4, "gru": 3}
+"""The number of gates of a cell, whose matrices are stacked one below the other."""
+PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1}
+"""The number of vectors in the state of a cell."""
+
+
+def check_sizes(**sizes: int) -> None:
+    """Refuse sizes below 1, by name."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise SettingsError(f"{name} should be at least 1, not {size}")
+
+
+def check_shares(**shares: float) -> None:
+    """Refuse shares outside [0, 1), by name."""
+    for name, share in shares.items():
+        if not 0 <= share < 1:
+            raise SettingsError(f"{name} should be at least 0 and below 1, not {share}")
+
+
+def padded_size(vocab_size: int) -> int:
+    """The number of rows of a token table, padded: products are fast at multiples of 64, small ones of 8."""
+    multiple = 64 if vocab_size >= 4096 else 8
+    return -(-vocab_size // multiple) * multiple
+
+
+def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> int:
+    """The number of learned parameters, from the shapes of the tensors; padding rows of tables do not count."""
+    missing = padded_size(vocab_size) - vocab_size
+    return sum(
+        math.prod(shape) - missing * math.prod(shape[1:]) * (name.partition(".")[0] in ("embedding", "head"))
+        for name, shape in shapes.items()
+    )
+
+
+@dataclass(frozen=True)
+class FeedforwardConfig:
+    """The configuration of a feed-forward network."""
+
+    order: int = setting(5, "tokens in an n-gram; the network reads one less")
+    embedding: int = setting(128, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a hidden layer")
+    layers: int = setting(1, "hidden layers; from the second on each adds to the one below")
+    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
+    direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
+    tied: bool = setting(False, "one table for the embeddings and the logits")
+    dropout: float = setting(0.1, "share of the numbers in embeddings and hidden layers left out in training")
+    token_dropout: float = setting(0.0, "share of tokens whose embedding is left out in training")
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.order <= 1000:
+            raise SettingsError(f"order should be from 2 to 1000, not {self.order}")
+        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        check_shares(dropout=self.dropout, token_dropout=self.token_dropout)
+
+
+@dataclass(frozen=True)
+class AveragingConfig:
+    """The configuration of a deep averaging network (a bag of words)."""
+
+    window: int | None = setting(
+        256, "most tokens in a mean, of which each is next to nothing where there are many; none: all there are"
+    )
+    embedding: int = setting(256, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a hidden layer")
+    layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
+    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
+    tied: bool = setting(False, "one table for the embeddings and the logits")
+    dropout: float = setting(0.1, "share of the hidden units left out in training")
+
+    def __post_init__(self) -> None:
+        window = 1 if self.window is None else self.window
+        check_sizes(window=window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        check_shares(dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """The configuration of a recurrent network."""
+
+    cell: CellName = setting("lstm", "what a layer is made of")  # noqa: RUF009
+    activation: Literal["tanh", "relu"] = setting("tanh", "elman: what a unit does with its sum")
+    embedding: int = setting(256, "numbers in the vector of a token")
+    hidden: int = setting(512, "units of a layer; multiples of 8 are fast on a GPU")
+    layers: int = setting(2, "layers, each reading what the one below gives out")
+    last: int | None = setting(
+        None,
+        "units of the last layer; none: as many as in an embedding where there are several layers and tied=true",
+    )
+    tied: bool = setting(True, "one table for the embeddings and the logits")
+    learned_start: bool = setting(False, "learn the state before the first token, rather than begin with zeros")
+    input_dropout: float = setting(0.2, "share of the embeddings' numbers left out, the same all along a sequence")
+    hidden_dropout: float = setting(0.2, "the same, between layers")
+    output_dropout: float = setting(0.2, "the same, of what the last layer gives out")
+    embedding_dropout: float = setting(0.0, "share of tokens whose embedding is left out")
+    weight_dropout: float = setting(0.0, "share of the weights from a state to the next left out")
+    alpha: float = setting(0.0, "penalty on large outputs of the last layer")
+    beta: float = setting(0.0, "penalty on outputs of the last layer that change fast")
+
+    def __post_init__(self) -> None:
+        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers, last=self.widths[-1])
+        names = ("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
+        check_shares(**{name: getattr(self, name) for name in names})
+        for name in ("alpha", "beta"):
+            if not getattr(self, name) >= 0:
+                raise SettingsError(f"{name} should be at least 0, not {getattr(self, name)}")
+        if self.activation != "tanh" and self.cell != "elman":
+            raise SettingsError(f"activation={self.activation} goes with cell=elman, not with cell={self.cell}")
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of units of each layer."""
+        last = self.last
+        if last is None:
+            last = self.embedding if self.tied and self.layers > 1 else self.hidden
+        return [self.hidden] * (self.layers - 1) + [last]

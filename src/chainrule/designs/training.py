@@ -1,0 +1,131 @@
+"""The settings of the training of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from chainrule.errors import SettingsError
+from chainrule.settings import setting
+
+Optimiser = Literal["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
+Schedule = Literal["constant", "cosine", "linear", "stable-decay"]
+Precision = Literal["auto", "float32", "bfloat16", "float8"]
+Averaging = Literal["none", "ema", "tail"]
+
+LEARNING_RATES = {"sgd": 1.0, "momentum": 0.3, "rmsprop": 1e-3, "adam": 2e-3, "adamw": 2e-3, "muon": 4e-3}
+"""The learning rate of each optimiser where none is set. In 250 steps of a small Transformer and a small LSTM on
+characters, adam, adamw and muon did best at two to four times these rates; longer runs and larger networks need
+lower ones."""
+
+DECAYING = {"adamw": 0.1, "muon": 0.1}
+"""The weight decay of each optimiser where none is set; 0 for the others."""
+
+EPOCHS = 10
+"""The number of passes over the text where neither epochs nor steps nor minutes are set."""
+
+HOW_LONG = ("steps", "epochs", "minutes")
+"""The settings that decide how long a run is."""
+
+HOW_COMPUTED = ("precision", "compile")
+"""The settings that decide how steps are computed."""
+
+STALLED = 5
+"""The number of successive validations without improvement after which average=tail begins."""
+
+LOOKED_UP = ("embed", "positions", "starts")
+"""Parts of the names of parameters that are not matrices of products: tables of vectors, and initial states."""
+
+STREAM_LENGTH, LINE_LENGTH = 64, 256
+"""The tokens of a row, with stream and line context, where a network has no window and no length is set."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """The settings of the training of a network, beside those of its architecture; --set on the command line."""
+
+    batch: int = setting(4096, "tokens of one optimiser step")
+    length: int | None = setting(
+        None, "tokens of a row, through which gradients flow; none: the network's window, or 64 (of lines 256)"
+    )
+    vary_length: bool = setting(False, "a network that carries its memory on: other lengths at each step")
+    device_batch: int | None = setting(None, "tokens in memory at once; none: the whole batch")
+    epochs: float | None = setting(None, "passes over the text; none: 10, unless steps or minutes are given")
+    steps: int | None = setting(None, "optimiser steps; if given, epochs do not count")
+    minutes: float | None = setting(None, "the most time to train; how many steps fit is measured at the start")
+    optimiser: Optimiser = setting("adamw", "how gradients become steps")  # noqa: RUF009 (a field, as the others)
+    learning_rate: float | None = setting(None, "the size of steps; none: one that suits the optimiser")
+    weight_decay: float | None = setting(
+        None, "how fast matrices shrink; for sgd, momentum, rmsprop and adam the weight of L2; none: 0.1 and 0"
+    )
+    beta1: float = setting(0.9, "what momentum, adam and adamw keep of the mean gradient at a step")
+    beta2: float = setting(0.95, "what adam and adamw keep of the mean square of gradients at a step")
+    clip: float = setting(1.0, "the largest norm of a gradient; 0 is no bound")
+    schedule: Schedule = setting("stable-decay", "how the learning rate falls after the warm-up")  # noqa: RUF009
+    warmup: float = setting(0.02, "share of the steps in which the learning rate rises")
+    precision: Precision = setting(  # noqa: RUF009
+        "auto", "of the products; auto: bfloat16 where it is faster; float8: that, and 8 bits in the head"
+    )
+    compile: Literal["auto", "yes", "no"] = setting(
+        "auto", "torch.compile; auto: if the run is long and it is faster"
+    )
+    validate_every: int | None = setting(None, "steps between validations; none: an epoch, but ten times a run")
+    patience: int | None = setting(None, "validations without a better one before training stops; none: never stop")
+    average: Averaging = setting(  # noqa: RUF009
+        "none", "ema: a moving mean of the weights; tail: their mean since validation got no better"
+    )
+    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints")
+    sample_every: int = setting(0, "validations between samples of text; 0: none")
+    tensorboard: bool = setting(False, "write TensorBoard's files into the run folder too")
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "length", "device_batch", "steps", "validate_every", "patience"):
+            _check(name, getattr(self, name), lambda value: value >= 1, "at least 1")
+        for name in ("epochs", "minutes", "learning_rate"):
+            _check(name, getattr(self, name), lambda value: 0 < value < float("inf"), "above 0")
+        for name in ("weight_decay", "clip", "checkpoint_minutes", "sample_every"):
+            _check(name, getattr(self, name), lambda value: 0 <= value < float("inf"), "at least 0")
+        for name in ("beta1", "beta2"):
+            _check(name, getattr(self, name), lambda value: 0 <= value < 1, "at least 0 and below 1")
+        if self.average == "tail" and self.patience is not None and self.patience <= STALLED:
+            raise SettingsError(
+                f"average=tail begins after {STALLED} validations without a better one: patience should be more "
+                f"than that, not {self.patience}"
+            )
+        _check("warmup", self.warmup, lambda value: 0 <= value < 1, "at least 0 and below 1")
+        following = getattr(super(), "__post_init__", None)  # an architecture's settings may be another base class
+        if following is not None:
+            following()
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that is set, or else the optimiser's default."""
+        return self.learning_rate or LEARNING_RATES[self.optimiser]
+
+    @property
+    def decay(self) -> float:
+        """The weight decay that is set, or else the optimiser's default."""
+        return DECAYING.get(self.optimiser, 0.0) if self.weight_decay is None else self.weight_decay
+
+    def row_length(self, window: int | None, context: str) -> int:
+        """The tokens of a row, for a network that reads at most `window` at once; None: it has no window."""
+        if window is None:
+            return self.length or (LINE_LENGTH if context == "line" else STREAM_LENGTH)
+        if self.length is not None and self.length > window:
+            raise SettingsError(f"length should be at most {window}, what the network reads at once: {self.length}")
+        return self.length or window
+
+
+def shrinks(name: str, axes: int) -> bool:
+    """Whether weight decay applies to a parameter of that name; a tied one decays if any of its names does.
+
+    Matrices decay. Vectors (biases, norms, initial states) do not, nor does a table that is only looked up, of
+    which few rows are used at a time; a table that is tied to the head decays as the head's matrix.
+    """
+    return axes >= 2 and not any(word in name for word in LOOKED_UP)
+
+
+def _check(name: str, value: float | None, is_right: Callable[[float], bool], expected: str) -> None:
+    if value is not None and not is_right(value):
+        raise SettingsError(f"{name} should be {expected}, not {value}")

@@ -1,0 +1,153 @@
+"""The configuration of a Transformer, and presets known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from chainrule.errors import SettingsError
+from chainrule.settings import setting
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        # the block of "Attention is all you need", a decoder alone
+        "lecture": {
+            "norm": "layernorm",
+            "placement": "post",
+            "activation": "relu",
+            "positions": "sinusoidal",
+            "scaled_embedding": True,
+        },
+        "gpt2": {
+            "norm": "layernorm",
+            "activation": "gelu",
+            "positions": "learned",
+            "initial_std": 0.02,
+        },
+        "llama": {
+            "activation": "swiglu",
+            "bias": False,
+            "tied": False,
+            "initial_std": 0.02,
+        },
+        # what trains fastest
+        "fast": {
+            "gain": False,
+            "activation": "relu2",
+            "bias": False,
+            "tied": False,
+            "qk_norm": True,
+            "zero_init": True,
+        },
+    }
+)
+
+_ELSE: Mapping[str, Any] = MappingProxyType(
+    {
+        "norm": "rmsnorm",
+        "placement": "pre",
+        "gain": True,
+        "activation": "gelu",
+        "positions": "rotary",
+        "bias": True,
+        "tied": True,
+        "qk_norm": False,
+        "zero_init": False,
+        "scaled_embedding": False,
+    }
+)
+"""The values of the fields that a preset leaves open."""
+
+AS_PRESET: Any = None
+"""The default of a field that is filled in at construction, from the preset or from other fields."""
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The configuration of a Transformer decoder.
+
+    Fields that are not set are filled in at construction, so that a configuration is always explicit.
+    """
+
+    preset: Literal["lecture", "gpt2", "llama", "fast"] = setting("fast", "the design that fills what is not set")
+    layers: int = setting(4, "how many blocks")
+    width: int = setting(256, "features of a token")
+    heads: int = setting(4, "heads of queries in each block")
+    kv_heads: int = setting(AS_PRESET, "heads of keys and values (default: heads; 1: all queries share one)")
+    window: int = setting(256, "the most tokens it reads at once")
+    hidden: int = setting(AS_PRESET, "features inside a block (default: 4 width; 8/3 width with swiglu)")
+    norm: Literal["layernorm", "rmsnorm"] = setting(AS_PRESET, "how features are brought to one size")
+    placement: Literal["pre", "post"] = setting(AS_PRESET, "normalise before each part of a block, or after it")
+    gain: bool = setting(AS_PRESET, "whether norms scale each feature by a learned number")
+    activation: Literal["gelu", "relu", "relu2", "swiglu"] = setting(AS_PRESET, "what bends the hidden features")
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = setting(
+        AS_PRESET, "how it knows where a token stands"
+    )
+    bias: bool = setting(AS_PRESET, "whether products add a bias")
+    tied: bool = setting(AS_PRESET, "whether one table of tokens is read from and predicted with")
+    qk_norm: bool = setting(AS_PRESET, "normalise queries and keys, so that scores stay small")
+    zero_init: bool = setting(AS_PRESET, "each block adds nothing at first")
+    scaled_embedding: bool = setting(AS_PRESET, "multiply embeddings by sqrt(width)")
+    initial_std: float = setting(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
+    rotary_base: float = setting(10000.0, "the longest rotary wave, in tokens / 2π")
+    norm_eps: float = setting(1e-5, "what keeps norms from dividing by zero")
+    dropout: float = setting(0.0, "how often a feature is dropped from what a block adds")
+    embedding_dropout: float = setting(AS_PRESET, "the same of embeddings (default: dropout)")
+    token_dropout: float = setting(0.0, "how often a token's embedding is left out, wherever it stands in a batch")
+    attention_dropout: float = setting(AS_PRESET, "how often a key is not seen (default: dropout)")
+    hidden_dropout: float = setting(0.0, "how often a hidden feature is dropped")
+    layer_dropout: float = setting(0.0, "how often half a block is left out, for a row")
+
+    def __post_init__(self) -> None:
+        self._fill({**_ELSE, **PRESETS.get(self.preset, {})})
+        self._check_choices()
+        self._fill(
+            {
+                "kv_heads": self.heads,
+                # swiglu has three matrices instead of two: 2/3 as wide, they have as many parameters
+                "hidden": -(-8 * self.width // 3 // 64) * 64 if self.activation == "swiglu" else 4 * self.width,
+                "initial_std": max(self.width, 1) ** -0.5,
+                "embedding_dropout": self.dropout,
+                "attention_dropout": self.dropout,
+            }
+        )
+        self._check()
+
+    def _fill(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if getattr(self, name) is AS_PRESET:
+                object.__setattr__(self, name, value)
+
+    def _check_choices(self) -> None:
+        for name, hint in get_type_hints(TransformerConfig).items():
+            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
+                raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
+
+    def _check(self) -> None:
+        for name in ("layers", "width", "heads", "kv_heads", "window", "hidden"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} should be at least 1, not {getattr(self, name)}")
+        if self.width % self.heads:
+            raise SettingsError(f"width should be a multiple of heads ({self.heads}), not {self.width}")
+        if self.heads % self.kv_heads:
+            raise SettingsError(f"kv_heads should divide heads ({self.heads}), not be {self.kv_heads}")
+        if self.positions == "rotary" and self.width // self.heads % 2:
+            size = self.width // self.heads
+            raise SettingsError(
+                f"rotary positions turn pairs of features: width / heads should be even, not {size}"
+            )
+        for name in (
+            "dropout",
+            "embedding_dropout",
+            "token_dropout",
+            "attention_dropout",
+            "hidden_dropout",
+            "layer_dropout",
+        ):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingsError(f"{name} should be from 0 to below 1, not {getattr(self, name)}")
+        for name in ("initial_std", "rotary_base", "norm_eps"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} should be above 0, not {getattr(self, name)}")

@@ -1,0 +1,290 @@
+"""The model folder: how a model is stored on disk.
+
+    manifest.json      format version, kind, configuration, context, provenance, checksums
+    model.safetensors  the arrays of the model; memory-mapped, never pickled
+    tokenizer.json     text <-> ids; a further tokenizer is NAME.tokenizer.json
+    metrics.json       what was measured of the model
+    README.md          a model card
+    parts/NAME/        models that this one is made of, each a model folder of its own
+
+Files never decide what code runs: the manifest names a kind, and only kinds that chainrule knows are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
+from chainrule.folder.atomic import new_folder
+from chainrule.folder.integrity import check_file, files_in, sha256, what_it_is
+from chainrule.folder.jsontext import to_json
+from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
+from chainrule.tokens.registry import FILE_NAME as TOKENIZER
+
+Context: TypeAlias = Literal["line", "stream"]
+"""Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
+
+FORMAT = "chainrule-model"
+VERSION = 1
+MANIFEST, TENSORS, METRICS, CARD, PARTS = "manifest.json", "model.safetensors", "metrics.json", "README.md", "parts"
+TEXT = "text"
+"""The name of the tokenizer of a model that has one."""
+_DEEPEST = 8  # folders inside folders; a link in a circle would never end
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """The content of a model folder."""
+
+    kind: str
+    config: Mapping[str, Any]
+    context: Context | None
+    """None for a model that is not a language model."""
+    tokenizers: Mapping[str, str]
+    """By name, the content of each tokenizer file."""
+    tensors: Tensors
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, ModelFolder] = field(default_factory=dict)
+    """By name, the models that this one is made of."""
+    path: Path | None = None
+
+    @property
+    def tokenizer(self) -> str:
+        """The content of tokenizer.json, for a model with one tokenizer."""
+        if TEXT not in self.tokenizers:
+            raise DamagedFileError(f"{self.path}: it has no {TOKENIZER}, which the kind {self.kind!r} needs")
+        return self.tokenizers[TEXT]
+
+    def tensor(self, name: str) -> np.ndarray:
+        """One array, still on disk."""
+        if name not in self.tensors:
+            raise DamagedFileError(
+                f"{self.path}: {TENSORS} has no array {name!r}, which the kind {self.kind!r} needs"
+            )
+        return np.asarray(self.tensors[name])
+
+    def part(self, name: str) -> ModelFolder:
+        """One of the models that this one is made of."""
+        if name not in self.parts:
+            raise DamagedFileError(f"{self.path}: it has no part {name!r}, which the kind {self.kind!r} needs")
+        return self.parts[name]
+
+
+def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = False) -> None:
+    """Write a model folder. An existing one is replaced only if it is a model folder and `overwrite` is set."""
+    folder = Path(folder)
+    check_destination(folder, overwrite=overwrite)
+    with new_folder(folder) as temporary:
+        _write_files(temporary, model)
+
+
+def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
+    """Refuse a destination now rather than after an hour of training."""
+    folder = Path(folder)
+    if folder.name in ("", "..") or folder.resolve() == Path.cwd():
+        raise FolderError(f"{folder} has no name of its own that a model could take; choose another --out")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise FolderError(f"{folder}: {above} is a file, not a folder; choose another --out")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise FolderError(f"{folder}: nothing can be written into {above}; choose another --out")
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if folder.exists() or folder.is_symlink():
+        if not (folder / MANIFEST).is_file():
+            raise FolderError(f"{folder} exists and is not a model folder; choose another one")
+        if not overwrite:
+            raise FolderError(
+                f"{folder} exists; choose another folder, or overwrite it (--overwrite, overwrite=True)"
+            )
+
+
+def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolder:
+    """Read a model folder; arrays stay on disk until they are used.
+
+    Checksums are verified for files up to 256 MB; for all files if `verify` is True, for none if it is False.
+    """
+    return _read_folder(Path(folder), verify, _DEEPEST)
+
+
+def _read_folder(folder: Path, verify: bool | None, deepest: int) -> ModelFolder:
+    if deepest == 0:
+        raise FolderError(f"{folder}: model folders inside model folders, more than {_DEEPEST} deep")
+    manifest = _read_manifest(folder)
+    for name, entry in manifest["files"].items():
+        if verify or name != CARD:  # a note that a user adds to the card breaks nothing
+            check_file(folder / name, entry, verify)
+    return ModelFolder(
+        kind=manifest["kind"],
+        config=manifest["config"],
+        context=manifest["context"],
+        tokenizers={
+            name: _read_text(folder / file)
+            for file in manifest["files"]
+            if (name := _tokenizer_name(file)) is not None
+        },
+        tensors=map_tensors(folder / TENSORS),
+        provenance=manifest["provenance"],
+        metrics=_read_metrics(folder / METRICS),
+        parts={
+            name: _read_part(folder / PARTS / name, entry, verify, deepest)
+            for name, entry in manifest.get("parts", {}).items()
+        },
+        path=folder,
+    )
+
+
+def _read_part(folder: Path, entry: Mapping[str, Any], verify: bool | None, deepest: int) -> ModelFolder:
+    part = _read_folder(folder, verify, deepest - 1)
+    # its manifest has the checksums of the part's files: so the checksum of the manifest covers the part
+    if sha256(folder / MANIFEST) != entry.get("manifest_sha256"):
+        raise what_it_is(folder / MANIFEST, "its checksum differs from what was written")
+    return part
+
+
+def megabytes(folder: str | Path) -> float:
+    """The size of everything in a folder, in MB (10^6 bytes)."""
+    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+
+
+# -- writing ----------------------------------------------------------------------------------------------
+
+
+def _write_files(folder: Path, model: ModelFolder) -> None:
+    parts = {}
+    for name, part in model.parts.items():
+        if not _is_plain_name(name):
+            raise ValueError(f"the name of a part should be a plain file name, not {name!r}")
+        (folder / PARTS / name).mkdir(parents=True)
+        _write_files(folder / PARTS / name, part)
+        parts[name] = {"manifest_sha256": sha256(folder / PARTS / name / MANIFEST)}
+    write_tensors(folder / TENSORS, model.tensors)
+    for name, tokenizer in model.tokenizers.items():
+        (folder / _tokenizer_file(name)).write_text(tokenizer, encoding="utf-8")
+    (folder / METRICS).write_text(to_json(model.metrics, indent=2), encoding="utf-8")
+    (folder / CARD).write_text(_card(model), encoding="utf-8")
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": model.kind,
+        "config": dict(model.config),
+        "context": model.context,
+        "provenance": dict(model.provenance),
+        "files": files_in(folder),
+        **({"parts": parts} if parts else {}),
+    }
+    (folder / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
+
+
+def _tokenizer_file(name: str) -> str:
+    return TOKENIZER if name == TEXT else f"{name}.{TOKENIZER}"
+
+
+def _tokenizer_name(file: str) -> str | None:
+    """The name of the tokenizer that a file holds; None for other files."""
+    if file == TOKENIZER:
+        return TEXT
+    return file.removesuffix(f".{TOKENIZER}") if file.endswith(f".{TOKENIZER}") else None
+
+
+def _card(model: ModelFolder) -> str:
+    lines = [
+        f"# A model of kind `{model.kind}`",
+        "",
+        f"Made by chainrule{f'; context: {model.context}' if model.context else ''}.",
+        "",
+    ]
+    for title, table in (
+        ("Configuration", model.config),
+        ("Measured", model.metrics),
+        ("Provenance", model.provenance),
+        ("Parts", {name: part.kind for name, part in model.parts.items()}),
+    ):
+        if table:
+            lines += [f"## {title}", "", "| | |", "| --- | --- |"]
+            lines += [f"| {key} | {str(value).replace('|', chr(92) + '|')} |" for key, value in table.items()]
+            lines.append("")
+    lines += [
+        "Load it with `chainrule.load(folder)`, or use it with `chainrule generate` and `chainrule evaluate`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such model folder'}")
+    path = folder / MANIFEST
+    if not path.is_file():
+        inside = sorted(manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}"))
+        hint = f", but models in it: {', '.join(inside)}" if inside else ""
+        raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
+    content = _read_text(path)
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise what_it_is(path, f"not JSON ({error})") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ForeignFileError(f"{path}: not a manifest of chainrule (no format {FORMAT!r} in it)")
+    if manifest.get("version") != VERSION:
+        raise FolderError(
+            f"{path}: format version {manifest.get('version')}; this chainrule reads version {VERSION}: "
+            "use the chainrule that wrote it, or train the model again"
+        )
+    _check_manifest(manifest, path)
+    return manifest
+
+
+def _check_manifest(manifest: dict[str, Any], path: Path) -> None:
+    """Refuse a manifest whose entries are missing or of another type."""
+    expected = {"kind": str, "config": dict, "provenance": dict, "files": dict}
+    for key, kind in expected.items():
+        if not isinstance(manifest.get(key), kind):
+            raise DamagedFileError(f"{path}: {key!r} is missing or is not {kind.__name__}")
+    if "context" not in manifest or manifest["context"] not in ("line", "stream", None):
+        raise DamagedFileError(f"{path}: the context should be line or stream, not {manifest.get('context')!r}")
+    if TENSORS not in manifest["files"]:
+        raise DamagedFileError(f"{path}: it does not list {TENSORS}")
+    if not any(_tokenizer_name(name) for name in manifest["files"]):
+        raise DamagedFileError(f"{path}: it does not list {TOKENIZER}")
+    for name, entry in manifest["files"].items():
+        # a name is never a way out of the folder
+        if not _is_plain_name(name) or not isinstance(entry, dict) or not isinstance(entry.get("bytes"), int):
+            raise DamagedFileError(f"{path}: the entry of the file {name!r} is not valid")
+    parts = manifest.get("parts", {})
+    if not isinstance(parts, dict) or not all(
+        _is_plain_name(name) and isinstance(entry, dict) for name, entry in parts.items()
+    ):
+        raise DamagedFileError(f"{path}: 'parts' is not a list of models by plain names")
+
+
+def _is_plain_name(name: str) -> bool:
+    return Path(name).name == name and name not in ("", ".", "..")
+
+
+def _read_metrics(path: Path) -> dict[str, Any]:
+    try:
+        metrics = json.loads(_read_text(path)) if path.exists() else {}
+    except (ValueError, RecursionError) as error:
+        raise what_it_is(path, f"not JSON ({error})") from None
+    if not isinstance(metrics, dict):
+        raise DamagedFileError(f"{path}: expected an object, found {type(metrics).__name__}")
+    return metrics
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise what_it_is(path, "not UTF-8") from None

@@ -1,0 +1,90 @@
+"""`Model`: what everything that was trained has in common, whatever it does.
+
+A language model (`lm.py`) is a Model that predicts the next token. A tagger or a masked model is a Model with a
+contract of its own: it does not inherit methods that it could only refuse.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+
+from chainrule.folder import Context, ModelFolder, write_folder
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import dump_tokenizer
+
+
+class Model(ABC):
+    """A trained model: its tokenizers, its settings, where it comes from, and how it is saved and moved."""
+
+    kind: str
+    """The name of its kind, by which `chainrule.load` finds the code that reads its folder."""
+    settings: Any
+    """The frozen dataclass that it was made from."""
+    context: Context | None = None
+    """For a language model: where a sequence ends."""
+    provenance: Mapping[str, Any] = MappingProxyType({})
+    """Where it comes from: text, seed, versions, command. Saved with the model."""
+    metrics: Mapping[str, Any] = MappingProxyType({})
+    """What was measured of it. Saved with the model."""
+
+    @property
+    @abstractmethod
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """Its tokenizers by name."""
+
+    @abstractmethod
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        """The arrays that its folder stores, by name, in NumPy."""
+
+    @abstractmethod
+    def on(self, device: str, dtype: str = "float32") -> Model:
+        """This model on a device, computing in a precision; this one stays as it is.
+
+        What it returns is at least as precise as `dtype`, and never less precise than float32. A kind that cannot
+        compute on the device raises SettingsError.
+        """
+
+    @property
+    def device(self) -> str:
+        """Where it computes, as torch names devices."""
+        return "cpu"
+
+    @property
+    def dtype(self) -> str:
+        """The precision it computes in."""
+        return "float64"
+
+    def parts(self) -> Mapping[str, Model]:
+        """The models that this one is made of, by name; each is saved in a folder inside its folder."""
+        return {}
+
+    # What follows is the same for every model; none overrides it.
+
+    def content(self) -> ModelFolder:
+        """What its folder holds."""
+        return ModelFolder(
+            kind=self.kind,
+            config=asdict(self.settings),
+            context=self.context,
+            tokenizers={name: dump_tokenizer(tokenizer) for name, tokenizer in self.tokenizers.items()},
+            tensors=self.tensors(),
+            provenance=dict(self.provenance),
+            metrics=dict(self.metrics),
+            parts={name: part.content() for name, part in self.parts().items()},
+        )
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model folder; `chainrule.load` reads it back, bit by bit the same."""
+        write_folder(folder, self.content(), overwrite=overwrite)
+
+    def described_as(self, other: Model) -> Self:
+        """This model with the provenance and the metrics of another, of which it is a copy elsewhere."""
+        self.provenance, self.metrics = other.provenance, other.metrics
+        return self

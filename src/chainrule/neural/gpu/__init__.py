@@ -1,0 +1,10 @@
+"""Sampling from a Transformer on a GPU, token by token: Triton kernels, captured as CUDA graphs and replayed.
+
+In reading order:
+
+    step.py             one token a row through a Transformer, by kernels
+    step_kernels.py     the kernels of a step: norms, matrix products, attention
+    choice.py           the choice of the next token, by kernels
+    choice_kernels.py   the kernels of the choice: the best tokens, strategies, sampling
+    graph_sampling.py   a whole step of sampling as a CUDA graph
+"""

@@ -1,0 +1,357 @@
+"""`NeuralModel`: any network as a language model, with the contract implemented once for all of them.
+
+A network turns tokens into features; this module adds <s>, padding, sliding windows, probabilities, and the model
+folder. <s> is never predicted: its logit is left out of the softmax.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.arrays import PAD, Array, check_ids
+from chainrule.designs.memory import Memory
+from chainrule.devices import expect_slow_bfloat16
+from chainrule.fast_paths import Choose
+from chainrule.lm import Context, LanguageModel, State, start_token
+from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
+from chainrule.neural.gpu.step import power_of_two
+from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.transformer.cache import Cache
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.neural.windows import Window, spans
+from chainrule.tokens.base import Tokenizer
+
+TOKENS_AT_ONCE = 1 << 14
+"""The most tokens read in one forward pass; more would only take more memory."""
+LOGITS_AT_ONCE = 1 << 26
+"""The most logits computed at once, vocabulary times tokens."""
+
+
+@dataclass(frozen=True)
+class NeuralState(State):
+    """The memory of the network, and the features of the last token, from which the next one is predicted."""
+
+    memory: Memory
+    features_BD: Tensor
+    window: Window | None
+    """The tokens in the window; None if the network has no window."""
+
+    def __len__(self) -> int:
+        return len(self.features_BD)
+
+    def select(self, rows: Array) -> NeuralState:
+        rows_B = _on(rows, self.features_BD.device)
+        window = None if self.window is None else self.window.select(rows_B)
+        return NeuralState(self.memory.select(rows_B), self.features_BD[rows_B], window)
+
+    def join(self, other: NeuralState) -> NeuralState:
+        window = None if self.window is None or other.window is None else self.window.join(other.window)
+        features_BD = torch.cat([self.features_BD, other.features_BD])
+        return NeuralState(self.memory.join(other.memory), features_BD, window)
+
+
+class NeuralModel(LanguageModel):
+    """A network, the tokenizer it was trained with, and the settings it was made from."""
+
+    def __init__(
+        self,
+        network: Network,
+        tokenizer: Tokenizer,
+        context: Context,
+        *,
+        kind: str,
+        settings: Any = None,
+        slide: float = 0.5,
+    ) -> None:
+        """`slide` is the share of its tokens that a full window drops for new ones."""
+        self.network = network.eval()
+        self.tokenizer, self.context = tokenizer, context
+        self.kind, self.settings = kind, settings
+        window = network.window or 1
+        self.slide = min(max(int(window * slide), 1), window)
+        self._slide_share = slide
+        self._samplers: dict[int, GraphSampler] = {}
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The device of the weights."""
+        return self.network.head.weight.device
+
+    @property
+    def device(self) -> str:
+        return str(self.torch_device)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.network.head.weight.dtype).removeprefix("torch.")
+
+    def on(self, device: str, dtype: str = "float32") -> NeuralModel:
+        """A copy of this model on a device, with weights of that precision; the model itself if nothing changes."""
+        if dtype == "bfloat16":
+            expect_slow_bfloat16(device)
+        like = torch.empty(0, device=device, dtype=getattr(torch, dtype))
+        if (like.device, like.dtype) == (self.torch_device, self.network.head.weight.dtype):
+            return self
+        network = copy.deepcopy(self.network).to(like.device, like.dtype)
+        moved = NeuralModel(
+            network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
+        )
+        return moved.described_as(self)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {name: weight.detach().float().cpu().numpy() for name, weight in self.network.named_parameters()}
+
+    # -- the contract -------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def start(self, batch_size: int) -> NeuralState:
+        network = self.network
+        size = network.window
+        window = None if size is None else Window.empty(batch_size, size, self.torch_device)
+        features_BD = torch.zeros(batch_size, network.head.weight.shape[1], device=self.torch_device)
+        nothing = NeuralState(network.begin(batch_size), features_BD.to(network.head.weight.dtype), window)
+        return self._last(self._read(nothing, self._beginning(batch_size), None))
+
+    @torch.inference_mode()
+    def extend(self, state: State, ids_BT: Array) -> NeuralState:
+        assert isinstance(state, NeuralState)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        if len(ids_BT) != len(state.features_BD):
+            raise ValueError(f"{len(ids_BT)} rows of tokens for a state of {len(state.features_BD)}")
+        if not ids_BT.numel():
+            return state
+        if is_token_BT is None and state.window is not None and state.window.is_uniform:
+            state, ids_BT = self._before_last_window(state, state.window, ids_BT)
+        return self._last(self._read(state, ids_BT, is_token_BT))
+
+    def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
+        """The state and ids from which to read the last window alone: the tokens before it would be dropped."""
+        known_BT = window.ids_BW[:, : window.longest]
+        begin, _, _ = spans(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)[-1]
+        if begin == 0:
+            return state, ids_BT
+        empty = Window.empty(len(ids_BT), window.size, self.torch_device)
+        nothing = NeuralState(self.network.begin(len(ids_BT)), state.features_BD, empty)
+        return nothing, torch.cat([known_BT, ids_BT], dim=1)[:, begin:]
+
+    @torch.inference_mode()
+    def next_log_probs(self, state: State) -> Tensor:
+        assert isinstance(state, NeuralState)
+        return self._log_probs(state.features_BD)
+
+    @torch.inference_mode()
+    def score(self, ids_BT: Array, state: State | None = None) -> Tensor:
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=self._wide)
+        if ids_BT.numel():
+            assert state is None or isinstance(state, NeuralState)
+            place = 0
+            for features_BTD in self._features_before(ids_BT, is_token_BT, state):
+                after = place + features_BTD.shape[1]
+                scores_BT[:, place:after] = self._pick(features_BTD, ids_BT[:, place:after])
+                place = after
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0)
+
+    # -- fast paths ---------------------------------------------------------------------------------------
+
+    def write(
+        self, state: State, choose: Choose, uniforms_BT: np.ndarray
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """Sample by CUDA graphs, for a Transformer on a GPU; None otherwise."""
+        assert isinstance(state, NeuralState)
+        if self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
+            return None
+        return self.write_by_graph(state, choose, uniforms_BT)
+
+    def write_by_graph(
+        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """Sample by replaying a captured step; None if the window would slide, or above `MOST_STEPS` steps."""
+        rows, steps = uniforms_BT.shape
+        window, cache = state.window, state.memory
+        assert isinstance(self.network, Transformer) and isinstance(cache, Cache) and window is not None
+        if window.longest + steps > window.size or steps > MOST_STEPS:
+            return None
+        # the number of rows falls as rows end: with powers of two, a few samplers serve every number
+        size = power_of_two(rows)
+        if size not in self._samplers:
+            larger = {other: sampler for other, sampler in self._samplers.items() if other > size}
+            self._samplers = {**larger, size: GraphSampler(self.network, self._log_probs, size, self.tokenizer.bos)}
+        written = self._samplers[size].write(cache, window, state.features_BD, choose, uniforms_BT)
+        return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
+
+    @torch.inference_mode()
+    def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
+        """The scores of the ids and the state after them, from one pass; None for a network with a window."""
+        assert isinstance(state, NeuralState)
+        if self.network.window is not None or not np.prod(ids_BT.shape):
+            return None
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        before_BD, after, scores, place = state.features_BD, state, [], 0
+        for after, features_BTD in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last is given back)
+            end = place + features_BTD.shape[1]
+            before_BTD = torch.cat([before_BD[:, None], features_BTD[:, :-1]], dim=1)
+            scores.append(self._pick(before_BTD, ids_BT[:, place:end]))
+            before_BD, place = features_BTD[:, -1], end
+        scores_BT = torch.cat(scores, dim=1)
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), after
+
+    def _beginning(self, batch_size: int) -> Tensor:
+        """The start token of each row, which is read before the first one, as [B, 1]."""
+        return torch.full((batch_size, 1), start_token(self.tokenizer, self.context), device=self.torch_device)
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def _checked(self, ids_BT: Array) -> tuple[Tensor, Tensor | None]:
+        """The ids on the device, with padding replaced by token 0, and the mask of the tokens; None: no padding."""
+        on_host = not isinstance(ids_BT, Tensor) or ids_BT.device.type == "cpu"
+        if on_host or ids_BT.shape[1] > 1:  # a single step on a device goes unchecked: checks wait for the device
+            check_ids(ids_BT, self.tokenizer.vocab_size)
+        ids_BT = _on(ids_BT, self.torch_device)
+        is_token_BT = ids_BT != PAD
+        if (on_host or ids_BT.shape[1] > 1) and bool(is_token_BT.all()):
+            return ids_BT, None
+        return torch.where(is_token_BT, ids_BT, 0), is_token_BT
+
+    def _read(
+        self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None
+    ) -> Iterator[tuple[NeuralState, Tensor]]:
+        """Read the tokens piece by piece; yields the state after each piece, and its features."""
+        place, width = 0, ids_BT.shape[1]
+        while place < width:
+            state = self._with_room(state)
+            room = max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
+            if state.window is not None:
+                room = min(room, state.window.size - state.window.longest)
+            after = min(place + room, width)
+            piece_BT = ids_BT[:, place:after]
+            are_tokens_BT = None if is_token_BT is None else is_token_BT[:, place:after]
+            reading = self.network(piece_BT, state.memory, are_tokens_BT)
+            window = None if state.window is None else state.window.append(piece_BT, are_tokens_BT)
+            features_BD = _last_features(reading.features_BTD, are_tokens_BT, state.features_BD)
+            state = NeuralState(reading.memory, features_BD, window)
+            yield state, reading.features_BTD
+            place = after
+
+    def _with_room(self, state: NeuralState) -> NeuralState:
+        """The state with space for a token in its window: a full one drops old tokens and reads the rest again."""
+        window = state.window
+        if window is None or window.longest < window.size:
+            return state
+        window = window.counted()
+        if window.longest < window.size:
+            return replace(state, window=window)
+        window = window.slid(self.slide)
+        if not window.longest:  # all of it was dropped
+            return NeuralState(self.network.begin(len(window.ids_BW)), state.features_BD, window)
+        ids_BW = window.ids_BW[:, : window.longest]
+        is_token_BW = torch.arange(window.longest, device=self.torch_device) < window.lengths_B[:, None]
+        memory = self.network.begin(len(ids_BW))
+        reading = self.network(ids_BW, memory, None if window.is_uniform else is_token_BW)
+        return NeuralState(reading.memory, state.features_BD, window)
+
+    @staticmethod
+    def _last(pieces: Iterator[tuple[NeuralState, Tensor]]) -> NeuralState:
+        for state, _ in pieces:
+            last = state
+        return last
+
+    def _features_before(
+        self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
+    ) -> Iterator[Tensor]:
+        """The features from which each token is predicted, in pieces along the time axis."""
+        if self.network.window is not None and (state is None or state.window.is_uniform):  # type: ignore[union-attr]
+            if state is None:
+                known_BT = self._beginning(len(ids_BT))
+            else:
+                known_BT = state.window.ids_BW[:, : state.window.longest]  # type: ignore[union-attr]
+            yield from self._features_by_windows(torch.cat([known_BT, ids_BT[:, :-1]], 1), known_BT.shape[1] - 1)
+            return
+        state = self.start(len(ids_BT)) if state is None else state
+        yield state.features_BD[:, None]
+        for _, features_BTD in self._read(
+            state, ids_BT[:, :-1], None if is_token_BT is None else is_token_BT[:, :-1]
+        ):
+            yield features_BTD
+
+    def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
+        """The features of the indices from `first` on, computed for many windows in one batch, without memory."""
+        size = self.network.window
+        assert size is not None
+        pieces = spans(ids_BT.shape[1], size, self.slide)
+        at_once = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1)
+        for i in range(0, len(pieces), at_once):
+            # the last window may be narrower than the others: it is then read by itself
+            for batch in _alike(pieces[i : i + at_once]):
+                rows = torch.cat([ids_BT[:, begin:end] for begin, end, _ in batch])
+                features = self.network(rows).features_BTD.unflatten(0, (len(batch), len(ids_BT)))
+                for (begin, end, new), features_BTD in zip(batch, features, strict=True):
+                    skip = max(new, first) - begin
+                    if skip < end - begin:
+                        yield features_BTD[:, skip:]
+
+    # -- probabilities ------------------------------------------------------------------------------------
+
+    @property
+    def _wide(self) -> torch.dtype:
+        """The dtype of ln p: that of the weights, but at least float32."""
+        return torch.promote_types(self.network.head.weight.dtype, torch.float32)
+
+    def _log_probs(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.network.head(features).to(self._wide)
+        logits[..., self.tokenizer.bos] = -torch.inf
+        # ln p(x) = z_x - ln Σ e^z
+        return logits.log_softmax(dim=-1)
+
+    def _pick(self, features_BTD: Tensor, ids_BT: Tensor) -> Tensor:
+        """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
+        flat_ND, flat_N = features_BTD.flatten(0, 1), ids_BT.flatten()
+        rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
+        picked = [
+            self._log_probs(flat_ND[i : i + rows]).gather(1, flat_N[i : i + rows, None])[:, 0]
+            for i in range(0, len(flat_N), rows)
+        ]
+        return torch.cat(picked).reshape(ids_BT.shape)
+
+
+def load_weights(network: Network, tensor: Callable[[str], np.ndarray]) -> None:
+    """Copy weights into a network; `tensor` returns them by name. ValueError if one has the wrong shape."""
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            array = np.array(tensor(name))
+            if array.shape != tuple(weight.shape):
+                raise ValueError(f"{name} has the shape {list(array.shape)}, not {list(weight.shape)}")
+            weight.copy_(torch.from_numpy(array))
+
+
+def _on(ids: Array, device: torch.device) -> Tensor:
+    if isinstance(ids, Tensor):
+        return ids.to(device, torch.int64)
+    return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64)).to(device)
+
+
+def _last_features(features_BTD: Tensor, is_token_BT: Tensor | None, before_BD: Tensor) -> Tensor:
+    """The features of each row's last token; `before_BD` where a row has no token."""
+    if is_token_BT is None:
+        return features_BTD[:, -1]
+    count_B = is_token_BT.sum(dim=1)
+    last_B11 = (count_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
+    return torch.where(count_B[:, None] > 0, features_BTD.gather(1, last_B11)[:, 0], before_BD)
+
+
+def _alike(pieces: list[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """Group consecutive windows of equal width."""
+    groups: list[list[tuple[int, int, int]]] = []
+    for piece in pieces:
+        if groups and groups[-1][0][1] - groups[-1][0][0] == piece[1] - piece[0]:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups

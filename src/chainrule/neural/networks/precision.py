@@ -1,0 +1,17 @@
+"""The precision that a network computes in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# torch can be asked which devices these are, but torch.compile cannot trace the call
+_WITH_AUTOCAST = {"cpu", "cuda", "mps", "xpu"}
+
+
+def working_type(like: Tensor) -> torch.dtype:
+    """The dtype of matrix products: that of autocast where it is on, else the tensor's own."""
+    device = like.device.type
+    if device in _WITH_AUTOCAST and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return like.dtype

@@ -1,0 +1,127 @@
+"""Recurrent cells, one step at a time: the lecture's equations as they are.
+
+`fused_layer.py` computes the same with torch's fused functions, from the same weights; tests hold the two equal.
+The weights are laid out as in torch, with the gates of a cell stacked in one matrix:
+
+    elman    W [H, D]    U [H, H]
+    lstm     W [4H, D]   U [4H, H]     input, forget, candidate, output
+    gru      W [3H, D]   U [3H, H]     reset, update, candidate
+
+and each has two biases, b beside W and d beside U. A state is (h,), for an LSTM (h, c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+CellState: TypeAlias = tuple[Tensor, ...]
+
+
+class CellWeights(NamedTuple):
+    """The weights of a layer, in torch's order."""
+
+    W: Tensor
+    U: Tensor
+    b: Tensor
+    d: Tensor
+
+
+Step: TypeAlias = Callable[[Tensor, CellState, CellWeights], CellState]
+
+
+def elman(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
+    """The simple recurrent network (Elman 1990)."""
+    (h_BH,) = state
+    # h_t = tanh(W x_t + b + U h_{t-1} + d)
+    return (torch.tanh(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
+
+
+def elman_relu(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
+    """The same as `elman`, but with ReLU instead of tanh."""
+    (h_BH,) = state
+    # h_t = max(0, W x_t + b + U h_{t-1} + d)
+    return (torch.relu(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
+
+
+class LstmGates(NamedTuple):
+    """The gates of an LSTM at one time step, and the candidate that the input gate lets in; each [B, H]."""
+
+    input: Tensor
+    forget: Tensor
+    candidate: Tensor
+    output: Tensor
+
+
+def lstm_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> LstmGates:
+    """The gates of an LSTM, from the input x_t and the hidden state h_{t-1}."""
+    sums = _affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)
+    input_BH, forget_BH, candidate_BH, output_BH = sums.chunk(4, dim=-1)
+    # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise
+    i_BH, f_BH, o_BH = torch.sigmoid(input_BH), torch.sigmoid(forget_BH), torch.sigmoid(output_BH)
+    # g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
+    return LstmGates(i_BH, f_BH, torch.tanh(candidate_BH), o_BH)
+
+
+def lstm(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
+    h_BH, c_BH = state
+    i_BH, f_BH, g_BH, o_BH = lstm_gates(x_BD, h_BH, weights)
+    # c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
+    c_BH = f_BH * c_BH + i_BH * g_BH
+    # h_t = o_t ⊙ tanh(c_t)
+    return o_BH * torch.tanh(c_BH), c_BH
+
+
+class GruGates(NamedTuple):
+    """The gates of a GRU at one time step, and the candidate for its new state; each [B, H]."""
+
+    reset: Tensor
+    update: Tensor
+    candidate: Tensor
+
+
+def gru_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> GruGates:
+    """The gates of a GRU, from the input x_t and the hidden state h_{t-1}."""
+    reset_x, update_x, candidate_x = _affine(x_BD, weights.W, weights.b).chunk(3, dim=-1)
+    reset_h, update_h, candidate_h = _affine(h_BH, weights.U, weights.d).chunk(3, dim=-1)
+    # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
+    r_BH, z_BH = torch.sigmoid(reset_x + reset_h), torch.sigmoid(update_x + update_h)
+    # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
+    return GruGates(r_BH, z_BH, torch.tanh(candidate_x + r_BH * candidate_h))
+
+
+def gru(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
+    """The gated recurrent unit (Cho and others 2014), in the variant that cuDNN and torch have.
+
+    The reset gate is applied to U_n h_{t-1} + d_n, after the product, so that all three products with h_{t-1} can
+    be computed at once; in the paper it is applied to h_{t-1}, before the product.
+    """
+    (h_BH,) = state
+    _, z_BH, n_BH = gru_gates(x_BD, h_BH, weights)
+    # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
+    return ((1 - z_BH) * n_BH + z_BH * h_BH,)
+
+
+def read_by_steps(
+    step: Step, x_BTD: Tensor, state: CellState, weights: CellWeights, lengths_B: Tensor | None = None
+) -> tuple[Tensor, CellState]:
+    """A layer's output at each time step, [B, T, H], and its state after each row's last token."""
+    outputs = []
+    for t in range(x_BTD.shape[1]):
+        new = step(x_BTD[:, t], state, weights)
+        outputs.append(new[0])
+        state = new if lengths_B is None else keep_where(t < lengths_B, new, state)
+    return torch.stack(outputs, dim=1), state
+
+
+def keep_where(goes_on_B: Tensor, new: CellState, old: CellState) -> CellState:
+    """The new state of the rows that go on, the old one of the others."""
+    return tuple(torch.where(goes_on_B[:, None], n, o) for n, o in zip(new, old, strict=True))
+
+
+def _affine(x_BD: Tensor, W_HD: Tensor, b_H: Tensor) -> Tensor:
+    return x_BD @ W_HD.T + b_H

@@ -1,0 +1,69 @@
+"""Regularisation: dropout and penalties that keep networks from overfitting (Merity and others 2018, AWD-LSTM).
+
+All of it is for training: in evaluation the modules here return their input unchanged.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class VariationalDropout(nn.Module):
+    """Dropout of the same features at every time step of a sequence (Gal and Ghahramani 2016).
+
+    With a new mask at each step, little of what a recurrent layer remembers would last.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, features_BTD: Tensor) -> Tensor:
+        if not self.training or not self.share:
+            return features_BTD
+        # one mask per row; what is kept is scaled by 1/(1 - share), so that the expectation stays the same
+        mask_B1D = functional.dropout(torch.ones_like(features_BTD[:, :1]), self.share)
+        return features_BTD * mask_B1D
+
+
+class EmbeddingDropout(nn.Module):
+    """Dropout of whole embeddings: a token that is dropped is dropped everywhere in the batch."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, embedded_BTD: Tensor, ids_BT: Tensor, rows: int) -> Tensor:
+        if not self.training or not self.share:
+            return embedded_BTD
+        # masking the rows of the table before the lookup would give the same result, but copy the table
+        mask_V = functional.dropout(embedded_BTD.new_ones(rows), self.share)
+        return embedded_BTD * mask_V[ids_BT][..., None]
+
+
+def activation_penalty(
+    raw_BTD: Tensor, dropped_BTD: Tensor, is_token_BT: Tensor, alpha: float, beta: float
+) -> Tensor | None:
+    """The penalty AR + TAR, which keeps a layer's outputs small and makes them change slowly; padding is left out.
+
+    AR  = α mean h_t²                            of the outputs after dropout
+    TAR = β mean (h_t - h_{t-1})²                of the outputs before dropout
+    """
+    penalty = None
+    if alpha:
+        # AR = α mean h_t²
+        penalty = alpha * _mean_square(dropped_BTD, is_token_BT)
+    if beta and raw_BTD.shape[1] > 1:
+        # TAR = β mean (h_t - h_{t-1})²
+        change = beta * _mean_square(raw_BTD.diff(dim=1), is_token_BT[:, 1:])
+        penalty = change if penalty is None else penalty + change
+    return penalty
+
+
+def _mean_square(x_BTD: Tensor, counts_BT: Tensor) -> Tensor:
+    """The mean of x² over the positions where `counts_BT` is True."""
+    wide_BTD = x_BTD.to(torch.promote_types(x_BTD.dtype, torch.float32))
+    squares_BT = wide_BTD.square().mean(dim=2)
+    return torch.where(counts_BT, squares_BT, 0.0).sum() / counts_BT.sum().clamp(min=1)

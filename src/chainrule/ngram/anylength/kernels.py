@@ -1,0 +1,295 @@
+"""Numba kernels over contexts: sorting them for `suffixes`, walking through them for `walk`.
+
+All release the GIL; threads run them in parallel where their outputs do not overlap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_INSERTION = 16  # groups up to this size are sorted by insertion: most have two or three members
+
+
+@njit(cache=True, nogil=True)
+def lengthen(ids: Any, order: Any, starts: Any, boundary: int, longer: Any) -> None:
+    """Sort the events by d + 1 tokens of context into `longer`, given their `order` by d tokens.
+
+    One stable pass of a radix sort.
+    """
+    size = len(ids)
+    place = starts.copy()
+    if boundary >= 0:
+        for i in range(size):
+            if ids[i - 1] == boundary:
+                longer[place[boundary]] = i
+                place[boundary] += 1
+    for r in range(size):
+        event = np.int64(order[r])
+        token = ids[event]  # the context of the next event is this token, then the context of this event
+        if token != boundary:
+            longer[place[token]] = event + 1 if event + 1 < size else 0
+            place[token] += 1
+
+
+@njit(cache=True, nogil=True)
+def group(ids: Any, order: Any, boundary: int, depth: int, rank: Any, is_new: Any) -> int:
+    """Rank sorted contexts by their first `depth` tokens; equal ones get the rank of the first of them.
+
+    Marks the first of each group of equal contexts in `is_new`. Returns the number of groups.
+    """
+    size, groups, head = len(ids), 0, 0
+    for r in range(size):
+        same = r > 0
+        if same:
+            i, j = np.int64(order[r - 1]), np.int64(order[r])
+            for d in range(1, depth + 1):
+                token = ids[(i - d) % size]
+                if token != ids[(j - d) % size] or token == boundary:
+                    same = False
+                    break
+        if not same:
+            is_new[r] = 1
+            head = r
+            groups += 1
+        rank[order[r]] = head
+    return groups
+
+
+@njit(cache=True, nogil=True)
+def insertion_sort(keys: Any, values: Any, first: int, size: int) -> None:
+    """Sort the keys [0, size) and the values [first, first + size) by the keys."""
+    for a in range(1, size):
+        key, value, b = keys[a], values[first + a], a
+        while b > 0 and keys[b - 1] > key:
+            keys[b], values[first + b] = keys[b - 1], values[first + b - 1]
+            b -= 1
+        keys[b], values[first + b] = key, value
+
+
+@njit(cache=True, nogil=True)
+def merge_sort(keys: Any, values: Any, spare_keys: Any, spare_values: Any) -> None:
+    """Sort values by keys, both in place. (NumPy's sorts take Numba seven seconds to compile.)"""
+    size, width = len(keys), 1
+    while width < size:
+        for first in range(0, size, 2 * width):
+            middle, last = min(first + width, size), min(first + 2 * width, size)
+            if middle == last or keys[middle - 1] <= keys[middle]:
+                continue  # in order already, as most of a long group is
+            left, right, to = 0, middle, first
+            spare_keys[: middle - first] = keys[first:middle]
+            spare_values[: middle - first] = values[first:middle]
+            while left < middle - first:
+                if right < last and keys[right] < spare_keys[left]:
+                    keys[to], values[to] = keys[right], values[right]
+                    right += 1
+                else:
+                    keys[to], values[to] = spare_keys[left], spare_values[left]
+                    left += 1
+                to += 1
+        width *= 2
+
+
+@njit(cache=True, nogil=True)
+def largest(is_new: Any) -> int:
+    """The size of the largest group."""
+    first, most = 0, 1
+    for r in range(1, len(is_new)):
+        if is_new[r]:
+            most = max(most, r - first)
+            first = r
+    return max(most, len(is_new) - first)
+
+
+@njit(cache=True, nogil=True)
+def refine(order: Any, rank: Any, is_new: Any, depth: int) -> int:
+    """Sort each group of contexts that share their first `depth` tokens by the ranks of the tokens after those.
+
+    One step of prefix doubling: updates `order`, `rank` and `is_new` in place, and returns the number of groups.
+    """
+    size, groups, first = len(order), 0, 0
+    room = largest(is_new)
+    keys, spare, spare_order = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, order.dtype)
+    while first < size:
+        last = first + 1
+        while last < size and not is_new[last]:
+            last += 1
+        members = last - first
+        groups += 1
+        if members > 1:
+            for a in range(members):
+                before = np.int64(order[first + a]) - depth
+                keys[a] = rank[before if before >= 0 else before % size]
+            if members <= _INSERTION:
+                insertion_sort(keys, order, first, members)
+            else:
+                merge_sort(keys[:members], order[first:last], spare, spare_order)
+            # ranks change only once the whole group is sorted: no key may come from a half-updated group
+            head = first
+            for a in range(members):
+                if a > 0 and keys[a] != keys[a - 1]:
+                    head = first + a
+                    is_new[head] = 1
+                    groups += 1
+                rank[order[first + a]] = head
+        first = last
+    return groups
+
+
+@njit(cache=True, nogil=True)
+def distribute(follower: Any, starts: Any, places: Any) -> None:
+    """Write the ranks, sorted by (follower, rank), to `places`; `starts` is where each follower's block begins."""
+    place = starts.copy()
+    for r in range(len(follower)):
+        places[place[follower[r]]] = r
+        place[follower[r]] += 1
+
+
+@njit(cache=True, nogil=True)
+def compare(
+    ids: Any, order: Any, follower: Any, places: Any, boundary: int, most: int, first: int, last: int, shared: Any
+) -> None:
+    """Fill shared[first:last]: 1 + how many tokens, at most `most`, two neighbours in a block have in common.
+
+    The first entry of a block is 0.
+    """
+    size = len(ids)
+    for s in range(first, last):
+        if s == 0 or follower[places[s]] != follower[places[s - 1]]:
+            shared[s] = 0
+            continue
+        i, j = np.int64(order[places[s - 1]]), np.int64(order[places[s]])
+        d = 0
+        while d < most:
+            token = ids[(i - 1 - d) % size]
+            if token != ids[(j - 1 - d) % size]:
+                break
+            d += 1
+            if token == boundary:
+                break
+        shared[s] = d + 1
+
+
+@njit(cache=True, nogil=True)
+def tabulate(values: Any, block: int, table: Any) -> None:
+    """Fill table[x, b] with the number of values in the first b blocks that are at most x."""
+    limits, columns = table.shape
+    for b in range(1, columns):
+        for x in range(limits):
+            table[x, b] = table[x, b - 1]
+        for value in values[(b - 1) * block : b * block]:
+            for x in range(value, limits):
+                table[x, b] += 1
+
+
+@njit(cache=True, nogil=True)
+def at_most(values: Any, table: Any, block: int, limit: int, first: int, last: int) -> Any:
+    """The number of values[first:last] that are at most `limit`; a long range uses the table except at its ends."""
+    if limit >= len(table) or last - first <= 2 * block:
+        return _scan(values, limit, first, last)
+    whole, end = (first + block - 1) // block, last // block
+    ends = _scan(values, limit, first, whole * block) + _scan(values, limit, end * block, last)
+    return ends + table[limit, end] - table[limit, whole]
+
+
+@njit(cache=True, nogil=True)
+def _scan(values: Any, limit: int, first: int, last: int) -> Any:
+    found, highest = 0, np.uint8(limit)
+    for r in range(first, last):  # not a slice: counting references to it would cost more than the loop
+        if values[r] <= highest:
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def rank_of(places: Any, first: int, last: int, wanted: int) -> int:
+    """The index at which `wanted` would be inserted into the ascending places[first:last], by binary search."""
+    while first < last:
+        middle = (first + last) // 2
+        if places[middle] < wanted:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@njit(cache=True, nogil=True)
+def read(levels: Any, depth: int, token: int, places: Any, starts: Any, longer: Any) -> None:
+    """Write each level's context followed by `token` to `longer`; each range lies within the one before it."""
+    lo, hi = starts[token], starts[token + 1]
+    for k in range(depth):
+        lo = rank_of(places, lo, hi, levels[k, 0])
+        hi = rank_of(places, lo, hi, levels[k, 1])
+        longer[k, 0], longer[k, 1], longer[k, 2] = lo, hi, levels[k, 2] + 1
+
+
+@njit(cache=True, nogil=True)
+def distinct(longer: Any, depth: int, levels: Any) -> int:
+    """Write the levels after a token behind the empty one, equal ranges as one. Returns the number of levels."""
+    new = 1
+    for k in range(depth):
+        lo, hi = longer[k, 0], longer[k, 1]
+        if lo == hi:
+            break
+        if new > 1 and hi - lo == levels[new - 1, 1] - levels[new - 1, 0]:
+            levels[new - 1, 2] = longer[k, 2]
+        elif new < len(levels):
+            levels[new, 0], levels[new, 1], levels[new, 2] = lo, hi, longer[k, 2]
+            new += 1
+        else:
+            break
+    return new
+
+
+@njit(cache=True, nogil=True)
+def gather(
+    ids_BT: Any,
+    levels_BK3: Any,
+    depth_B: Any,
+    start_K3: Any,
+    resets: Any,
+    places: Any,
+    starts: Any,
+    shared: Any,
+    fresh: Any,
+    shared_table: Any,
+    fresh_table: Any,
+    block: int,
+    longest: int,
+    evidence_K4BT: Any,
+    used_BT: Any,
+    matched_BT2: Any,
+) -> None:
+    """Walk each row of ids, updating its levels and depth in place.
+
+    Unless they are empty, the last three arrays receive what `walk.Keep` says: the counts that each level has for
+    each token, the number of levels, and the longest match.
+    """
+    longer = np.empty((levels_BK3.shape[1], 3), np.int64)
+    for b in range(ids_BT.shape[0]):
+        levels, depth = levels_BK3[b], depth_B[b]
+        for t in range(ids_BT.shape[1]):
+            token = ids_BT[b, t]
+            if token < 0:
+                break
+            read(levels, depth, token, places, starts, longer)
+            for k in range(depth if used_BT.size else 0):
+                if longer[k, 0] < longer[k, 1]:
+                    matched_BT2[b, t, 0], matched_BT2[b, t, 1] = longer[k, 2], longer[k, 1] - longer[k, 0]
+                if k > 0 and levels[k - 1, 2] >= longest:
+                    continue
+                n = min(levels[k, 2], longest)
+                lo, hi = levels[k, 0], levels[k, 1]
+                evidence_K4BT[k, 0, b, t] = n
+                evidence_K4BT[k, 1, b, t] = at_most(shared, shared_table, block, n + 1, longer[k, 0], longer[k, 1])
+                evidence_K4BT[k, 2, b, t] = at_most(fresh, fresh_table, block, n + 1, lo, hi)
+                evidence_K4BT[k, 3, b, t] = at_most(fresh, fresh_table, block, n, lo, hi)
+                used_BT[b, t] = k + 1
+            if resets[token]:
+                levels[: len(start_K3)] = start_K3
+                depth = len(start_K3)
+            else:
+                depth = distinct(longer, depth, levels)
+        depth_B[b] = depth

@@ -1,0 +1,125 @@
+"""The smoothing method that settings name, with its parameters taken from the counts or from held-out text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from chainrule.ngram.estimate import smooth
+from chainrule.ngram.estimate.levels import Counts
+from chainrule.ngram.estimate.passes import Method, with_continuation_counts
+from chainrule.ngram.estimate.tuning import HeldOut, tune_lambdas
+from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.workspace import IN_MEMORY, Workspace
+from chainrule.progress import Progress
+
+
+@dataclass(frozen=True)
+class MethodOfCounts:
+    """The counts to smooth, the method for each length of n-gram, and its parameters as metrics."""
+
+    counts: Counts
+    method: Callable[[int], Method]
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+def choose_method(
+    settings: NgramSettings,
+    counts: Counts,
+    held_out: HeldOut | None,
+    progress: Progress,
+    workspace: Workspace = IN_MEMORY,
+) -> MethodOfCounts:
+    """The smoothing method that the settings name, with its parameters, and the counts that it smooths."""
+    name = settings.smoothing
+    if name == "mle":
+        return MethodOfCounts(counts, lambda n: smooth.mle)
+    if name in ("laplace", "add-k"):
+        k = 1.0 if name == "laplace" else settings.k
+        return MethodOfCounts(counts, lambda n: lambda seen: smooth.add_k(seen, k, counts.vocab_size - 1))
+    if name == "witten-bell":
+        return MethodOfCounts(counts, lambda n: smooth.witten_bell)
+    if name == "stupid-backoff":
+        return MethodOfCounts(counts, lambda n: lambda seen: smooth.stupid_backoff(seen, settings.alpha, n == 1))
+    if name == "jelinek-mercer":
+        return _jelinek_mercer(settings, counts, held_out, progress)
+    if name == "katz":
+        ratios = _by_length(
+            counts, smooth.good_turing_ratios, smooth.FALLBACK_RATIOS, "Good-Turing ratio", progress
+        )
+        return MethodOfCounts(counts, _with(smooth.katz, ratios, counts), {"good_turing": _rounded(ratios)})
+    if name != "absolute-discounting":
+        counts = with_continuation_counts(counts, workspace)
+    closed_form, fallback = (
+        (smooth.three_discounts, smooth.FALLBACK_THREE)
+        if name == "modified-kneser-ney"
+        else (smooth.one_discount, smooth.FALLBACK_ONE)
+    )
+    discounts = _by_length(counts, closed_form, fallback, "discount", progress)
+    return MethodOfCounts(
+        counts, _with(smooth.absolute_discounting, discounts, counts), {"discounts": _rounded(discounts)}
+    )
+
+
+def _by_length(
+    counts: Counts,
+    closed_form: Callable[[Sequence[int]], list[float] | None],
+    fallback: list[float],
+    what: str,
+    progress: Progress,
+) -> list[list[float]]:
+    """The parameters of each length, from its counts of counts; the fallback, with a note, if those give none."""
+    found = [closed_form(smooth.counts_of_counts(level.count)) for level in counts.levels]
+    without = [n for n, values in enumerate(found, start=1) if values is None]
+    if without:
+        values = ", ".join(f"{value:g}" for value in fallback[1:])
+        progress.note(f"{_lengths(without)}: their counts give no valid {what}; falling back to {values}")
+    return [values or fallback for values in found]
+
+
+def _lengths(lengths: list[int]) -> str:
+    """The lengths as text, such as `4- to 20-grams` or `1- and 3-grams`."""
+    first, last = lengths[0], lengths[-1]
+    if len(lengths) > 2 and lengths == list(range(first, last + 1)):
+        return f"{first}- to {last}-grams"
+    return " and ".join(f"{n}-" for n in lengths) + "grams"
+
+
+def _with(function: Callable[..., smooth.Smoothed], parameters: list[list[float]], counts: Counts) -> Any:
+    """The method for each length: the function with that length's parameters, on the device of the counts."""
+    word = counts.levels[0].word
+    xp = array_namespace(word)
+    arrays = [xp.asarray(values, dtype=xp.float64, device=device(word)) for values in parameters]
+    return lambda n: lambda seen: function(seen, arrays[n - 1])
+
+
+def _rounded(parameters: list[list[float]]) -> list[list[float]]:
+    return [[round(value, 6) for value in values[1:]] for values in parameters]
+
+
+def _jelinek_mercer(
+    settings: NgramSettings, counts: Counts, held_out: HeldOut | None, progress: Progress
+) -> MethodOfCounts:
+    edges = bucket_edges(settings.buckets)
+    if held_out is None:
+        progress.note("no held-out text to tune the interpolation on: every weight is 1/2")
+        lambdas = np.full((counts.order, len(edges) + 1), 0.5)
+    else:
+        with progress.task("tuning the interpolation"):
+            lambdas = tune_lambdas(counts, held_out, edges)
+    metrics = {"lambdas": lambdas.round(6).squeeze(axis=1).tolist() if not edges else lambdas.round(6).tolist()}
+    word = counts.levels[0].word
+    xp = array_namespace(word)
+    weights = xp.asarray(lambdas, dtype=xp.float64, device=device(word))
+    return MethodOfCounts(
+        counts, lambda n: lambda seen: smooth.jelinek_mercer(seen, weights[n - 1], edges), metrics
+    )
+
+
+def bucket_edges(buckets: int) -> list[float]:
+    """The upper ends of the buckets of context counts: 1, 2, 4, 8, ...; the last bucket is open."""
+    return [float(2**i) for i in range(buckets - 1)]

@@ -1,0 +1,185 @@
+"""From counts to probabilities: a smoothing method applied to all levels, from short n-grams to long ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
+
+from chainrule.arrays import Array
+from chainrule.ngram.estimate.levels import Counts, Level
+from chainrule.ngram.estimate.smooth import Seen, Smoothed
+from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.workspace import IN_MEMORY, Workspace, give_back_memory
+from chainrule.parallel import in_order, worth_a_kernel
+from chainrule.progress import SILENT, Progress
+
+NGRAMS_AT_ONCE = 1 << 16
+"""How many n-grams one thread smooths at a time: few enough for its cache."""
+
+_NANOSECONDS = 64  # to count an n-gram with NumPy
+
+Method = Callable[[Seen], Smoothed]
+
+
+@dataclass
+class Estimate:
+    """p(w | h) of every n-gram and the backoff of every context, level after level.
+
+    Smoothing fills in probabilities; `take_logs` turns them into logarithms.
+    """
+
+    prob: Array
+    backoff: Array
+    """The backoffs of n-grams of 1 to N - 1 words; the empty context has none, because every word is a unigram."""
+
+    def take_logs(self, workspace: Workspace = IN_MEMORY) -> None:
+        """Replace all values by their natural logarithms; ln 0 is -inf."""
+        xp = array_namespace(self.prob)
+        if not is_numpy_array(self.prob):
+            self.prob, self.backoff = xp.log(self.prob), xp.log(self.backoff)
+            return
+
+        def log(part: Array) -> int:
+            with np.errstate(divide="ignore"):
+                np.log(part, out=part)
+            return len(part)
+
+        for array in (self.prob, self.backoff):
+            parts = (array[first : first + NGRAMS_AT_ONCE] for first in range(0, len(array), NGRAMS_AT_ONCE))
+            for _ in workspace.releasing(in_order(log, parts)):
+                pass
+
+
+def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -> Counts:
+    """The counts of Kneser-Ney: after how many different words each n-gram occurred, except for the longest.
+
+    N-grams that begin with <s> have nothing before them, and keep their counts.
+    """
+
+    def level(n: int) -> Level:
+        below, above = counts.levels[n - 1], counts.levels[n]
+        # never more than the count of the n-gram, whose type is thus wide enough
+        different = _bincount(above.suffix, len(below), below.count.dtype)
+        from_start = counts.behind_bos(n)
+        different[from_start] = below.count[from_start]
+        return Level(below.word, workspace.put(different), below.begin, below.suffix)
+
+    levels = [level for _, level in workspace.releasing(in_order(level, range(1, counts.order)), every=1)]
+    return Counts(counts.vocab_size, counts.bos, [*levels, counts.levels[-1]])
+
+
+def smooth_levels(
+    counts: Counts,
+    method: Callable[[int], Method],
+    kept: list[Array] | None = None,
+    workspace: Workspace = IN_MEMORY,
+    progress: Progress = SILENT,
+    *,
+    consume: bool = False,
+) -> Estimate:
+    """Smooth every level; `method(n)` is the method for n-grams of n words, `kept` masks those not pruned.
+
+    With `consume`, the counts and suffixes of each level are freed as soon as they have been used.
+    """
+    xp = array_namespace(counts.levels[0].word)
+    sizes = [len(level) for level in counts.levels]
+    first = [0, *accumulate(sizes)]
+    result = Estimate(*(_empty(counts, size, workspace) for size in (first[-1], first[-2])))
+    below = _before_words(counts, xp)
+    with progress.task("smoothing", first[-1], "n-grams") as task:
+        for n, level in enumerate(counts.levels, start=1):
+            prob = result.prob[first[n - 1] : first[n]]
+            backoff = result.backoff[first[n - 2] : first[n - 1]] if n > 1 else None
+            smooth = _Smoother(counts, n, method(n), below, kept[n - 1] if kept else None, prob, backoff)
+            for _, done in workspace.releasing(in_order(smooth, _stretches(level))):
+                task.advance(done)
+            below = prob
+            give_back_memory()
+            if consume:
+                level.count = level.suffix = level.begin[:0]
+            workspace.release()
+    return result
+
+
+@dataclass(frozen=True)
+class _Smoother:
+    """The smoothing of one level, a stretch of its contexts at a time."""
+
+    counts: Counts
+    n: int
+    method: Method
+    below: Array
+    kept: Array | None
+    prob: Array
+    backoff: Array | None
+
+    def __call__(self, stretch: tuple[int, int]) -> int:
+        xp = array_namespace(self.prob)
+        first, last = stretch
+        level = self.counts.levels[self.n - 1]
+        begin = xp.astype(level.begin[first : last + 1], xp.int64)
+        ngrams = slice(int(begin[0]), int(begin[-1]))
+        lower = self.below if self.n == 1 else self.below[xp.astype(level.suffix[ngrams], xp.int64)]
+        kept = None if self.kept is None else self.kept[ngrams]
+        seen = Seen(
+            level.count[ngrams], begin - begin[0], xp.astype(lower, xp.float64), self._is_full(stretch, xp), kept
+        )
+        prob, factor = self.method(seen)
+        self.prob[ngrams] = xp.astype(prob, xp.float32)
+        if self.backoff is not None:
+            self.backoff[first:last] = xp.astype(factor, xp.float32)
+        return ngrams.stop - ngrams.start
+
+    def _is_full(self, stretch: tuple[int, int], xp: Array) -> Array:
+        first, last = stretch
+        is_full = xp.full(last - first, self.n == self.counts.order, dtype=xp.bool, device=device(self.prob))
+        if 1 < self.n < self.counts.order:
+            from_start = self.counts.behind_bos(self.n - 1)
+            is_full[max(from_start.start - first, 0) : max(from_start.stop - first, 0)] = True
+        return is_full
+
+
+def _empty(counts: Counts, size: int, workspace: Workspace) -> Array:
+    xp = array_namespace(counts.levels[0].word)
+    if workspace.spills:
+        return workspace.empty(size, np.float32)
+    return xp.empty(size, dtype=xp.float32, device=device(counts.levels[0].word))
+
+
+def _before_words(counts: Counts, xp: Array) -> Array:
+    """The distribution below the unigrams: uniform over all words except <s>."""
+    size = counts.vocab_size
+    uniform = xp.full(size, 1.0 / (size - 1), dtype=xp.float64, device=device(counts.levels[0].word))
+    uniform[int(codes_of_words(size)[counts.bos])] = 0.0
+    return uniform
+
+
+def _stretches(level: Level) -> Iterator[tuple[int, int]]:
+    """Ranges of contexts that have about `NGRAMS_AT_ONCE` n-grams each; on a GPU, one range of all contexts."""
+    contexts = level.begin.shape[0] - 1
+    first = 0
+    while first < contexts:
+        last = contexts
+        if is_numpy_array(level.begin):
+            wanted = int(level.begin[first]) + NGRAMS_AT_ONCE
+            last = int(np.searchsorted(level.begin, np.asarray(wanted, dtype=level.begin.dtype), side="right")) - 1
+            last = min(max(last, first + 1), contexts)
+        yield first, last
+        first = last
+
+
+def _bincount(places: Array, size: int, dtype: Any) -> Array:
+    if not is_numpy_array(places):
+        import torch
+
+        return torch.bincount(places, minlength=size)
+    if not worth_a_kernel(len(places), _NANOSECONDS):
+        return np.bincount(places, minlength=size).astype(dtype)
+    from chainrule.ngram.estimate.sorting import count_places
+
+    return count_places(places, np.zeros(size, dtype=dtype))

@@ -1,0 +1,245 @@
+"""Smoothing: counts become probabilities, and every context keeps something for what it has not seen.
+
+Below, c(h w) is how often w followed the context h, c(h) = Σ_w c(h w), T(h) is how many different words followed
+it, h' is h without its first word, N the order, and V the number of words that can be predicted (</s> and <unk>
+among them, <s> not). Before the shortest context lies the uniform distribution 1/V; so the mass of an unknown word
+is explicit: it is what the unigrams leave, divided by V.
+
+Each method is a function of what was seen after some contexts of one length. It says how much probability each
+context itself gives its words, and one of two rules spreads the rest as the shorter context says:
+
+    interpolate:   p(w | h) = own(w | h) + γ(h) p(w | h')       for every word;  γ(h) = 1 - Σ_w own(w | h)
+    back off:      p(w | h) = own(w | h)                        for words seen after h
+                            = α(h) p(w | h')                    for others;      α(h) by Σ_w p(w | h) = 1
+
+Either way the result is p(w | h) of each n-gram h w in the counts, and for each context the factor (γ or α) of
+p(w | h') for all other words. N-grams that are to be pruned give their own mass to that factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from array_api_compat import array_namespace, device
+
+from chainrule.arrays import Array
+from chainrule.ngram.segments import segment_sums
+
+GOOD_TURING_UP_TO = 5
+"""Counts above this are trusted as they are (Katz's k)."""
+
+_ROUNDING = 1e-9
+_HARDLY_ANY = 1e-6  # an unseen mass below this is rounding error: p(w | h') is kept in single precision
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The n-grams seen after some contexts of one length."""
+
+    count: Array
+    """c(h w) of each n-gram."""
+    begin: Array
+    """The index of the first n-gram of each context, and one past the last n-gram."""
+    lower: Array
+    """p(w | h') of each n-gram."""
+    is_full: Array
+    """Whether each context is as long as contexts get: N-1 words, or all words from the start of a line."""
+    kept: Array | None = None
+    """Whether each n-gram is kept rather than pruned; None keeps all."""
+
+    @cached_property
+    def total(self) -> Array:
+        """c(h) of each context."""
+        return self.sum(self.count)
+
+    @cached_property
+    def types(self) -> Array:
+        """T(h) of each context."""
+        return self.sum(self.count > 0)
+
+    def of(self, per_context: Array) -> Array:
+        """The value of each n-gram's context."""
+        xp = array_namespace(self.begin)
+        return xp.repeat(per_context, self.begin[1:] - self.begin[:-1])
+
+    def sum(self, per_ngram: Array) -> Array:
+        """The sum over each context's n-grams, in double precision."""
+        return segment_sums(per_ngram, self.begin)
+
+
+Smoothed = tuple[Array, Array]
+"""p(w | h) of each n-gram, and γ(h) or α(h) of each context."""
+
+
+def interpolate(seen: Seen, own: Array) -> Smoothed:
+    """p(w | h) = own(w | h) + γ(h) p(w | h'), with γ(h) = 1 - Σ_w own(w | h)."""
+    xp = array_namespace(own)
+    if seen.kept is not None:
+        own = xp.where(seen.kept, own, 0.0)
+    left = 1.0 - seen.sum(own)
+    left = xp.where(left > _ROUNDING, left, 0.0)  # exactly 0, not a rounding error, if all is given away
+    return own + seen.of(left) * seen.lower, left
+
+
+def back_off(seen: Seen, own: Array) -> Smoothed:
+    """p(w | h) = own(w | h) if seen, else α(h) p(w | h'); α(h) = (1 - Σ own) / (1 - Σ p(w | h')) over the seen.
+
+    Where nothing is left for unseen words though there are some, the context counts as seen once more than it was;
+    where all words were seen, or all but a millionth of the mass of p(w | h'), what is left goes back to the seen.
+    """
+    xp = array_namespace(own)
+    is_seen = seen.count > 0 if seen.kept is None else (seen.count > 0) & seen.kept
+    own = xp.where(is_seen, own, 0.0)
+    given = seen.sum(own)
+    unseen = 1.0 - seen.sum(xp.where(is_seen, seen.lower, 0.0))
+    nothing_left = (given > 1 - _ROUNDING) & (unseen > _HARDLY_ANY)
+    all_seen = (unseen <= _HARDLY_ANY) & (given > 0)
+    scale = xp.where(nothing_left, seen.total / (seen.total + 1.0), 1.0)
+    scale = xp.where(all_seen, xp.clip(1.0 - unseen, None, 1.0) / xp.where(given > 0, given, 1.0), scale)
+    left = xp.clip(1.0 - given * scale, 0.0, 1.0)
+    factor = xp.where(all_seen, 1.0, left / xp.clip(unseen, _HARDLY_ANY, None))
+    return xp.where(is_seen, own * seen.of(scale), seen.of(factor) * seen.lower), factor
+
+
+def mle(seen: Seen) -> Smoothed:
+    """Maximum likelihood. A word never seen after a known context is impossible.
+
+    p(w | h) = c(h w) / c(h)
+
+    A context that was never seen says nothing: it is shortened to one that was.
+    """
+    return interpolate(seen, seen.count / seen.of(_some(seen.total)))
+
+
+def add_k(seen: Seen, k: float, vocabulary: int) -> Smoothed:
+    """Add-k; Laplace's rule is k = 1. Every word counts as seen k times more than it was.
+
+    p(w | h) = (c(h w) + k) / (c(h) + k V)        for contexts h of N-1 words
+
+    As interpolation: own = c(h w) / (c(h) + k V), and the rest goes to the uniform 1/V that shorter contexts give.
+    """
+    xp = array_namespace(seen.count)
+    own = seen.count / seen.of(seen.total + k * vocabulary)
+    return interpolate(seen, xp.where(seen.of(seen.is_full), own, 0.0))
+
+
+def jelinek_mercer(seen: Seen, lambdas: Array, edges: Sequence[float]) -> Smoothed:
+    """Jelinek and Mercer 1980: what the context says, mixed with what the shorter one says.
+
+    p(w | h) = λ c(h w) / c(h) + (1 - λ) p(w | h')
+
+    λ depends on the length of h and, in buckets that end at `edges`, on c(h): a context that was seen often is more
+    reliable. Contexts that were never seen have λ = 0.
+    """
+    xp = array_namespace(seen.count)
+    ends = xp.asarray(edges, dtype=xp.float64, device=device(seen.count))
+    bucket = xp.searchsorted(ends, seen.total)
+    weight = xp.where(seen.total > 0, lambdas[bucket], 0.0)
+    return interpolate(seen, seen.of(weight) * seen.count / seen.of(_some(seen.total)))
+
+
+def witten_bell(seen: Seen) -> Smoothed:
+    """Witten and Bell 1991: a new word is as likely as new words were so far.
+
+    p(w | h) = (c(h w) + T(h) p(w | h')) / (c(h) + T(h))
+    """
+    return interpolate(seen, seen.count / seen.of(_some(seen.total + seen.types)))
+
+
+def absolute_discounting(seen: Seen, discounts: Array) -> Smoothed:
+    """Ney, Essen and Kneser 1994: every count loses the same D, and what is lost goes to the shorter context.
+
+    p(w | h) = (c(h w) - D) / c(h) + γ(h) p(w | h')
+
+    Kneser-Ney is this on other counts: below the longest n-grams, c(h w) is not how often h w occurred but after
+    how many different words, because the shorter context is only used where the longer one has not seen the
+    word. Modified Kneser-Ney (Chen and Goodman 1998) takes D_1, D_2 and D_3+ from counts of 1, 2, and 3 or more.
+
+    `discounts` holds D for the counts 0, 1, 2, ..., the last one for all above.
+    """
+    xp = array_namespace(seen.count)
+    discount = discounts[xp.clip(xp.astype(seen.count, xp.int64), 0, discounts.shape[0] - 1)]
+    return interpolate(seen, xp.clip(seen.count - discount, 0.0, None) / seen.of(_some(seen.total)))
+
+
+def katz(seen: Seen, ratios: Array) -> Smoothed:
+    """Katz 1987: small counts r are discounted to d_r r by the Good-Turing estimate; unseen words get the rest.
+
+    p(w | h) = d_r r / c(h)        if r = c(h w) > 0,    else α(h) p(w | h')
+
+    `ratios` holds d_r for r = 0, 1, 2, ..., the last one for all above.
+    """
+    xp = array_namespace(seen.count)
+    ratio = ratios[xp.clip(xp.astype(seen.count, xp.int64), 0, ratios.shape[0] - 1)]
+    return back_off(seen, ratio * seen.count / seen.of(_some(seen.total)))
+
+
+def stupid_backoff(seen: Seen, alpha: float, is_unigram: bool) -> Smoothed:
+    """Brants et al. 2007: relative frequencies, and a fixed factor per shorter context. Scores, not probabilities.
+
+    S(w | h) = c(h w) / c(h)       if h w was seen
+             = α S(w | h')         else
+
+    The uniform distribution, which only unknown words fall back to, is multiplied by α once more.
+    """
+    xp = array_namespace(seen.count)
+    own = seen.count / seen.of(_some(seen.total))
+    factor = xp.where(seen.total > 0, alpha, alpha if is_unigram else 1.0)
+    if seen.kept is not None:
+        own = xp.where(seen.kept, own, 0.0)
+    return xp.where(own > 0, own, seen.of(factor) * seen.lower), factor
+
+
+def counts_of_counts(count: Array) -> list[int]:
+    """The numbers n_0, n_1, ... n_{k+1} of n-grams with the counts 0, 1, ... k + 1, where k is Katz's."""
+    xp = array_namespace(count)
+    return [int(xp.count_nonzero(count == r)) for r in range(GOOD_TURING_UP_TO + 2)]
+
+
+def one_discount(n: Sequence[int]) -> list[float] | None:
+    """Absolute discounting's D = n_1 / (n_1 + 2 n_2), for counts of 0 and 1 or more; None if n_1 or n_2 is 0."""
+    if n[1] == 0 or n[2] == 0:
+        return None
+    return [0.0, n[1] / (n[1] + 2 * n[2])]
+
+
+def three_discounts(n: Sequence[int]) -> list[float] | None:
+    """Modified Kneser-Ney's discounts in closed form, for counts of 0, 1, 2, 3+; None if one is not valid.
+
+    Y = n_1 / (n_1 + 2 n_2),   D_r = r - (r + 1) Y n_{r+1} / n_r
+    """
+    if 0 in n[1:4]:
+        return None
+    y = n[1] / (n[1] + 2 * n[2])
+    discounts = [0.0, *(r - (r + 1) * y * n[r + 1] / n[r] for r in (1, 2, 3))]
+    return discounts if all(0 <= d <= r for r, d in enumerate(discounts)) else None
+
+
+FALLBACK_ONE = [0.0, 0.75]
+FALLBACK_THREE = [0.0, 0.5, 1.0, 1.5]
+"""Discounts for texts too small, or too regular, to estimate them from; the three are also KenLM's fallback."""
+
+
+def good_turing_ratios(n: Sequence[int]) -> list[float] | None:
+    """Katz's d_r for r = 0, 1, ..., k and above; None where the counts of counts give no valid ones.
+
+    r* = (r + 1) n_{r+1} / n_r,    m = (k + 1) n_{k+1} / n_1,    d_r = (r* / r - m) / (1 - m)
+    """
+    k = GOOD_TURING_UP_TO
+    if 0 in n[1 : k + 1] or (k + 1) * n[k + 1] >= n[1]:
+        return None
+    m = (k + 1) * n[k + 1] / n[1]
+    ratios = [0.0, *(((r + 1) * n[r + 1] / (r * n[r]) - m) / (1 - m) for r in range(1, k + 1)), 1.0]
+    return ratios if all(0 < d <= 1 for d in ratios[1:]) else None
+
+
+FALLBACK_RATIOS = [0.0, 0.5, 0.75, 0.9, 1.0]
+"""Katz's d_r where the Good-Turing estimate gives none: about what an absolute discount of a half gives."""
+
+
+def _some(total: Array) -> Array:
+    """The totals with 1 in place of 0, so that 0 / 0 becomes 0 / 1."""
+    xp = array_namespace(total)
+    return xp.where(total > 0, total, 1.0)

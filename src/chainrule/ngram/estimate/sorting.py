@@ -1,0 +1,175 @@
+"""Numba kernels for counting: windows of N words, sorted part by part, become the n-grams of each length.
+
+A window is N words in a row. Sort every window of the text, and the n-grams of every length lie in runs: windows
+that begin with the same n words are neighbours. So one sort gives all orders at once.
+
+The sort goes by parts. A window's part follows from its first word (and, behind a frequent word, from its second):
+the sorted parts in sequence are all windows in sorted order, and each part is small enough to sort in cache.
+
+A column holds a word's code plus 1, or 0 behind the end of the text or line. The kernels release the GIL; threads
+run them in parallel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def window_parts(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
+                 split_of: Any, from_part: int, sizes: Any) -> None:  # fmt: skip
+    """Add to `sizes` how many windows that begin in ids[first:last] fall into each part from `from_part` on.
+
+    `at_start` says whether a line begins at `first`; `ends_at` is the token that ends a line, or -1.
+    """
+    starts_line = at_start
+    for i in range(first, last):
+        here = np.int64(ids[i])
+        if starts_line:
+            part = _part(part_of[bos], split_of[bos], code[here] + 1) - from_part
+            if 0 <= part < len(sizes):
+                sizes[part] += 1
+        starts_line = here == ends_at
+        if not starts_line and i + 1 < len(ids):
+            part = part_of[here] - from_part
+            if split_of[here] < 31:
+                part = _part(part_of[here], split_of[here], code[np.int64(ids[i + 1])] + 1) - from_part
+            if 0 <= part < len(sizes):
+                sizes[part] += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_windows(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
+                 split_of: Any, from_part: int, next_row: Any, windows: Any) -> None:  # fmt: skip
+    """Write the windows that `window_parts` counted, part by part; `next_row` holds the first row of each part."""
+    order = windows.shape[1]
+    columns = np.zeros(last - first + order, np.uint32)
+    line_end = np.uint32(code[ends_at] + 1 if ends_at >= 0 else 0)
+    for i in range(first, min(last + order, len(ids))):
+        columns[i - first] = code[np.int64(ids[i])] + 1
+    starts_line = at_start
+    for i in range(first, last):
+        here = np.int64(ids[i])
+        if starts_line:
+            part = _part(part_of[bos], split_of[bos], columns[i - first]) - from_part
+            if 0 <= part < len(next_row):
+                row = next_row[part]
+                next_row[part] = row + 1
+                windows[row, 0] = code[bos] + 1
+                _fill(columns, i - first, line_end, windows, row, 1)
+        starts_line = here == ends_at
+        if not starts_line and i + 1 < len(ids):
+            part = part_of[here] - from_part
+            if split_of[here] < 31:
+                part = _part(part_of[here], split_of[here], columns[i - first + 1]) - from_part
+            if 0 <= part < len(next_row):
+                row = next_row[part]
+                next_row[part] = row + 1
+                _fill(columns, i - first, line_end, windows, row, 0)
+
+
+@njit(cache=True, nogil=True)
+def _part(first: Any, split: Any, column: Any) -> Any:
+    """The part of a window, from the first part and the split of its first word, and from its second column."""
+    return first + (np.int64(column) >> split)
+
+
+@njit(cache=True, nogil=True)
+def _fill(columns: Any, place: int, line_end: Any, windows: Any, row: int, first: int) -> None:
+    """Write the columns of a window from `first` on: the text from position `place` on, and 0 behind a line end."""
+    goes_on = True
+    for n in range(first, windows.shape[1]):
+        windows[row, n] = columns[place] if goes_on else 0
+        goes_on &= columns[place] != line_end
+        place += 1
+
+
+@njit(cache=True, nogil=True)
+def sort_windows(windows: Any, bits: int) -> Any:
+    """The indices that sort the windows by all columns: a radix sort, from the last column to the first."""
+    rows, order = windows.shape
+    passes = (bits + 10) // 11
+    digit = (bits + passes - 1) // passes
+    mask = (1 << digit) - 1
+    place, place_after = np.arange(rows).astype(np.uint32), np.empty(rows, np.uint32)
+    key, key_after = np.empty(rows, np.uint32), np.empty(rows, np.uint32)
+    bucket = np.empty(1 << digit, np.int64)
+    for column in range(order - 1, -1, -1):
+        for k in range(rows):
+            key[k] = windows[place[k], column]
+        for turn in range(passes):
+            shift = turn * digit
+            bucket[:] = 0
+            for k in range(rows):
+                bucket[(key[k] >> shift) & mask] += 1
+            if rows and bucket[(key[0] >> shift) & mask] == rows:
+                continue
+            total = 0
+            for value in range(mask + 1):
+                total, bucket[value] = total + bucket[value], total
+            for k in range(rows):
+                value = (key[k] >> shift) & mask
+                to = bucket[value]
+                bucket[value] = to + 1
+                place_after[to] = place[k]
+                key_after[to] = key[k]
+            place, place_after = place_after, place
+            key, key_after = key_after, key
+    return place
+
+
+@njit(cache=True, nogil=True)
+def shared_columns(windows: Any, place: Any, shared: Any, sizes: Any) -> None:
+    """Write to `shared` how many columns each window, in sorted order, has in common with the one before it.
+
+    Adds the number of distinct n-grams of each length to `sizes`. A window equal to the one before it shares all N
+    columns, and adds none.
+    """
+    rows, order = windows.shape
+    for k in range(rows):
+        here = place[k]
+        same = 0
+        if k > 0:
+            before = place[k - 1]
+            while same < order and windows[here, same] == windows[before, same]:
+                same += 1
+        shared[k] = same
+        n = same
+        while n < order and windows[here, n] != 0:
+            sizes[n] += 1
+            n += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_levels(windows: Any, place: Any, shared: Any, first: Any, word: Any, count: Any, children: Any) -> None:
+    """Write the n-grams of a sorted part: last word, count, and how many n-grams of one more word begin with each.
+
+    The lengths lie one after the other in each array; `first` holds where each length begins.
+    """
+    rows, order = windows.shape
+    at = first.copy() - 1
+    for k in range(rows):
+        here = place[k]
+        for n in range(order):
+            column = windows[here, n]
+            if column == 0:
+                break
+            if n >= shared[k]:
+                at[n] += 1
+                word[at[n]] = column - 1
+                count[at[n]] = 0
+                children[at[n]] = 0
+                if n > 0:
+                    children[at[n - 1]] += 1
+            count[at[n]] += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_places(places: Any, counts: Any) -> Any:
+    """Add to `counts` how often each index occurs in `places`. Returns `counts`."""
+    for k in range(len(places)):
+        counts[places[k]] += 1
+    return counts

@@ -1,0 +1,91 @@
+"""Jelinek-Mercer's interpolation weights, tuned on held-out text by expectation-maximisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.arrays import to_numpy
+from chainrule.folder import Context
+from chainrule.ngram.estimate.levels import Counts
+from chainrule.ngram.segments import insert_starts, sequence_starts
+from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.store.search import find
+
+Floats = NDArray[np.float64]
+
+_MOST_ROUNDS = 100
+_ENOUGH = 1e-7  # nats per token: rounds end when one gains less
+_MOST = 1 - 1e-4  # a weight is never 1: text must stay possible even if the held-out text needed no shorter context
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The ids of held-out text, each line ended by </s>."""
+
+    ids: NDArray[np.integer]
+    eos: int
+    context: Context
+
+
+def tune_lambdas(counts: Counts, held_out: HeldOut, edges: Sequence[float]) -> Floats:
+    """Jelinek-Mercer's weights [length, bucket of c(h)] that make held-out text most likely.
+
+    The mixture is a generative process: from the longest context that was seen, stop at length n with probability
+    λ_n and draw the word from c(h w) / c(h), else go on to the shorter context. E-step: how likely is it that the
+    process stopped at n for this word, or got as far as n? M-step: λ_n = stops at n / arrivals at n.
+    """
+    ratios, totals = held_out_ratios(counts, held_out)
+    bucket = np.searchsorted(np.asarray(edges, dtype=np.float64), totals)
+    seen = totals > 0
+    lambdas = np.full((counts.order, len(edges) + 1), 0.5)
+    uniform = 1.0 / (counts.vocab_size - 1)
+    before = -np.inf
+    for _ in range(_MOST_ROUNDS):
+        arrive = np.ones(ratios.shape[1])
+        stops = np.zeros_like(ratios)
+        for n in range(counts.order - 1, -1, -1):
+            stop = np.where(seen[n], lambdas[n, bucket[n]], 0.0)
+            stops[n] = arrive * stop * ratios[n]
+            arrive = arrive * (1 - stop)
+        evidence = stops.sum(axis=0) + arrive * uniform
+        stops /= evidence
+        arrivals = np.cumsum(stops, axis=0) + arrive * uniform / evidence
+        for n in range(counts.order):
+            where = bucket[n][seen[n]]
+            arrived = np.bincount(where, arrivals[n][seen[n]], minlength=len(edges) + 1)
+            stopped = np.bincount(where, stops[n][seen[n]], minlength=len(edges) + 1)
+            lambdas[n] = np.where(arrived > 0, np.minimum(stopped / np.maximum(arrived, 1e-300), _MOST), lambdas[n])
+        now = float(np.log(evidence).mean())
+        if now - before < _ENOUGH:
+            break
+        before = now
+    return lambdas
+
+
+def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
+    """c(h w) / c(h) and c(h) of each event under contexts of 0 to N-1 words; 0 where there is no such context."""
+    ids = np.asarray(held_out.ids, dtype=np.int64)
+    text, places = insert_starts(ids, sequence_starts(ids, held_out.eos, held_out.context), counts.bos)
+    codes = codes_of_words(counts.vocab_size)[text].astype(np.int64)
+    ratios, totals = np.zeros((counts.order, len(text))), np.zeros((counts.order, len(text)))
+    levels = [_on_host(level.word, level.count, level.begin) for level in counts.levels]
+    node = np.zeros(len(text), dtype=np.int64)  # the n-gram that ends at each position, -1 if unseen
+    for n, (word, count, begin) in enumerate(levels):
+        context = np.concatenate([[0 if n == 0 else -1], node[:-1]])
+        here = np.flatnonzero(context >= 0)
+        first, last = begin[context[here]], begin[context[here] + 1]
+        found = codes[here] if n == 0 else find(word.__getitem__, first, last, codes[here])
+        cumulative = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
+        totals[n, here] = cumulative[last] - cumulative[first]
+        ratios[n, here] = np.where(found >= 0, count[found], 0) / np.maximum(totals[n, here], 1)
+        node = np.full(len(text), -1, dtype=np.int64)
+        node[here] = found
+    return ratios[:, places], totals[:, places]
+
+
+def _on_host(*arrays: object) -> tuple[NDArray[np.int64], ...]:
+    return tuple(to_numpy(array).astype(np.int64) for array in arrays)

@@ -1,0 +1,16 @@
+"""Storage: an n-gram model as a compact trie, walked as an automaton.
+
+In reading order:
+
+    codes.py                numbers for words that are evenly spread after any context
+    trie.py                 the n-grams as a compact trie
+    values.py               log-probabilities and log-backoffs, plain or quantised
+    automaton.py            scoring: the trie walked word by word, backing off where an n-gram is missing
+    parts.py                automata taken apart and put together
+    index.py                an optional hash index, for faster lookups
+    bitstream.py            integers of a few bits each, packed into 32-bit words
+    search.py               binary search in many sorted ranges at once
+    struct.py               the arrays of a model as named tuples, as kernels take them
+    kernels.py              Numba kernels: search, scoring, sampling, the hash index, and links to suffixes
+    bitstream_kernels.py    Numba kernels that pack bit streams
+"""

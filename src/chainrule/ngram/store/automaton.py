@@ -1,0 +1,268 @@
+"""The model as an automaton: a state is one integer, the node of the longest suffix of the text in the trie.
+
+A word that is a child of the state in the trie has its probability stored there. Any other word costs the state's
+backoff, and the search goes on with the state's suffix, down to single words, all of which are in the trie:
+
+    p(w | h) = p_stored(h w)                if h w is in the trie
+             = backoff(h) · p(w | h')       else; h' is h without its first word
+
+Written against the Array API, the same code walks NumPy arrays and torch tensors, on a GPU too. For many tokens in
+NumPy, the kernels of kernels.py do the same faster.
+
+Where words are given as arrays of fixed width, the id V means "no word".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from chainrule.arrays import Array
+from chainrule.ngram.store.codes import codes_of_words, words_of_codes
+from chainrule.ngram.store.struct import TrieArrays, ValueArrays
+from chainrule.ngram.store.trie import Trie, move
+from chainrule.ngram.store.values import Values, quantise
+from chainrule.parallel import Patience, at_once, cores, stretches
+
+_NANOSECONDS = 1024  # to score one token with NumPy
+_WORTH_A_THREAD = 1 << 13  # the fewest tokens per thread
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """A trie with a log-probability for every node and a log-backoff for every context."""
+
+    trie: Trie
+    log_prob: Values
+    """Log-probabilities of the nodes 1, 2, ..."""
+    log_backoff: Values
+    """Log-backoffs of the nodes 1, 2, ... of up to N - 1 words."""
+    bos: int
+    index: Array | None = None
+    """A hash index of every node by its parent and word, for speed (index.py)."""
+    where: Any = None
+    """The torch device of the arrays; None for NumPy."""
+    _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
+
+    def to(self, where: Any) -> Automaton:
+        """This automaton with its arrays on a torch device, without the hash index, or, for None, in NumPy."""
+        values = self.log_prob.to(where), self.log_backoff.to(where)
+        return Automaton(self.trie.to(where), *values, self.bos, None if where else self.index, where)
+
+    def quantised(self, bits: int) -> Automaton:
+        """This automaton with log-probabilities and log-backoffs quantised to `bits` bits; NumPy only."""
+        firsts = self.trie.first_of_length
+        log_prob = quantise(np.asarray(self.log_prob.plain), firsts[1:] - 1, bits)
+        log_backoff = quantise(np.asarray(self.log_backoff.plain), firsts[1:-1] - 1, bits)
+        return replace(self, log_prob=log_prob, log_backoff=log_backoff)
+
+    def array(self, values: Any) -> Array:
+        """Integers as an int64 array on the device of this automaton."""
+        if self.where is None:
+            return np.asarray(values, dtype=np.int64)
+        import torch
+
+        return torch.as_tensor(values, dtype=torch.int64, device=self.where)
+
+    @cached_property
+    def codes(self) -> Array:
+        """The code of each word; V ("no word") is its own code."""
+        codes = np.append(codes_of_words(self.trie.vocab_size).astype(np.int64), self.trie.vocab_size)
+        return move(codes, self.where)
+
+    @cached_property
+    def words(self) -> Array:
+        """The word of each code; V ("no word") for the code V."""
+        words = np.append(words_of_codes(self.trie.vocab_size).astype(np.int64), self.trie.vocab_size)
+        return move(words, self.where)
+
+    def start(self) -> int:
+        """The state after <s>; repeating <s> leads to the same state."""
+        return 0 if self.trie.order == 1 else 1 + int(codes_of_words(self.trie.vocab_size)[self.bos])
+
+    def step(self, states: Array, words: Array) -> Array:
+        """The states after one more word each."""
+        xp = array_namespace(states)
+        history = self.words_of(states)
+        return self.state_of(xp.concat([history, words[:, None]], axis=1)[:, 1:])
+
+    def state_of(self, history: Array) -> Array:
+        """The state after the words of each row [B, N-1]: the node of the longest suffix that is in the trie."""
+        xp = array_namespace(history)
+        state = xp.zeros(history.shape[0], dtype=xp.int64, device=device(history))
+        for node in self.ends_of(history):  # from short to long: the longest in the trie wins
+            state = xp.where(node > 0, node, state)
+        return state
+
+    def ends_of(self, history: Array) -> list[Array]:
+        """The nodes of the last word, the last two words, ... of each row [B, T]; 0 where the trie has none."""
+        xp = array_namespace(history)
+        rows, width = history.shape
+        codes = self.codes[history]
+        # column s holds the node of the n-gram that begins at s; each iteration makes all of them a word longer
+        node = xp.where(codes < self.trie.vocab_size, codes + 1, 0)
+        ends = [node[:, width - 1]] if width else []
+        for n in range(1, width):
+            shorter, word = (xp.reshape(columns, (-1,)) for columns in (node[:, :-1], codes[:, n:]))
+            here = xp.nonzero(shorter)[0]
+            longer = xp.zeros_like(shorter)
+            longer[here] = self.trie.child(shorter[here], n, word[here])
+            node = xp.reshape(longer, (rows, width - n))
+            ends.append(node[:, width - 1 - n])
+        return ends
+
+    def words_of(self, states: Array) -> Array:
+        """The words of each state, right-aligned in [B, N-1]; V ("no word") before the words of shorter states."""
+        xp = array_namespace(states)
+        reach, length = self.trie.order - 1, self.trie.length(states)
+        total = length
+        columns = []
+        for n in range(reach, 0, -1):
+            if self.trie.first_of_length[n] == self.trie.first_of_length[n + 1]:  # no state is that long
+                columns.append(xp.full_like(states, self.trie.vocab_size))
+                continue
+            here = length == n
+            node = xp.where(here, states, int(self.trie.first_of_length[n]))
+            columns.append(xp.where(here, self.words[self.trie.word(node)], self.trie.vocab_size))
+            states = xp.where(here, self.trie.parent(node, n), states)
+            length = xp.where(here, n - 1, length)
+        if not columns:
+            return xp.zeros((states.shape[0], 0), dtype=xp.int64, device=device(states))
+        # so far word k of a state is in column k: align shorter states to the right
+        by_place = xp.flip(xp.stack(columns, axis=1), axis=1)
+        source = xp.arange(reach, dtype=xp.int64, device=device(states))[None, :] - (reach - total)[:, None]
+        rows = xp.arange(states.shape[0], dtype=xp.int64, device=device(states))[:, None]
+        return xp.where(source >= 0, by_place[rows, xp.clip(source, 0, None)], self.trie.vocab_size)
+
+    def matches(self, codes: Array) -> list[Array]:
+        """For each length 1 to N, the node of the n-gram that ends at each position of a text; 0 for none."""
+        xp = array_namespace(codes)
+        nodes = [self.trie.child(xp.zeros_like(codes), 0, codes)]
+        for n in range(1, self.trie.order):
+            node = xp.zeros_like(codes)
+            before = nodes[-1][:-1]  # the nodes of n words that end one position earlier
+            ends = xp.nonzero(before)[0]
+            node[ends + 1] = self.trie.child(before[ends], n, codes[ends + 1])
+            nodes.append(node)
+        return nodes
+
+    def score(self, text: Array, threads: int | None = None) -> Array:
+        """ln p of each word of a text, given the up to N-1 words before it."""
+        if self.where is None and self._patience.ends_with(text.shape[0]):
+            return self._score_fast(text, threads or cores())
+        return self.score_slowly(text)
+
+    def score_slowly(self, text: Array) -> Array:
+        """The same as `score`, to the last bit, without the Numba kernel: used on a GPU, and as the reference."""
+        xp = array_namespace(text)
+        matches = self.matches(self.codes[text])
+        known = matches[0] > 0
+        log_probs = xp.where(known, self.log_prob.at(xp.where(known, matches[0], 1) - 1, 0), -xp.inf)
+        log_probs = xp.astype(log_probs, xp.float64)
+        for n in range(2, self.trie.order + 1):
+            node, context = matches[n - 1][1:], matches[n - 2][:-1]  # the context: the n - 1 words before
+            cost = xp.where(context > 0, self.log_backoff.at(xp.where(context > 0, context, 1) - 1, n - 2), 0.0)
+            own = self.log_prob.at(xp.where(node > 0, node, 1) - 1, n - 1)
+            log_probs[1:] = xp.where(node > 0, xp.astype(own, xp.float64), log_probs[1:] + cost)
+        return log_probs
+
+    def last_word_scores(self, words: Array) -> Array:
+        """ln p of the last word of each row [K, n], given the others."""
+        xp = array_namespace(words)
+        nothing = xp.full((words.shape[0], 1), self.trie.vocab_size, dtype=xp.int64, device=device(words))
+        rows = xp.concat([nothing, words], axis=1)
+        return xp.reshape(self.score(xp.reshape(rows, (-1,))), rows.shape)[:, -1]
+
+    def _score_fast(self, text: Array, threads: int) -> Array:
+        from chainrule.ngram.store.kernels import score_text
+
+        text = text.astype(np.uint32, copy=False)  # so that the kernel is compiled for one dtype only
+        scores = np.empty(len(text), dtype=np.float64)
+        arrays = self.trie_arrays, *self.value_arrays
+
+        def score_stretch(stretch: tuple[int, int]) -> None:
+            score_text(text, *stretch, scores, *arrays)
+
+        at_once(score_stretch, stretches(len(text), min(threads, len(text) // _WORTH_A_THREAD)))
+        return scores
+
+    @cached_property
+    def trie_arrays(self) -> TrieArrays:
+        """The trie and its index as the kernels take them."""
+        trie = self.trie
+        return TrieArrays(
+            self.codes.astype(np.uint32),
+            trie.vocab_size,
+            trie.table,
+            np.asarray(trie.words),
+            np.asarray(trie.base),
+            np.asarray(trie.offset),
+            np.asarray(trie.rest),
+            trie.word_bits,
+            np.zeros(0, np.uint64) if self.index is None else np.asarray(self.index),
+        )
+
+    @cached_property
+    def value_arrays(self) -> tuple[ValueArrays, ValueArrays]:
+        """The log-probabilities and the log-backoffs as the kernels take them."""
+        prob, back = (
+            ValueArrays(np.asarray(values.plain), np.asarray(values.codes), np.asarray(values.books), values.bits)
+            for values in (self.log_prob, self.log_backoff)
+        )
+        return prob, back
+
+    @cached_property
+    def _unigrams(self) -> Array:
+        """ln p of every word without context, indexed by word."""
+        xp = array_namespace(self.codes)
+        return xp.astype(self.log_prob.at(self.codes[:-1], 0), xp.float64)
+
+    def draw(self, history: Array, uniforms: Array, forbid: Sequence[int]) -> tuple[Array, Array]:
+        """Draw a word x ~ p(x | h), none of `forbid`, after the last N-1 words h of each row; NumPy only.
+
+        Returns the words and their ln p; -inf if only forbidden words can follow. The work grows with the number of
+        words seen after the contexts, not with V.
+        """
+        from chainrule.ngram.store.kernels import draw_words
+
+        rows = history.shape[0]
+        codes, log_probs = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.float64)
+        ends = np.asarray(self.ends_of(history), dtype=np.int64).reshape(history.shape[1], rows)
+        forbidden = self.codes[np.asarray(forbid, dtype=np.int64)]
+        arrays = self.trie_arrays, *self.value_arrays
+        draw_words(ends, uniforms, forbidden, self._cumulative, codes, log_probs, *arrays)
+        return self.words[codes], np.where(np.isin(codes, forbidden), -np.inf, log_probs)
+
+    @cached_property
+    def _cumulative(self) -> Array:
+        """The prefix sums of p without context, over the words in the order of their codes."""
+        codes = np.arange(self.trie.vocab_size)
+        return np.cumsum(np.exp(self.log_prob.at(codes, 0).astype(np.float64)))
+
+    def next_log_probs(self, states: Array) -> Array:
+        """ln p of every word after each state, as [B, V]."""
+        return self.next_after(self.words_of(states))
+
+    def next_after(self, history: Array) -> Array:
+        """ln p of every word after the last N-1 words of each row, as [B, V]; longer contexts overwrite shorter."""
+        xp = array_namespace(history)
+        rows = xp.tile(self._unigrams, (history.shape[0], 1))
+        for n, context in enumerate(self.ends_of(history), start=1):
+            known = xp.nonzero(context)[0]
+            if known.shape[0] == 0:
+                continue
+            node = context[known]
+            rows[known] += self.log_backoff.at(node - 1, n - 1)[:, None]
+            begin, end = self.trie.children(node, n)
+            sizes = end - begin
+            before = xp.cumulative_sum(sizes) - sizes
+            every = xp.arange(int(xp.sum(sizes)), dtype=xp.int64, device=device(node))
+            child = xp.repeat(begin - before, sizes) + every
+            row = xp.repeat(known, sizes)
+            rows[row, self.words[self.trie.word(child)]] = xp.astype(self.log_prob.at(child - 1, n), xp.float64)
+        return rows

@@ -1,0 +1,43 @@
+"""Codes: words renumbered so that the numbers of any set of words are spread evenly.
+
+A tokenizer numbers words by frequency, so after any context the small ids are crowded. Multiplied by about the
+golden section of V, modulo V, they are spread evenly: the product is the word's code. A word is then found among
+the n-grams of its context by interpolation search (a guess at where it should lie) instead of binary search.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
+
+
+def multiplier(vocab_size: int) -> int:
+    """The factor from ids to codes: near the golden section of V, and coprime to V, so that codes are unique."""
+    factor = max(1, round(vocab_size * _GOLDEN_SECTION))
+    while math.gcd(factor, vocab_size) != 1:
+        factor += 1
+    return factor
+
+
+@lru_cache(maxsize=4)
+def codes_of_words(vocab_size: int) -> NDArray[np.uint32]:
+    """The code of every word, indexed by word id; read-only."""
+    codes: NDArray[np.uint32] = (
+        np.arange(vocab_size, dtype=np.int64) * multiplier(vocab_size) % vocab_size
+    ).astype(np.uint32)
+    codes.flags.writeable = False
+    return codes
+
+
+@lru_cache(maxsize=4)
+def words_of_codes(vocab_size: int) -> NDArray[np.uint32]:
+    """The word id of every code, indexed by code; read-only."""
+    words = np.empty(vocab_size, dtype=np.uint32)
+    words[codes_of_words(vocab_size)] = np.arange(vocab_size, dtype=np.uint32)
+    words.flags.writeable = False
+    return words

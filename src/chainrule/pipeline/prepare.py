@@ -1,0 +1,105 @@
+"""Preparations for training a model of any kind: a tokenizer, and the text as ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chainrule.errors import SettingsError
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.split import split
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.tokens.registry import (
+    load_tokenizer,
+    tokenizer_names,
+    train_and_encode,
+    train_tokenizer,
+    word_splitting,
+)
+from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.words.tokenizer import WordTokenizer
+
+
+@dataclass(frozen=True)
+class TokenizerChoice:
+    """A tokenizer by its name, or by the folder that holds it, and the size or the words of its vocabulary."""
+
+    name: str = "word"
+    vocab_size: str | int | None = None
+    min_count: int = 1
+    vocabulary: str | Path | None = None
+    """A file with a word on each line: exactly these are known, whether the corpus has them or not."""
+
+    def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
+        """The tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
+        limit, tokenizer = self._limit(), self._given()
+        return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
+
+    def make_and_encode(self, corpus: Corpus, path: Path, progress: Progress = SILENT) -> tuple[Tokenizer, Encoded]:
+        """The tokenizer of `make`, and the ids of the corpus in a file; in one pass where the tokenizer can."""
+        limit, tokenizer = self._limit(), self._given()
+        if tokenizer is None:
+            return train_and_encode(self.name, corpus, path, limit, progress)
+        return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
+
+    def _given(self) -> Tokenizer | None:
+        """The tokenizer of a folder or a list of words; None if it is to be learned from text."""
+        if self.vocabulary is None:
+            return None if self.name in tokenizer_names() else load_tokenizer(self.name)
+        splitting = word_splitting(self.name)
+        if splitting is None:
+            raise SettingsError(
+                f"a list of words is for the tokenizers word and word:unicode, not for {self.name}: "
+                f"leave out the vocabulary {self.vocabulary}, or choose one of the two"
+            )
+        return WordTokenizer.from_file(self.vocabulary, splitting)
+
+    def _limit(self) -> Limit:
+        limit = Limit.parse(self.vocab_size, self.min_count)
+        which = None
+        if self.vocabulary is not None:
+            which = f"the vocabulary is what {self.vocabulary} lists"
+        elif self.name == "byte":
+            which = "byte tokens are the 256 bytes"
+        elif self.name not in tokenizer_names():
+            which = f"the tokenizer in {self.name} is given"
+        if which and limit != Limit():
+            raise SettingsError(f"{which}: leave out the vocabulary size and the minimum count")
+        return limit
+
+
+def split_off(
+    corpus: Corpus,
+    given: Mapping[str, Corpus | Source | None],
+    shares: Mapping[str, float],
+    folder: Path,
+    *,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> dict[str, Corpus]:
+    """A part for each share: those that are given, and the others split off the corpus; train gets what is left."""
+    parts = {name: as_corpus(source) for name, source in given.items() if source is not None}
+    wanted = {name: share for name, share in shares.items() if name not in parts}
+    if list(wanted) == ["train"]:
+        return {"train": corpus, **parts}
+    wanted["train"] += 1 - sum(wanted.values())
+    return {**split(corpus, wanted, folder, seed=seed, progress=progress), **parts}
+
+
+def encode_parts(
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    folder: Path,
+    progress: Progress = SILENT,
+) -> tuple[Tokenizer, dict[str, Encoded]]:
+    """The tokenizer, learned from `train` if it is a choice, and the ids of each part in files of `folder`."""
+    encoded: dict[str, Encoded] = {}
+    if isinstance(tokenizer, TokenizerChoice):
+        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], folder / "train.ids", progress)
+    for name, corpus in parts.items():
+        if name not in encoded:
+            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress)
+    return tokenizer, encoded

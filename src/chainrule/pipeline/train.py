@@ -1,0 +1,112 @@
+"""`chainrule.train`: a corpus in, a model out."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from chainrule import settings as settings_of
+from chainrule.devices import choose_device
+from chainrule.errors import SettingsError
+from chainrule.kinds import Kind, TrainingData, find_kind
+from chainrule.lm import Context, LanguageModel
+from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
+from chainrule.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.training.checkpoints.run_folder import EARLIER, check_run
+
+SHARES = {"train": 0.95, "valid": 0.05}
+"""How much is held out where a kind tunes on held-out text and none was given."""
+
+
+def train(
+    kind: str,
+    corpus: Corpus | Source | Sequence[Source],
+    /,
+    *,
+    valid: Corpus | Source | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str = "word",
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = SILENT,
+    device: str = "cpu",
+    run: str | Path | None = None,
+    resume: bool = False,
+    **settings: Any,
+) -> LanguageModel:
+    """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
+
+    Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
+    Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
+    """
+    the_kind = find_kind(kind)
+    own = {field.name for field in fields(the_kind.settings)}
+    for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
+        raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
+    return train_kind(
+        the_kind,
+        settings_of.parse(the_kind.settings, settings),
+        as_corpus(corpus),
+        valid=valid,
+        tokenizer=tokenizer,
+        context=context,
+        seed=seed,
+        progress=progress,
+        device=device,
+        run=None if run is None else Path(run),
+        resume=resume,
+    )
+
+
+def train_kind(
+    kind: Kind,
+    settings: Any,
+    corpus: Corpus,
+    *,
+    valid: Corpus | Source | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str = "word",
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = SILENT,
+    device: str = "cpu",
+    run: Path | None = None,
+    resume: bool = False,
+) -> LanguageModel:
+    """The same as `train`, but with the kind and its settings as values."""
+    kind.check(settings, device)
+    device = choose_device(device)
+    if kind.keeps_run:
+        check_run(run, resume=resume)
+    elif resume:
+        raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
+    with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
+        folder = Path(name)
+        parts = {"train": corpus}
+        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(corpus)):
+            parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
+        if isinstance(tokenizer, str):
+            tokenizer = TokenizerChoice(tokenizer)
+        the_tokenizer, encoded = encode_parts(parts, tokenizer, folder, progress)
+        texts = encoded["train"], encoded.get("valid")
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume)
+        began = time.perf_counter()
+        lm = kind.train(settings, data)
+        lm.provenance = data.provenance()
+        seconds = time.perf_counter() - began + lm.metrics.get(EARLIER, 0.0)
+        lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics}
+    return lm
+
+
+def _has_two_documents(corpus: Corpus) -> bool:
+    first = None
+    for document in corpus.documents():
+        if first is None:
+            first = document.strip()
+        elif document.strip() != first:
+            return True
+    return False

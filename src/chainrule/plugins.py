@@ -1,0 +1,36 @@
+"""Plug-ins: what other packages declare as entry points of a group, found by name and loaded when it is used.
+
+A plug-in is code of somebody else. One that cannot be loaded, whatever it raises, becomes a PluginError that names
+it, so that listing and comparing go on without it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+from chainrule.errors import PluginError
+
+Expected = TypeVar("Expected")
+
+
+def find_plugins(group: str) -> dict[str, EntryPoint]:
+    """The plug-ins of a group by name; none is imported."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def load_plugin(point: EntryPoint, expected: type[Expected]) -> Expected:
+    """The object that an entry point names; for a class, `expected` is `type`."""
+    try:
+        found = point.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plug-in may even call sys.exit while it is imported
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise PluginError(f"the plug-in {point.name!r} ({point.value}) cannot be loaded: {reason}") from error
+    if not isinstance(found, expected):
+        raise PluginError(
+            f"the plug-in {point.name!r} ({point.value}) should be a {expected.__name__}, "
+            f"not {type(found).__name__}"
+        )
+    return found

@@ -1,0 +1,15 @@
+"""The laws of the contract, for the kinds of this package and for those of others.
+
+A kind of another package tests itself with
+
+    from chainrule.testing import check_laws
+    check_laws(lm)
+
+where `lm` is a model with a small vocabulary. `laws.py` has a function for each law, `LAWS` names them all.
+"""
+
+from __future__ import annotations
+
+from chainrule.testing.laws import LAWS, LAWS_OF_PROBABILITIES, Law, check_laws, laws_for
+
+__all__ = ["LAWS", "LAWS_OF_PROBABILITIES", "Law", "check_laws", "laws_for"]

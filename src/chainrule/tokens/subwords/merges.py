@@ -1,0 +1,83 @@
+"""How byte-level BPE learns its vocabulary, merge by merge: slow, obvious, and with the library's merges as result.
+
+Begin with single bytes. Again and again, count every pair of neighbours inside the words, and make the most
+frequent pair one new token.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from chainrule.tokens.base import lines_of
+from chainrule.tokens.subwords.tokenizer import byte_characters, byte_level, readable
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One merge: two tokens that become a new one."""
+
+    left: bytes
+    right: bytes
+    count: int
+    """How often the two were neighbours."""
+    vocab_size: int
+    """The size of the vocabulary after this merge."""
+
+    @property
+    def token(self) -> bytes:
+        """The new token: `left` followed by `right`."""
+        return self.left + self.right
+
+    def __str__(self) -> str:
+        return (
+            f"{readable(self.left)!r} + {readable(self.right)!r} -> {readable(self.token)!r} ({self.count:,} times)"
+        )
+
+
+def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
+    """How often each word occurs, with its leading space, spelled in byte characters."""
+    splitter = byte_level()
+    words: Counter[str] = Counter()
+    for block in blocks:
+        for line in lines_of(block):
+            words.update(word for word, _ in splitter.pre_tokenize_str(line.decode()))
+    return words
+
+
+def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> Iterator[Merge]:
+    """The merges, first to last, until the vocabulary is full or no pair occurs `min_count` times."""
+    byte_of = {character: byte for byte, character in byte_characters().items()}
+    tokens = [bytes([byte_of[character]]) for character in sorted(byte_of)]
+    number = {character: i for i, character in enumerate(sorted(byte_of))}
+    spelled = {word: [number[character] for character in word] for word in words}
+    while len(tokens) < vocab_size:
+        pairs: Counter[tuple[int, int]] = Counter()
+        for word, count in words.items():
+            for pair in zip(spelled[word], spelled[word][1:], strict=False):
+                pairs[pair] += count
+        if not pairs:
+            return
+        # the most frequent pair; of ties, the one whose tokens are oldest
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        if pairs[best] < min_count:
+            return
+        for word in words:
+            spelled[word] = _merge(spelled[word], best, len(tokens))
+        left, right = best
+        tokens.append(tokens[left] + tokens[right])
+        yield Merge(tokens[left], tokens[right], pairs[best], len(tokens))
+
+
+def _merge(word: list[int], pair: tuple[int, int], new: int) -> list[int]:
+    merged: list[int] = []
+    i = 0
+    while i < len(word):
+        if tuple(word[i : i + 2]) == pair:
+            merged.append(new)
+            i += 2
+        else:
+            merged.append(word[i])
+            i += 1
+    return merged

@@ -1,0 +1,223 @@
+"""Subwords as tokens: byte-level BPE, WordPiece and Unigram, learned and encoded by the `tokenizers` library.
+
+All three work on bytes, spelled as the 256 visible characters GPT-2 chose for them. So every text can be spelled,
+spaces belong to the tokens, and decoding gives back the text exactly; WordPiece alone says <unk>, for a "word" of
+more than 100 bytes. Lines are encoded one by one: no token reaches over a line end.
+
+BPE has a second, much faster encoder (see fast_encoder.py), used where it proves to give the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from chainrule.errors import TokenizerError
+from chainrule.progress import SILENT, Progress
+from chainrule.tokens.base import Ids, Tokenizer, lines_of
+from chainrule.tokens.vocabulary import Limit
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from chainrule.tokens.subwords.fast_encoder import FastEncoder
+
+Algorithm: TypeAlias = Literal["bpe", "wordpiece", "unigram"]
+
+DEFAULT_VOCAB_SIZE = 8192
+_UNKNOWN_PIECE = "<unk> "  # holds a space, which byte-level text never does: no text is mistaken for it
+_INSIDE = "## "  # before a WordPiece piece inside a word; holds a space for the same reason
+_LONGEST_WORD = 100
+
+
+class SubwordTokenizer(Tokenizer):
+    """Ids are those of the library's tokenizer, followed by <s> and </s>."""
+
+    kind: ClassVar[str] = "subword"
+    lossless: ClassVar[bool] = True
+
+    def __init__(self, algorithm: Algorithm, definition: str) -> None:
+        import tokenizers
+
+        self.algorithm = self.name = algorithm
+        self.definition = definition
+        """The library's own tokenizer.json; it defines no special tokens, so no text can become one."""
+        try:
+            self.reference = tokenizers.Tokenizer.from_str(definition)
+        except Exception as error:
+            raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+        _check_definition(json.loads(definition), self.reference)
+        size = self.reference.get_vocab_size()
+        self.bos, self.eos, self.vocab_size = size, size + 1, size + 2
+        self.unk = self.reference.token_to_id(_UNKNOWN_PIECE)
+
+    @classmethod
+    def train(
+        cls, blocks: Iterator[bytes], algorithm: Algorithm, limit: Limit, progress: Progress = SILENT
+    ) -> SubwordTokenizer:
+        """Learn a vocabulary of `limit.top` pieces from the text, the 256 bytes among them."""
+        if limit.percent is not None:
+            raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
+        size = limit.top or DEFAULT_VOCAB_SIZE
+        smallest = {"bpe": 256, "wordpiece": 513, "unigram": 257}[algorithm]
+        if size < smallest:
+            raise TokenizerError(f"{algorithm} needs a vocabulary of at least {smallest}: it holds every byte")
+        library = _train(_line_lists(blocks), algorithm, size, max(2, limit.min_count), progress)
+        return cls(algorithm, library.to_str())
+
+    @cached_property
+    def _piece_bytes(self) -> list[bytes]:
+        """The bytes each id stands for."""
+        pieces: list[str] = [self.reference.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
+        if self.algorithm == "wordpiece":
+            pieces = [piece.removeprefix(_INSIDE) for piece in pieces]
+        byte_of = {character: byte for byte, character in byte_characters().items()}
+        spelled = [b"<unk>" if p == _UNKNOWN_PIECE else bytes(byte_of[c] for c in p) for p in pieces]
+        return [*spelled, b"", b"\n"]
+
+    @cached_property
+    def _fast(self) -> FastEncoder | None:
+        from chainrule.tokens.subwords.fast_encoder import fast_encoder
+
+        return fast_encoder(self.definition, self.eos, self.encode_lines_by_library)
+
+    def encode_lines(self, block: bytes) -> Ids:
+        if self.algorithm == "bpe" and len(block) > 1 << 16 and self._fast is not None:
+            ids = self._fast.encode_lines(block)
+            if ids is not None:
+                return ids
+        return self.encode_lines_by_library(block)
+
+    def encode_lines_by_library(self, block: bytes) -> Ids:
+        """The ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
+        encodings = self.reference.encode_batch_fast(
+            block.removesuffix(b"\n").decode().split("\n"), add_special_tokens=False
+        )
+        ids: list[int] = []
+        for encoding in encodings:
+            ids += encoding.ids
+            ids.append(self.eos)
+        return np.asarray(ids, dtype=np.uint32)
+
+    def encode_line(self, line: bytes) -> list[int]:
+        ids: list[int] = self.reference.encode(line.decode(), add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return b"".join(self._piece_bytes[int(i)] for i in ids).decode(errors="replace")
+
+    def token(self, token_id: int) -> str:
+        if special := self.special(token_id):
+            return special
+        text = readable(self._piece_bytes[token_id])
+        piece = self.reference.id_to_token(token_id) or ""
+        return "##" + text if piece.startswith(_INSIDE) else text
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "algorithm": self.algorithm, "tokenizers": json.loads(self.definition)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SubwordTokenizer:
+        if data["algorithm"] not in ("bpe", "wordpiece", "unigram"):
+            raise TokenizerError(f"there is no algorithm {data['algorithm']!r}")
+        return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False))
+
+
+def _check_definition(definition: dict[str, Any], library: tokenizers.Tokenizer) -> None:
+    """Raise an error unless a file defines byte-level pieces with ids from 0 on, and nothing else."""
+    steps = ("normalizer", "post_processor", "truncation", "padding")
+    vocabulary = library.get_vocab()
+    characters = set(byte_characters().values())
+    sound = (
+        not definition.get("added_tokens")
+        and all(definition.get(step) is None for step in steps)
+        and (definition.get("pre_tokenizer") or {}).get("type") == "ByteLevel"
+        and sorted(vocabulary.values()) == list(range(len(vocabulary)))
+        and all(set(p.removeprefix(_INSIDE)) <= characters for p in vocabulary if p != _UNKNOWN_PIECE)
+    )
+    if not sound:
+        raise TokenizerError("expected byte-level pieces numbered from 0, and no special tokens or further steps")
+
+
+def readable(piece: bytes) -> str:
+    """A piece for people to read: text where its bytes are whole characters, else the value of each byte."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in piece)
+
+
+@cache
+def byte_characters() -> dict[int, str]:
+    """The visible character that stands for each byte: its own if that is visible, else the next from 256 on."""
+    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
+
+
+def byte_level() -> Any:
+    """The library's pre-tokenizer: it splits text into words with their leading space, in byte characters."""
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def _line_lists(blocks: Iterator[bytes]) -> Iterator[list[str]]:
+    for block in blocks:
+        yield [line.decode() for line in lines_of(block)]
+
+
+def _train(
+    lines: Iterator[list[str]], algorithm: Algorithm, size: int, min_count: int, progress: Progress
+) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, trainers
+
+    alphabet = sorted(byte_characters().values())
+    trainer: Any
+    options: dict[str, Any] = {"vocab_size": size, "initial_alphabet": alphabet, "show_progress": False}
+    if algorithm == "bpe":
+        library = Tokenizer(models.BPE())
+        trainer = trainers.BpeTrainer(min_frequency=min_count, **options)
+    elif algorithm == "wordpiece":
+        library = Tokenizer(models.WordPiece(unk_token=_UNKNOWN_PIECE))
+        # named first, so that every byte can follow every other, seen or not, and ids are the same in every run
+        first = [_UNKNOWN_PIECE, *(_INSIDE + character for character in alphabet)]
+        trainer = trainers.WordPieceTrainer(
+            min_frequency=min_count, special_tokens=first, continuing_subword_prefix=_INSIDE, **options
+        )
+    else:
+        library = Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(special_tokens=[], **options)
+    library.pre_tokenizer = byte_level()
+    with progress.task(f"learning {algorithm}"):
+        library.train_from_iterator(lines, trainer)
+    model = library.model
+    if algorithm == "wordpiece":
+        model = models.WordPiece(
+            library.get_vocab(),
+            unk_token=_UNKNOWN_PIECE,
+            max_input_chars_per_word=_LONGEST_WORD,
+            continuing_subword_prefix=_INSIDE,
+        )
+    elif algorithm == "unigram":
+        model = models.Unigram(_in_order(json.loads(library.to_str())["model"]["vocab"]))
+    library = Tokenizer(model)  # a new one, without the special tokens of training
+    library.pre_tokenizer = byte_level()
+    library.decoder = decoders.ByteLevel()
+    return library
+
+
+def _in_order(vocabulary: list[tuple[str, float | None]]) -> list[tuple[str, float]]:
+    """Pieces and scores by rank, without what differs from run to run: last digits, and scores of unseen bytes."""
+    if any(score is None for _, score in vocabulary):
+        raise TokenizerError("unigram cannot be learned: there are no words in the text")
+    scores = {piece: round(score, 6) for piece, score in vocabulary if score is not None}
+    lowest = min(scores.values())
+    for piece, score in scores.items():
+        if len(piece) == 1 and score < lowest + 0.0257:  # the library spaces up to 256 unseen bytes by 0.0001
+            scores[piece] = lowest
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,108 @@
+"""Words as tokens (splitting.py says what a word is).
+
+White space is not kept, so decoding joins words with single spaces: word tokens are not lossless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from chainrule.errors import TokenizerError
+from chainrule.parallel import Patience, in_order
+from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly
+from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.words.learning import NANOSECONDS, WordLearner
+from chainrule.tokens.words.splitting import Splitting, split_words
+from chainrule.tokens.words.table import WordTable
+from chainrule.tokens.words.wordlist import read_words
+
+
+class WordTokenizer(Tokenizer):
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first or in the order of a list."""
+
+    kind: ClassVar[str] = "word"
+    lossless: ClassVar[bool] = False
+    unk, bos, eos = 0, 1, 2
+
+    splitting: Splitting
+
+    def __init__(self, words: list[bytes], splitting: Splitting = "whitespace") -> None:
+        self.words = words
+        self.splitting = splitting
+        self.name = "word" if splitting == "whitespace" else f"word:{splitting}"
+        self.vocab_size = 3 + len(words)
+        self._patience = Patience(NANOSECONDS)
+
+    @classmethod
+    def train(cls, blocks: Iterator[bytes], limit: Limit, splitting: Splitting = "whitespace") -> WordTokenizer:
+        """A tokenizer that knows every word of the text within the limit."""
+        learner = WordLearner(splitting)
+        for _ in in_order(learner.learn, blocks):
+            pass
+        return cls(learner.vocabulary(limit).spell(), splitting)
+
+    @classmethod
+    def from_file(cls, path: str | Path, splitting: Splitting = "whitespace") -> WordTokenizer:
+        """A tokenizer that knows exactly the words of a file, one per line, in its order; any other is <unk>."""
+        return cls(read_words(path, splitting), splitting)
+
+    def with_words(self, words: Iterable[bytes]) -> WordTokenizer:
+        """A tokenizer with these words after its own; words that it knows already are skipped."""
+        known = set(self.words)
+        return WordTokenizer(
+            [*self.words, *(word for word in dict.fromkeys(words) if word not in known)], self.splitting
+        )
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        return {word: number for number, word in enumerate(self.words, start=3)}
+
+    @cached_property
+    def _table(self) -> WordTable:
+        return WordTable(self.splitting, self.words)
+
+    def encode_lines(self, block: bytes) -> Ids:
+        if not self._patience.ends_with(len(block)):
+            return encode_lines_slowly(self, block)
+        numbers = self._table.look_up(block)  # 0 unknown, 1 the line end, 2 the first word
+        numbers += numbers > 0
+        return numbers
+
+    def encode_line(self, line: bytes) -> list[int]:
+        return [self._ids.get(word, self.unk) for word in split_words(line, self.splitting)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        pieces: list[str] = []
+        for i in map(int, ids):
+            if i == self.eos:
+                pieces.append("\n")
+            elif i != self.bos:
+                if pieces and pieces[-1] != "\n":
+                    pieces.append(" ")
+                pieces.append(self.token(i))
+        return "".join(pieces)
+
+    def token(self, token_id: int) -> str:
+        return self.special(token_id) or self.words[token_id - 3].decode()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "splitting": self.splitting,
+            "words": b"\n".join(self.words).decode().split("\n") if self.words else [],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WordTokenizer:
+        # joined and split again: no word has a line end in it, and a call per word takes four times as long
+        words = "\n".join(data["words"]).encode().split(b"\n") if data["words"] else []
+        if len(words) != len(data["words"]):
+            raise TokenizerError("the vocabulary has a word with a line end in it")
+        if len(set(words)) != len(words):
+            raise TokenizerError("the vocabulary lists a word twice")
+        if data["splitting"] not in ("whitespace", "unicode"):
+            raise TokenizerError(f"there is no splitting {data['splitting']!r}")
+        return cls(words, data["splitting"])

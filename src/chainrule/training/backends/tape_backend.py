@@ -1,0 +1,49 @@
+"""Networks on the tape as language models, and their engine: none of it needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from chainrule.autodiff.model import TapeModel, from_folder
+from chainrule.autodiff.networks import weights
+from chainrule.designs.settings import NeuralSettings
+from chainrule.folder import Context, ModelFolder
+from chainrule.kinds import TrainingData
+from chainrule.tokens.base import Tokenizer
+from chainrule.training.backends import Backend, EmbeddingTable
+from chainrule.training.engines.tape_engine import TapeEngine, check_offered
+
+
+class TapeBackend(Backend):
+    """Builds, trains and loads the networks of one kind on the tape."""
+
+    def check(self, settings: NeuralSettings, device: str) -> None:
+        check_offered(settings, device)
+
+    def build(self, settings: Any, tokenizer: Tokenizer, context: Context, seed: int) -> TapeModel:
+        # weights and dropout draw from one generator, one after the other
+        self._randomness = np.random.default_rng(seed % 2**64)
+        tensors = weights.initial(settings, tokenizer.vocab_size, self._randomness)
+        network = self.network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
+        return TapeModel(network, tokenizer, context, kind=self.kind, settings=settings)
+
+    def engine(self, lm: TapeModel, settings: NeuralSettings, data: TrainingData) -> TapeEngine:
+        return TapeEngine(lm.network, settings, self._randomness)
+
+    def load_weights(self, lm: TapeModel, weights: Mapping[str, np.ndarray]) -> None:
+        for name, parameter in lm.network.parameters.items():
+            parameter.out_tensor[...] = weights[name]
+
+    def table(self, lm: TapeModel) -> EmbeddingTable:
+        table_VD = lm.network.table.out_tensor
+
+        def write(ids_N: np.ndarray, rows_ND: np.ndarray) -> None:
+            table_VD[ids_N] = rows_ND
+
+        return EmbeddingTable(table_VD.shape[1], "embedding", lm.network.scale, write)
+
+    def load(self, settings: NeuralSettings, folder: ModelFolder) -> TapeModel:
+        return from_folder(folder, settings, self.network)

@@ -1,0 +1,8 @@
+"""Batches of a text: which tokens stand in each, and how they are gathered into arrays.
+
+In reading order:
+
+    layouts.py      how a text is cut into rows, batches and epochs
+    gather.py       from the rows of a batch to arrays of ids, with NumPy
+    on_device.py    batches as torch tensors, gathered on the device or copied to it
+"""

@@ -1,0 +1,58 @@
+"""Batches as torch tensors on the device of the network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.training.batches.gather import Gatherer, HostGatherer
+from chainrule.training.batches.layouts import Rows
+from chainrule.training.objectives import Batch, Objective, Stretches
+
+ON_DEVICE = 1 << 30
+"""The size in bytes up to which the ids of a text are kept on a GPU."""
+
+
+def torch_gatherer(ids: np.ndarray, objective: Objective, device: torch.device) -> Gatherer:
+    """The gatherer for a device: a text that fits is kept on a GPU, else batches are made on the host and sent."""
+    if device.type == "cuda" and ids.nbytes <= ON_DEVICE:
+        return DeviceGatherer(ids, objective, device)
+    return SendingGatherer(ids, objective, device)
+
+
+class SendingGatherer:
+    """Gathers on the host, and copies each batch to the device."""
+
+    def __init__(self, ids: np.ndarray, objective: Objective, device: torch.device) -> None:
+        self.host, self.device = HostGatherer(ids, objective), device
+
+    def batch(self, rows: Rows) -> Batch:
+        return Batch(*(self._send(array) for array in self.host.batch(rows)))
+
+    def _send(self, array: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor.to(self.device)
+
+
+class DeviceGatherer:
+    """Keeps the ids on the device and gathers there: the batches of SendingGatherer without work for the host."""
+
+    def __init__(self, ids: np.ndarray, objective: Objective, device: torch.device) -> None:
+        # torch can index only signed integers on every device: the bits are kept, and a mask undoes the sign
+        signed = np.array(ids).view(f"<i{ids.itemsize}")
+        self.ids, self.mask = torch.from_numpy(signed).to(device), (1 << 8 * ids.itemsize) - 1
+        self.objective, self.device = objective, device
+
+    def batch(self, rows: Rows) -> Batch:
+        numbers = torch.from_numpy(np.stack([rows.starts_B, rows.lengths_B, rows.skips_B]).astype(np.int64))
+        if self.device.type == "cuda":
+            numbers = numbers.pin_memory()
+        starts_B, lengths_B, skips_B = numbers.to(self.device, non_blocking=True)
+        # one column more than there are targets: the token before the first
+        places = starts_B[:, None] + torch.arange(-1, rows.width, device=self.device)
+        ids_BS = self.ids[places.clamp_(0, len(self.ids) - 1)].long().bitwise_and_(self.mask)
+        batch = self.objective.batch(Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full))
+        return Batch(*(tensor.contiguous() for tensor in batch))

@@ -1,0 +1,9 @@
+"""The run folder, and checkpoints from which a run is resumed bit for bit.
+
+In reading order:
+
+    run_folder.py       the files of a run folder, and checks before a run begins
+    checkpoint.py       checkpoints written and read
+    flatten.py          nested values, such as a network's memory, as named arrays, and back
+    compatibility.py    what must be unchanged to resume from a checkpoint
+"""

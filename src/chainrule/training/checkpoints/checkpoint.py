@@ -1,0 +1,92 @@
+"""Checkpoints: the state of a run on disk, from which it can be continued bit for bit.
+
+    step-000123/
+      manifest.json        the size and checksum of the other files
+      state.json           position, history, decisions; the identity of the run (compatibility.py)
+      tensors.safetensors  weights, optimiser, averages, best weights, memories, states of random generators
+
+A folder is written under a temporary name, synced and renamed: it is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chainrule.errors import DamagedFileError, FolderError, TrainingError
+from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, new_folder, to_json, write_tensors
+from chainrule.progress import Progress
+from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders
+
+FORMAT, VERSION = "chainrule-checkpoint", 2
+STATE, TENSORS = "state.json", "tensors.safetensors"
+KEPT = 2
+"""How many checkpoints of a run are kept, the newest ones."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The content of a checkpoint."""
+
+    arrays: Mapping[str, np.ndarray]
+    state: Mapping[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of a run folder."""
+
+    def __init__(self, run: Path, progress: Progress) -> None:
+        self.run, self.progress = run, progress
+
+    def write(self, step: int, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, and remove all but the newest; returns its folder."""
+        folder = self.run / CHECKPOINTS / f"step-{step:06d}"
+        self._sweep()
+        with new_folder(folder) as temporary:
+            write_tensors(temporary / TENSORS, checkpoint.arrays)
+            (temporary / STATE).write_text(to_json(checkpoint.state), encoding="utf-8")
+            manifest = {"format": FORMAT, "version": VERSION, "files": files_in(temporary)}
+            (temporary / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
+        for old in checkpoint_folders(self.run)[KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
+        return folder
+
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that is undamaged; None if there is no checkpoint."""
+        folders = checkpoint_folders(self.run)
+        for folder in folders:
+            try:
+                return _read(folder)
+            except (FolderError, OSError) as error:
+                self.progress.note(f"{error}; going back to the checkpoint before")
+        if folders:
+            raise TrainingError(f"{self.run / CHECKPOINTS}: no checkpoint is whole; begin anew (--overwrite)")
+        return None
+
+    def _sweep(self) -> None:
+        """Remove folders that a killed run left half written."""
+        for left in (self.run / CHECKPOINTS).glob(".step-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _read(folder: Path) -> Checkpoint:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+            raise DamagedFileError(f"{path}: not a manifest of version {VERSION} of {FORMAT}")
+        entries = {name: manifest["files"][name] for name in (STATE, TENSORS)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: damaged: {error}") from None
+    for name, entry in entries.items():
+        check_file(folder / name, entry, verify=True)
+    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    # older checkpoints have only one count, that of averaged weights
+    state.setdefault("counts", {"average_count": state.get("average_count", 0)})
+    return Checkpoint(map_tensors(folder / TENSORS), state)

@@ -1,0 +1,57 @@
+"""Nested values, such as a network's memory, as a flat dictionary of arrays with names, and back."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def flatten(value: Any, name: str = "") -> dict[str, Any]:
+    """Every array and number inside a nested value, under the path to it, such as `0.cell`."""
+    if _is_leaf(value):
+        return {name: value}
+    found: dict[str, Any] = {}
+    for key, part in _parts(value):
+        found |= flatten(part, f"{name}.{key}" if name else key)
+    return found
+
+
+def rebuild(like: Any, leaves: Mapping[str, Any], name: str = "") -> Any:
+    """A value with the structure of `like` and the arrays and numbers of `leaves`, under the names of `flatten`."""
+    if _is_leaf(like):
+        leaf = leaves[name]
+        return leaf if _is_array(like) else type(like)(leaf.item() if _is_array(leaf) else leaf)
+    parts = {key: rebuild(part, leaves, f"{name}.{key}" if name else key) for key, part in _parts(like)}
+    if isinstance(like, tuple) and hasattr(like, "_fields"):
+        return type(like)(*parts.values())
+    if isinstance(like, (tuple, list)):
+        return type(like)(parts.values())
+    if isinstance(like, dict):
+        return dict(zip(like, parts.values(), strict=True))
+    made = copy.copy(like)
+    for key, value in parts.items():
+        object.__setattr__(made, key, value)  # most memories are frozen dataclasses
+    return made
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) or _is_array(value)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if value is None:
+        return
+    if isinstance(value, (tuple, list)):
+        yield from ((str(number), part) for number, part in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((str(key), part) for key, part in value.items())
+    elif dataclasses.is_dataclass(value):
+        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    else:
+        raise TypeError(f"a memory is made of arrays, numbers, tuples and dataclasses, not of {type(value)}")

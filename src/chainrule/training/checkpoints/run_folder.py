@@ -1,0 +1,65 @@
+"""The run folder: the files that a training run keeps while it lasts.
+
+checkpoints/step-000123/   the state of the run after a step; the newest two
+metrics.jsonl              the measurements taken on the way
+last/                      the model with the weights of the last step
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from chainrule.errors import SettingsError
+from chainrule.folder import MANIFEST, check_destination
+
+CHECKPOINTS, METRICS, LAST = "checkpoints", "metrics.jsonl", "last"
+
+EARLIER = "earlier_seconds"
+"""The metric of a model that holds the seconds of its training before it was resumed."""
+
+
+def checkpoint_folders(run: Path) -> list[Path]:
+    """The checkpoints of a run, the newest first."""
+    found = (path for path in (run / CHECKPOINTS).glob("step-*") if path.is_dir() and _number(path).isdecimal())
+    return sorted(found, key=lambda path: int(_number(path)), reverse=True)
+
+
+def _number(path: Path) -> str:
+    return path.name.removeprefix("step-")
+
+
+def check_run(run: Path | None, *, resume: bool) -> None:
+    """Refuse to begin anew in the folder of a run that could be resumed: it may hold hours of training."""
+    if run is None:
+        if resume:
+            raise SettingsError("to resume takes the run folder that the training was given")
+    elif run.exists() and not run.is_dir():
+        raise SettingsError(f"{run} is a file: checkpoints and measurements of a run are kept in a folder")
+    elif checkpoint_folders(run) and not resume:
+        raise SettingsError(
+            f"{run} holds a training that can be resumed: resume it (--resume, resume=True), or begin anew "
+            "(--overwrite, or another run folder)"
+        )
+
+
+def check_output(out: Path, run: Path, *, overwrite: bool, resume: bool) -> None:
+    """Refuse, before any text is read, a training whose model cannot be written to `out`."""
+    if resume and (out / MANIFEST).exists():
+        if not checkpoint_folders(run):
+            raise SettingsError(
+                f"{out} is there, so that its training is finished: nothing is left to resume, unless it was told "
+                "to --keep"
+            )
+        if not overwrite:
+            raise SettingsError(f"{out} is there: to go on, and then replace it, add --overwrite")
+    check_destination(out, overwrite=overwrite)
+
+
+def remove_checkpoints(run: Path) -> None:
+    """Remove the checkpoints of a run, and nothing else that may lie there."""
+    for folder in checkpoint_folders(run):
+        shutil.rmtree(folder)
+    with contextlib.suppress(OSError):  # there is something else in it, or it was not there
+        (run / CHECKPOINTS).rmdir()

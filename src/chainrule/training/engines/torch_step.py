@@ -1,0 +1,159 @@
+"""The gradients of one step of a torch network, accumulated over micro-batches where a batch does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.devices import expect_slow_bfloat16
+from chainrule.errors import TrainingError
+from chainrule.neural.networks.network import BatchLoss, Network
+from chainrule.training.batches.gather import Gatherer
+from chainrule.training.batches.layouts import Layout, Rows, Step
+from chainrule.training.engines.cuda_graph import GradientGraph, copied
+from chainrule.training.run_state import Mode, Place
+
+Memories: TypeAlias = list[Any]
+"""The network's memory after each micro-batch of a step; an empty list at the beginning of a text."""
+
+
+class Stepper:
+    """Computes gradients of a network's loss in one mode."""
+
+    def __init__(self, network: Network, device: torch.device, mode: Mode) -> None:
+        self.network, self.device = network, device
+        self.mode = mode._replace(recorded=mode.recorded and device.type == "cuda")
+        if mode.bfloat16:
+            expect_slow_bfloat16(device.type)
+        self.graph: tuple[Any, GradientGraph] | None = None
+        self.loss: Callable[..., BatchLoss] = torch.compile(network.loss) if mode.compiled else network.loss
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """A block with matrix products in bfloat16, if that is the mode."""
+        if not self.mode.bfloat16:
+            return nullcontext()
+        # a graph must not use weights in bfloat16 that were cast, and cached, before its capture began
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=not self.mode.recorded)
+
+    def gradients(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Memories]:
+        """Add the gradients of the mean loss of a step; returns that loss, on the device, and the new memories."""
+        # L = 1/n Σ -ln p over the n targets of the whole step, so that micro-batches add up to one batch
+        if self._is_recordable(step, memories):
+            nats, memory = self._replay(step, gatherer, memories)
+            return nats / step.targets, [memory]
+        nats_of_parts: list[Tensor] = []
+        after: Memories = []
+        for number, rows in enumerate(step.parts):
+            memory = memories[number] if memories else None
+            found = self._add_gradients(*gatherer.batch(rows), memory, rows.targets, step.targets)
+            nats_of_parts.append(found.nats)
+            after.append(found.memory)
+        return torch.stack(nats_of_parts).sum() / step.targets, after
+
+    def _add_gradients(
+        self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any, targets: int, step_targets: int
+    ) -> BatchLoss:
+        """Add the gradients of a micro-batch with `targets` of the `step_targets` targets of its step.
+
+        Returns the loss of the micro-batch, detached from the graph.
+        """
+        with self.autocast():
+            found = self.loss(inputs_BT, targets_BT, memory)
+        loss = found.nats / step_targets
+        if found.penalty is not None:
+            loss = loss + found.penalty * (targets / step_targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return BatchLoss(found.nats.detach(), None, None if found.memory is None else found.memory.detach())
+
+    def _is_recordable(self, step: Step, memories: Memories) -> bool:
+        """Whether a CUDA graph can compute the step: one micro-batch, not the first, which creates the memory."""
+        return self.mode.recorded and len(step.parts) == 1 and (self.network.window is not None or bool(memories))
+
+    def _replay(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Any]:
+        inputs_BT, targets_BT = gatherer.batch(step.parts[0])
+        memory = memories[0] if memories else None
+        shape = inputs_BT.shape, step.targets
+        if self.graph is None:
+            count = step.targets
+            gradients = lambda x, y, m: self._add_gradients(x, y, m, count, count)  # noqa: E731
+            memory = copied(memory)
+            self.graph = shape, GradientGraph(self.network, gradients, inputs_BT, targets_BT, memory)
+        if self.graph[0] != shape:
+            found = self._add_gradients(inputs_BT, targets_BT, memory, step.targets, step.targets)
+            return found.nats, found.memory
+        return self.graph[1].replay(inputs_BT, targets_BT, memory)
+
+    @torch.no_grad()
+    def example_of_memory(self, layout: Layout, gatherer: Gatherer) -> Any:
+        """A memory of the network after some batch; only its structure matters."""
+        with self.autocast():
+            return self.network.loss(*gatherer.batch(layout.epoch(None)[0].parts[0])).memory
+
+    def filled(self, step: Step, layout: Layout) -> Step:
+        """The step with its last micro-batch filled up with padding: compiled code serves one shape."""
+        last = step.parts[-1]
+        missing = layout.size.rows_at_once - len(last.starts_B)
+        if not self.mode.compiled or not layout.one_shape or missing <= 0:
+            return step
+        none = np.zeros(missing, np.int64)
+        starts_B, lengths_B, skips_B = (
+            np.concatenate([array, none]) for array in (last.starts_B, last.lengths_B, last.skips_B)
+        )
+        return replace(step, parts=[*step.parts[:-1], Rows(starts_B, lengths_B, skips_B, last.width)])
+
+
+# -- errors -----------------------------------------------------------------------------------------------
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the device or the host ran out of memory."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(
+        words in str(error).lower() for words in ("can't allocate memory", "not enough memory", "out of memory")
+    )
+
+
+def is_from_compiler(error: BaseException) -> bool:
+    """Whether an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
+    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+
+
+def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place) -> TrainingError:
+    """The error for a step that does not fit into memory; it proposes a device_batch that does, by halving."""
+    largest = max(step.parts, key=lambda rows: len(rows.starts_B) * rows.width)
+    count = len(largest.starts_B) // 2
+    while count >= 1:
+        some = Rows(largest.starts_B[-count:], largest.lengths_B[-count:], largest.skips_B[-count:], largest.width)
+        if _fits(stepper, Step([some]), gatherer):
+            return TrainingError(
+                f"{place}: {len(largest.starts_B) * largest.width:,} tokens at once do not fit into the memory of "
+                f"{stepper.device}; {count * largest.width:,} do: set device_batch={count * largest.width}"
+            )
+        count //= 2
+    return TrainingError(
+        f"{place}: not even one row of {largest.width:,} tokens fits into the memory of {stepper.device}: "
+        "set a smaller length, or make the network smaller"
+    )
+
+
+def _fits(stepper: Stepper, step: Step, gatherer: Gatherer) -> bool:
+    """Whether the gradients of a step can be computed; no gradient is left behind."""
+    if stepper.device.type == "cuda":
+        torch.cuda.empty_cache()
+    fits = True
+    try:
+        stepper.gradients(step, gatherer, [])
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        fits = False
+    for parameter in stepper.network.parameters():
+        parameter.grad = None
+    return fits

@@ -1,0 +1,197 @@
+"""The kinds of network that the loop trains, whichever engine computes them, and how another one is added.
+
+A kind of network is a settings class and a call of `network_kind`, which names the network of each engine by its
+module: a module is imported only when its engine is used, so that listing kinds never waits for torch.
+
+Torch and the tape train the same network on the same batches, and one model folder serves both.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chainrule.decode.generate import sample_text
+from chainrule.designs.networks import count_parameters
+from chainrule.designs.settings import (
+    RUNG,
+    SMALL,
+    AveragingSettings,
+    ElmanSettings,
+    FeedforwardSettings,
+    GruSettings,
+    LstmSettings,
+    NeuralSettings,
+    TransformerSettings,
+)
+from chainrule.designs.word_vectors import load_vectors
+from chainrule.devices import has_torch
+from chainrule.errors import MissingExtraError
+from chainrule.folder import ModelFolder
+from chainrule.kinds import Kind, Rung, TrainingData
+from chainrule.lm import LanguageModel
+from chainrule.settings import parse
+from chainrule.training.backends import Backend
+from chainrule.training.checkpoints.run_folder import EARLIER, LAST
+from chainrule.training.loop import Trained, train_network
+
+_BACKENDS = {
+    "torch": "chainrule.training.backends.torch_backend:TorchBackend",
+    "tape": "chainrule.training.backends.tape_backend:TapeBackend",
+}
+
+
+@dataclass(frozen=True)
+class NetworkKind:
+    """Trains and loads the networks of one kind."""
+
+    name: str
+    settings: type[NeuralSettings]
+    networks: Mapping[str, str]
+    """The class of the network for each engine, as MODULE:NAME."""
+
+    def backend(self, settings: NeuralSettings) -> Backend:
+        """The backend of the engine that the settings choose, for the networks of this kind."""
+        engine = settings.chosen_engine
+        if engine == "torch" and not has_torch():
+            raise MissingExtraError("torch", "neural", f"{self.name} with engine=torch")
+        backend: type[Backend] = _found(_BACKENDS[engine])
+        return backend(self.name, _found(self.networks[engine]))
+
+    def check(self, settings: NeuralSettings, device: str) -> None:
+        """Refuse settings that cannot be computed on the device, before a text is read."""
+        self.backend(settings).check(settings, device)
+
+    def train(self, settings: NeuralSettings, data: TrainingData) -> LanguageModel:
+        """Train a network on a text; its last weights are saved in the run folder too."""
+        backend, settings = self.backend(settings), settings.with_chosen_engine()
+        lm = backend.build(settings, data.tokenizer, data.context, data.seed)
+        coverage = _initialise_vectors(backend, lm, settings.vectors, data) if settings.vectors else {}
+        engine = backend.engine(lm, settings, data)
+        trained = train_network(engine, settings, data, sample=lambda: sample_text(lm, data.seed))
+        lm.metrics = {**coverage, **_figures(lm, trained, data.tokenizer.vocab_size)}
+        if data.run is not None:
+            last = backend.build(settings, data.tokenizer, data.context, data.seed)
+            backend.load_weights(last, trained.last)
+            # validations measure averaged weights where there are any, not the last ones
+            nats = trained.history[-1]["validation_loss"] if settings.average == "none" else None
+            last.metrics = {**lm.metrics, "validation_nats": nats}
+            last.provenance = data.provenance()
+            last.save(data.run / LAST, overwrite=True)
+        return lm
+
+    def load(self, folder: ModelFolder) -> LanguageModel:
+        """The model of a folder, in the engine that it names; without torch, on the tape if it has the network."""
+        settings = parse(self.settings, folder.config)
+        if not has_torch() and "tape" in self.networks:
+            settings = parse(self.settings, {**folder.config, "engine": "tape"})
+        return self.backend(settings).load(settings, folder)
+
+
+def _found(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _initialise_vectors(backend: Backend, lm: LanguageModel, path: str, data: TrainingData) -> dict[str, float]:
+    """Put the word vectors of a file into the embedding table; returns the share of the vocabulary that has one."""
+    vectors = load_vectors(path, data.tokenizer)
+    table = backend.table(lm)
+    vectors.check_width(table.width, table.setting)
+    table.write(vectors.ids_N, vectors.matrix_ND / table.scale)
+    data.progress.note(str(vectors))
+    return {"vectors_coverage": round(vectors.coverage, 4)}
+
+
+def _figures(lm: LanguageModel, trained: Trained, vocab_size: int) -> dict[str, Any]:
+    return {
+        "parameters": count_parameters({name: array.shape for name, array in lm.tensors().items()}, vocab_size),
+        "steps": trained.steps,
+        "tokens_seen": trained.tokens,
+        "validation_nats": trained.best_loss,
+        "tokens_per_second_in_training": round(trained.tokens / max(trained.seconds, 1e-9), 1),
+        **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
+        **{key: value for key, value in trained.decisions.items() if key in ("bfloat16", "compiled")},
+    }
+
+
+def network_kind(
+    name: str,
+    summary: str,
+    settings: type[NeuralSettings],
+    *,
+    torch: str,
+    tape: str | None = None,
+    rung: Rung | None = None,
+) -> Kind:
+    """The kind of a network: its settings class, and the class of the network for torch and perhaps for the tape.
+
+    A class is named MODULE:NAME. A torch network is a `Network` constructed from (settings, vocab_size, bos). The
+    settings class derives from `NeuralSettings`, or from `EngineSettings` where the tape has the network too.
+    """
+    networks = {"torch": torch} if tape is None else {"torch": torch, "tape": tape}
+    kind = NetworkKind(name, settings, networks)
+    return Kind(
+        name=name,
+        summary=summary,
+        settings=settings,
+        train=kind.train,
+        load=kind.load,
+        ladder=() if rung is None else (rung,),
+        tunes_on_held_out=lambda settings: True,
+        check=kind.check,
+        keeps_run=True,
+        requires_torch=tape is None,
+    )
+
+
+_TORCH, _TAPE = "chainrule.neural.networks", "chainrule.autodiff.networks"
+
+FEEDFORWARD = network_kind(
+    "feedforward",
+    "the last few tokens as vectors, side by side, and a hidden layer",
+    FeedforwardSettings,
+    torch=f"{_TORCH}.feedforward:Feedforward",
+    tape=f"{_TAPE}.feedforward:TapeFeedforward",
+    rung=Rung("feed-forward", {**RUNG, **SMALL}),
+)
+AVERAGING = network_kind(
+    "averaging",
+    "a bag of words: the mean of the tokens before, whatever their order",
+    AveragingSettings,
+    torch=f"{_TORCH}.bag_of_words:BagOfWords",
+    rung=Rung("bag of words", {**RUNG, **SMALL}),
+)
+ELMAN = network_kind(
+    "elman",
+    "a recurrent network: one state carries all that was read",
+    ElmanSettings,
+    torch=f"{_TORCH}.recurrent.rnn:Recurrent",
+    tape=f"{_TAPE}.recurrent:TapeRecurrent",
+    rung=Rung("elman", {**RUNG, "layers": 1, **SMALL}),
+)
+LSTM = network_kind(
+    "lstm",
+    "a recurrent network whose gates decide what to keep",
+    LstmSettings,
+    torch=f"{_TORCH}.recurrent.rnn:Recurrent",
+    tape=f"{_TAPE}.recurrent:TapeRecurrent",
+    rung=Rung("lstm", {**RUNG, "layers": 1, **SMALL}),
+)
+GRU = network_kind(
+    "gru",
+    "a recurrent network with two gates",
+    GruSettings,
+    torch=f"{_TORCH}.recurrent.rnn:Recurrent",
+    tape=f"{_TAPE}.recurrent:TapeRecurrent",
+    rung=Rung("gru", {**RUNG, "layers": 1, **SMALL}),
+)
+TRANSFORMER = network_kind(
+    "transformer",
+    "every token looks at those before it",
+    TransformerSettings,
+    torch=f"{_TORCH}.transformer.decoder:Transformer",
+    rung=Rung("transformer", {**RUNG, "layers": 2, "width": 128, "window": 128}),
+)

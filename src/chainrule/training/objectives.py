@@ -1,0 +1,83 @@
+"""Objectives: what a network is trained to do, as a value between the layout of batches and the network.
+
+A layout says which stretches of a text stand in a batch; an objective turns these stretches into inputs and
+targets; the network has a loss for inputs and targets. The loop, its checkpoints and exact resumption are thus
+independent of the objective: another one (masking, spans, pairs, tags) needs no other loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from array_api_compat import array_namespace, device
+
+from chainrule.arrays import PAD, Array
+from chainrule.lm import Context, start_token
+from chainrule.tokens.base import Tokenizer
+
+
+class Stretches(NamedTuple):
+    """Stretches of a text, one for each row of a batch, gathered into arrays of NumPy or torch."""
+
+    ids_BS: Array
+    """The tokens of each stretch and the one before it, [B, T + 1]; the objective may write into this array."""
+    starts_B: Array
+    """The index in the text of the first token of each stretch."""
+    lengths_B: Array
+    skips_B: Array
+    """How many tokens at the beginning of each stretch are context only: they are read and not predicted."""
+    is_full: bool
+    """Whether every stretch has T tokens, none of which is skipped."""
+
+
+class Batch(NamedTuple):
+    """The inputs and targets of a network, [B, T] each; a target that is PAD does not count in the loss."""
+
+    inputs_BT: Array
+    targets_BT: Array
+
+
+class Objective(ABC):
+    """The task that a network is trained for. A frozen value: two equal objectives make equal batches."""
+
+    name: ClassVar[str]
+    """The name of the objective in checkpoints: a run is resumed only with the objective it was begun with."""
+
+    @abstractmethod
+    def batch(self, stretches: Stretches) -> Batch:
+        """The inputs and targets of these stretches."""
+
+
+@dataclass(frozen=True)
+class NextToken(Objective):
+    """Predict every token from those before it: the objective of a language model."""
+
+    start: int
+    """The token that is read before the first one of a sequence."""
+    line_end: int | None
+    """The token that ends a sequence; None if the text is one sequence."""
+    name: ClassVar[str] = "next-token"
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, context: Context) -> NextToken:
+        """The objective of a language model with this tokenizer and context."""
+        return cls(start_token(tokenizer, context), tokenizer.eos if context == "line" else None)
+
+    def batch(self, stretches: Stretches) -> Batch:
+        ids_BS = stretches.ids_BS
+        xp = array_namespace(ids_BS)
+        is_first_B = stretches.starts_B == 0
+        if self.line_end is not None:
+            is_first_B = is_first_B | (ids_BS[:, 0] == self.line_end)
+        ids_BS[:, 0] = xp.where(is_first_B, self.start, ids_BS[:, 0])
+        # the input at each position is the token before the target
+        inputs_BT, targets_BT = ids_BS[:, :-1], ids_BS[:, 1:]
+        if not stretches.is_full:
+            columns_T = xp.arange(inputs_BT.shape[1], device=device(ids_BS))
+            is_outside_BT = columns_T >= stretches.lengths_B[:, None]
+            inputs_BT = xp.where(is_outside_BT, PAD, inputs_BT)
+            is_skipped_BT = columns_T < stretches.skips_B[:, None]
+            targets_BT = xp.where(is_outside_BT | is_skipped_BT, PAD, targets_BT)
+        return Batch(inputs_BT, targets_BT)

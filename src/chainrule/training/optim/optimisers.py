@@ -1,0 +1,122 @@
+"""From gradients to steps: optimisers by name, clipping, and their state as plain tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, RMSprop
+
+from chainrule.designs.training import LOOKED_UP, TrainingSettings, shrinks
+from chainrule.neural.networks.network import Network
+from chainrule.training.optim.muon import Muon
+
+_FUSED = {"cpu", "cuda"}
+
+
+class Optimiser:
+    """One or two of torch's optimisers, stepped together."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer], clip: float) -> None:
+        self.parts, self.clip = parts, clip
+        self.rates = [group["lr"] for group in self.groups]
+        self.parameters = [parameter for group in self.groups for parameter in group["params"]]
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of all parts; not stored, since loading a state replaces them."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def step(self, factor: float) -> Tensor:
+        """Step at `factor` times the learning rate and drop the gradients; returns their norm before clipping."""
+        for group, rate in zip(self.groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.clip or float("inf"), foreach=True)
+        for part in self.parts:
+            part.step()
+        self.forget()
+        return norm
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        rate: float = self.groups[0]["lr"]
+        return rate
+
+    def forget(self) -> None:
+        """Drop the gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none=True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The optimiser's state, each tensor under the name PART.PARAMETER.NAME."""
+        found = {}
+        for number, part in enumerate(self.parts):
+            for parameter, values in part.state_dict()["state"].items():
+                for name, value in values.items():
+                    if value is not None:  # momentum that is not used
+                        found[f"{number}.{parameter}.{name}"] = torch.as_tensor(value)
+        return found
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore the state that `tensors` returned."""
+        for number, part in enumerate(self.parts):
+            state: dict[int, dict[str, Tensor]] = {}
+            for key, tensor in tensors.items():
+                which, parameter, name = key.split(".")
+                if int(which) == number:
+                    state.setdefault(int(parameter), {})[name] = tensor
+            part.load_state_dict({"state": state, "param_groups": part.state_dict()["param_groups"]})
+
+
+def make_optimiser(network: Network, settings: TrainingSettings) -> Optimiser:
+    """The optimiser of these settings, for the parameters of a network that require gradients."""
+    named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
+    rate, decay = settings.rate, settings.decay
+    shrinking = _shrinking(network)
+    if settings.optimiser != "muon":
+        return Optimiser([_plain(settings, _groups(named.values(), shrinking, decay), rate)], settings.clip)
+    hidden = {name: parameter for name, parameter in named.items() if _is_hidden_matrix(name, parameter)}
+    rest = [parameter for name, parameter in named.items() if name not in hidden]
+    parts: list[torch.optim.Optimizer] = []
+    if hidden:
+        parts.append(Muon(list(hidden.values()), rate, decay))
+    if rest:
+        parts.append(_plain(settings, _groups(rest, shrinking, decay), rate))
+    return Optimiser(parts, settings.clip)
+
+
+def _plain(settings: TrainingSettings, groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
+    """The torch optimiser of these settings; with optimiser=muon, AdamW for the parameters that Muon is not for."""
+    name, betas = settings.optimiser, (settings.beta1, settings.beta2)
+    fused = all(parameter.device.type in _FUSED for group in groups for parameter in group["params"]) or None
+    if name == "sgd":
+        return SGD(groups, lr=rate, fused=fused)
+    if name == "momentum":
+        return SGD(groups, lr=rate, momentum=settings.beta1, nesterov=settings.beta1 > 0, fused=fused)
+    if name == "rmsprop":
+        return RMSprop(groups, lr=rate, foreach=True)
+    if name == "adam":
+        return Adam(groups, lr=rate, betas=betas, fused=fused)
+    return AdamW(groups, lr=rate, betas=betas, fused=fused)
+
+
+def _shrinking(network: Network) -> set[nn.Parameter]:
+    every = network.named_parameters(remove_duplicate=False)
+    return {parameter for name, parameter in every if shrinks(name, parameter.ndim)}
+
+
+def _groups(parameters: Iterable[nn.Parameter], shrinking: set[nn.Parameter], decay: float) -> list[dict[str, Any]]:
+    every = list(parameters)
+    groups = [
+        {"params": [parameter for parameter in every if parameter in shrinking], "weight_decay": decay},
+        {"params": [parameter for parameter in every if parameter not in shrinking], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """Whether Muon updates a parameter: a matrix from features to features, so no table and not the head."""
+    return parameter.ndim == 2 and not any(word in name for word in (*LOOKED_UP, "head"))

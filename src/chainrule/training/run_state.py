@@ -1,0 +1,125 @@
+"""The state of a run apart from its arrays: plain values, which a checkpoint keeps as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+
+class Mode(NamedTuple):
+    """How an engine computes steps; the tape has only the default mode."""
+
+    bfloat16: bool = False
+    """Whether matrix products are computed in bfloat16 (autocast)."""
+    compiled: bool = False
+    """Whether the loss is compiled by torch.compile."""
+    recorded: bool = False
+    """Whether the gradients of a step are captured as a CUDA graph and replayed."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Choices made before the first step, and the measurements behind them."""
+
+    bfloat16: bool
+    compiled: bool
+    recorded: bool
+    total: int
+    """Steps of the run."""
+    validate_every: int
+    """Steps between validations."""
+    measured: dict[str, Any]
+
+    @classmethod
+    def of(cls, mode: Mode, total: int, validate_every: int, measured: dict[str, Any]) -> Decisions:
+        """Decisions whose first three fields are those of `mode`."""
+        return cls(*mode, total, validate_every, measured)
+
+    @property
+    def mode(self) -> Mode:
+        """The mode in which steps are computed."""
+        return Mode(self.bfloat16, self.compiled, self.recorded)
+
+
+class Place(NamedTuple):
+    """The position of a step in a run: steps count from 1, epochs and the batches of an epoch from 0."""
+
+    step: int
+    epoch: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
+
+
+@dataclass
+class RunState:
+    """The progress of a run: its position, its losses, and the decisions it was begun with."""
+
+    decisions: Decisions
+    step: int = 0
+    """Steps that are done."""
+    epoch: int = 0
+    batch: int = 0
+    """Index of the next step within the epoch."""
+    tokens: int = 0
+    """Targets seen so far."""
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    """The sum of the losses of the steps since the last validation."""
+    loss_count: int = 0
+    best_loss: float | None = None
+    stalled: int = 0
+    """Validations since the best one."""
+    stopped: bool = False
+    """Whether the run ended before its last step, because the validation loss got no better."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """Loss in training and in validation, at each validation."""
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunState:
+        """The state that `to_json` described."""
+        return cls(**{**values, "decisions": Decisions(**values["decisions"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as plain values."""
+        return asdict(self)
+
+    @property
+    def total(self) -> int:
+        """Steps of the run."""
+        return self.decisions.total
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no step is left."""
+        return self.stopped or self.step >= self.total
+
+    @property
+    def is_validation_due(self) -> bool:
+        """Whether to validate after the step that was just done; always after the last one."""
+        return self.step % self.decisions.validate_every == 0 or self.step >= self.total
+
+    def advance(self, targets: int, steps_of_epoch: int) -> None:
+        """Count a step that is done."""
+        self.step += 1
+        self.tokens += targets
+        self.batch += 1
+        if self.batch == steps_of_epoch:
+            self.epoch, self.batch = self.epoch + 1, 0
+
+    def note_validation(self, loss: float | None, patience: int | None) -> bool:
+        """Record a validation loss; returns whether it is the best so far (without held-out text, the last is)."""
+        mean = self.loss_sum / max(1, self.loss_count)
+        self.history.append({"step": self.step, "tokens": self.tokens, "loss": mean, "validation_loss": loss})
+        self.loss_sum, self.loss_count = 0.0, 0
+        if loss is None or self.best_loss is None or loss < self.best_loss:
+            self.best_loss, self.stalled = loss, 0
+            return True
+        self.stalled += 1
+        self.stopped = self.is_stalled(patience)
+        return False
+
+    def is_stalled(self, patience: int | None) -> bool:
+        """Whether the last `patience` validations were no better than one before them."""
+        return patience is not None and self.stalled >= patience

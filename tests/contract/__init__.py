@@ -1,0 +1,1 @@
+"""The laws of the contract, on every kind of model."""

@@ -1,0 +1,122 @@
+"""Plug-ins: the example package as a user would install it, and packages that cannot be loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import chainrule as cr
+from chainrule import kinds
+from chainrule.errors import PluginError
+from chainrule.testing import check_laws
+from chainrule.tokens.registry import tokenizer_names
+from plugin import PLUGIN, install
+
+TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
+
+
+@pytest.fixture
+def path() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+@pytest.fixture
+def example(path: None, tmp_path: Path) -> None:
+    install(tmp_path / "installed")
+
+
+@pytest.fixture
+def broken(path: None, tmp_path: Path) -> None:
+    """A package whose kinds cannot be loaded: an import fails, another one ends the process, one is no kind."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "no_import.py").write_text("import a_library_that_is_not_there\n")
+    (code / "exits.py").write_text("import sys\nsys.exit(3)\n")
+    (code / "no_kind.py").write_text("KIND = 'a kind'\n")
+    points = "\n".join(f'{name} = "{name}:KIND"' for name in ("no_import", "exits", "no_kind"))
+    (code / "pyproject.toml").write_text(
+        f'[project]\nname = "broken"\nversion = "1"\n[project.entry-points."chainrule.kinds"]\n{points}\n'
+    )
+    install(tmp_path / "installed", code)
+
+
+@pytest.mark.usefixtures("example")
+@pytest.mark.parametrize("kind", ["torch-bigram", "fading-bag"])
+@pytest.mark.parametrize("tokenizer", ["word", "half-word"])
+def test_the_example_keeps_the_laws(kind: str, tokenizer: str) -> None:
+    settings = {"steps": 2} if kind == "fading-bag" else {}
+    check_laws(cr.train(kind, TOY, tokenizer=tokenizer, **settings))
+
+
+@pytest.mark.usefixtures("example")
+def test_the_example_trains_saves_and_resumes_as_any_kind(tmp_path: Path) -> None:
+    whole = cr.train("fading-bag", TOY, steps=6, run=tmp_path / "a")
+    cr.train("fading-bag", TOY, steps=3, run=tmp_path / "b")
+    resumed = cr.train("fading-bag", TOY, steps=6, run=tmp_path / "b", resume=True)
+    assert resumed.metrics["steps"] == whole.metrics["steps"] == 6
+    whole.save(tmp_path / "m")
+    assert cr.load(tmp_path / "m").log_prob("i love cats") == whole.log_prob("i love cats")
+
+
+@pytest.mark.usefixtures("example")
+def test_the_example_appears_without_edits(tmp_path: Path) -> None:
+    assert {"torch-bigram", "fading-bag"} <= set(kinds.kind_names())
+    assert "half-word" in tokenizer_names()
+    text = cr.Corpus.from_text("".join(f"word{i % 7} and word{i % 5}\n" for i in range(60)))
+    comparison = cr.compare(
+        text, tmp_path / "out", kinds=["torch-bigram"], tokenizer=cr.TokenizerChoice("half-word")
+    )
+    assert [result.name for result in comparison.results] == ["torch bigram"]
+    loaded = cr.load(tmp_path / "out" / "torch-bigram")
+    assert loaded.tokenizer.name == "half-word"
+    assert loaded.tokenizer.decode(loaded.tokenizer.encode("word1 and word2")) == "word1 and word2"
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("no_import", "a_library_that_is_not_there"), ("exits", "SystemExit: 3"), ("no_kind", "should be a Kind")],
+)
+def test_a_plugin_that_cannot_be_loaded_is_named(name: str, why: str) -> None:
+    with pytest.raises(PluginError, match=f"'{name}'.*{why}"):
+        kinds.find_kind(name)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_broken_plugin_takes_nothing_down(tmp_path: Path) -> None:
+    """Listing and comparing leave it out, and say so."""
+    script = f"import sys; sys.path[:0] = {sys.path[:2]!r}; from chainrule.cli.main import main; main(sys.argv[1:])"
+    run = [sys.executable, "-c", script]
+    done = subprocess.run([*run, "kinds", "--json"], capture_output=True, text=True, check=True)
+    listed = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    assert "ngram" in listed
+    assert "cannot be loaded" in listed["exits"]["summary"]
+    (tmp_path / "text").write_text("".join(f"word{i % 7} and word{i % 5}\n" for i in range(60)))
+    from chainrule.evaluation.compare import rungs
+    from listening import Listening
+
+    progress = Listening()
+    names = {kind.name for kind, _ in rungs(None, progress)}
+    assert "ngram" in names
+    assert "transformer" in names
+    assert sum("left out: the plug-in" in note for note in progress.notes) == 3
+
+
+@pytest.mark.slow
+def test_the_example_installs_with_pip(tmp_path: Path) -> None:
+    """As a user does it, without the network: its files and entry points come from pip."""
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    subprocess.run([*pip, str(target), str(PLUGIN)], check=True)
+    script = (
+        f"import sys; sys.path.insert(0, {str(target)!r}); from chainrule import kinds; print(kinds.kind_names())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "fading-bag" in done.stdout
