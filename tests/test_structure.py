@@ -13,15 +13,15 @@ import chainrule as cr
 
 SOURCE = Path(cr.__file__).parent
 
-# A package may import from its own floor and the floors below. Packages on one floor do not know each other, but
-# for the groups of TOGETHER, whose modules are split by size and not by subject.
+# A package may import from the floors below its own. Packages on one floor do not know each other.
 FLOORS = [
     {"errors", "_version"},
     {"progress", "settings", "arrays", "devices", "parallel", "plugins"},
     {"text"},
     {"tokens"},
     {"folder"},
-    {"model", "fast_paths", "lm"},
+    {"model", "fast_paths"},
+    {"lm"},
     {"chain", "kinds"},
     {"ngram", "designs"},
     {"decode"},
@@ -31,9 +31,9 @@ FLOORS = [
     {"pipeline"},
     {"evaluation"},
     {"testing"},
-    {"cli", "__init__", "__main__"},
+    {"cli", "__init__"},
+    {"__main__"},
 ]
-TOGETHER = [{"model", "fast_paths", "lm"}, {"cli", "__init__", "__main__"}]
 
 # Inside a package of several folders, the same: a folder imports from the folders before it.
 INSIDE = {
@@ -99,8 +99,7 @@ def imported_rooms(path: Path) -> set[str]:
 def test_imports_point_one_way(path: Path) -> None:
     here = room_of(path)
     for there in imported_rooms(path) - {here}:
-        below = floor_of(there) < floor_of(here)
-        assert below or any({here, there} <= rooms for rooms in TOGETHER), f"{here} must not import {there}"
+        assert floor_of(there) < floor_of(here), f"{here} must not import {there}"
 
 
 @pytest.mark.parametrize("room", INSIDE)

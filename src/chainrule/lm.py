@@ -6,7 +6,7 @@ A language model assigns every sequence of tokens a probability, one token at a 
 
 Training, decoding, evaluation and serving know this file and nothing else of a model. Five methods are the whole
 promise: `start`, `extend`, `next_log_probs` and `score` here, `save` from `model.py`. What a model can do faster
-in a way of its own is in `fast_paths.py`.
+in a way of its own is a protocol of `fast_paths.py`; the functions below the class are the one place that chooses.
 
 Arrays follow the Python Array API standard: an n-gram model computes in NumPy, a neural one in torch on its
 own device, and code written over the contract serves both. A batch of sequences is one integer array `ids_BT`;
@@ -19,18 +19,34 @@ Axes in names: B batch, T time, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, checked
-from chainrule.fast_paths import score_sequences, score_text
+from chainrule.arrays import PAD, Array, batches, checked, inverse_transform, to_numpy, without
+from chainrule.fast_paths import Choose, Draws, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
 
-__all__ = ["Context", "LanguageModel", "State", "score_rows", "start_token"]
+__all__ = [
+    "Context",
+    "LanguageModel",
+    "State",
+    "draw",
+    "read",
+    "score_rows",
+    "score_sequences",
+    "score_text",
+    "start_token",
+    "tokens_at_once",
+    "write",
+]
+
+_BULK_PIECE = 1 << 20
+_PIECE = 1 << 14  # tokens; a network gains nothing from more at once, and a progress bar moves
 
 
 def start_token(tokenizer: Tokenizer, context: Context) -> int:
@@ -131,6 +147,41 @@ def _block(text: str) -> bytes:
     return block.replace(b"\r\n", b"\n") if b"\r" in block else block
 
 
+# The ways to call a model: each takes the model's fast path where it has one, and else the plain way.
+
+
+def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
+    """ln p of every token of a text in UTF-8 whose lines end in LF."""
+    if isinstance(lm, ScoresText) and (scores := lm.score_text(block)) is not None:
+        return scores
+    ids = encode_in_parallel(lm.tokenizer, block)
+    return score_sequences(lm, ids, *lm.bounds(ids))
+
+
+def score_sequences(lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """ln p of every id of sequences that lie one after the other, each from a start to its end."""
+    if isinstance(lm, ScoresSequences) and (scores := lm.score_sequences(ids, starts, ends)) is not None:
+        return scores
+    scores = np.empty(len(ids))
+    for places, some in _in_batches(lm, ids, starts, ends):
+        scores[places] = some
+    return scores
+
+
+def _in_batches(
+    lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of sequences of like length: the indices of their tokens in `ids`, and ln p of those tokens."""
+    for rows in batches(ends - starts):
+        lengths = ends[rows] - starts[rows]
+        # the indices of one row after the other: from its start on
+        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (np.cumsum(lengths) - lengths), lengths)
+        inside_BT = np.arange(lengths.max()) < lengths[:, None]
+        ids_BT = np.full(inside_BT.shape, PAD, dtype=np.int64)
+        ids_BT[inside_BT] = ids[places]
+        yield places, to_numpy(lm.score(ids_BT))[inside_BT]
+
+
 def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
     """ln p of each token of each row, in their order; a result that is no probability is an error."""
     if not rows:
@@ -139,3 +190,38 @@ def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     scores = checked(score_sequences(lm, np.concatenate(rows), starts, ends), normalised=lm.normalised)
     return [scores[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def tokens_at_once(lm: LanguageModel) -> int:
+    """How many tokens of a long text to score in one call, so that the call is fast and progress can be shown."""
+    return _BULK_PIECE if isinstance(lm, ScoresSequences) else _PIECE
+
+
+def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
+    """What `score` returns for the ids from the state, and the state after them."""
+    if isinstance(lm, Reads) and (found := lm.read(state, ids_BT)) is not None:
+        return found
+    return lm.score(ids_BT, state), lm.extend(state, ids_BT)
+
+
+def draw(lm: LanguageModel, state: State, uniforms_B: Array, forbid: Sequence[int] = ()) -> tuple[Array, Array]:
+    """A next token x ~ p(x | prefix) for each row, none of the forbidden ones, and its ln p.
+
+    Chance comes in as a number of [0, 1) for each row. ln p = -inf means that no token can follow.
+    """
+    if isinstance(lm, Draws) and (found := lm.draw(state, uniforms_B, forbid)) is not None:
+        return found
+    log_probs_BV = lm.next_log_probs(state)
+    ids_B = inverse_transform(without(log_probs_BV, forbid), uniforms_B)
+    xp = array_namespace(log_probs_BV)
+    scores_B = xp.take_along_axis(log_probs_BV, ids_B[:, None], axis=-1)[:, 0]
+    is_forbidden_B = xp.any(ids_B[:, None] == xp.asarray([*forbid, PAD], device=ids_B.device), axis=1)
+    is_nan_B = scores_B != scores_B
+    return ids_B, xp.where(is_forbidden_B & ~is_nan_B, -xp.inf, scores_B)
+
+
+def write(
+    lm: LanguageModel, state: State, choose: Choose, uniforms_BT: np.ndarray
+) -> tuple[State, Array, Array] | None:
+    """Several tokens a row by the model itself: state, tokens_BT and ln p; None if it does not offer that here."""
+    return lm.write(state, choose, uniforms_BT) if isinstance(lm, Writes) else None

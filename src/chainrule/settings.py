@@ -98,7 +98,7 @@ def _read(key: str, value: Any, hint: Any) -> Any:
 
 def _type_in_words(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
-        return "|".join(str(argument) for argument in typing.get_args(hint))
+        return "|".join(str(argument) or "''" for argument in typing.get_args(hint))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join("none" if a is type(None) else _type_in_words(a) for a in typing.get_args(hint))
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(hint, str(hint))

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import fast_paths
 from chainrule.arrays import PAD, Array
 from chainrule.decode.strategies import normalize
 from chainrule.fast_paths import Choose
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, draw, score_sequences
 from chainrule.testing.laws import LAWS, check_laws, laws_for
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -235,7 +234,7 @@ class Fast(Delegate):
 
     def score_text(self, block: bytes) -> np.ndarray | None:
         ids = self.tokenizer.encode_lines(block)
-        return fast_paths.score_sequences(self.inner, ids, *self.bounds(ids))
+        return score_sequences(self.inner, ids, *self.bounds(ids))
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
         scores = [self.score(ids[None, start:end])[0] for start, end in zip(starts, ends, strict=True)]
@@ -245,7 +244,7 @@ class Fast(Delegate):
         return self.score(ids_BT, state), self.extend(state, ids_BT)
 
     def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int]) -> tuple[Array, Array] | None:
-        return fast_paths.draw(self.inner, state, uniforms_B, forbid)
+        return draw(self.inner, state, uniforms_B, forbid)
 
     def write(self, state: State, choose: Choose, uniforms_BT: np.ndarray) -> tuple[State, Array, Array] | None:
         tokens, scores, going_B = [], [], np.ones(len(state), dtype=bool)

@@ -11,8 +11,7 @@ import torch
 import chainrule as cr
 from chainrule import chain, kinds
 from chainrule.arrays import pad
-from chainrule.fast_paths import read
-from chainrule.lm import LanguageModel
+from chainrule.lm import LanguageModel, read
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.settings import parse
 from chainrule.testing.laws import LAWS, prefixes

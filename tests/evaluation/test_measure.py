@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule import arrays, fast_paths
+from chainrule import arrays
+from chainrule import lm as contract
 from chainrule.evaluation import measure as measuring
 from chainrule.evaluation.measure import evaluate
 from chainrule.evaluation.surprisal import score_lines
@@ -42,7 +43,7 @@ def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: py
     whole = evaluate(lm, cr.Corpus.from_text(TEXT))
     monkeypatch.setattr(measuring, "TOKENS_AT_ONCE", 4)
     monkeypatch.setattr("chainrule.arrays.TOKENS_AT_ONCE", 4)
-    monkeypatch.setattr(fast_paths, "_BULK_PIECE", 4)
+    monkeypatch.setattr(contract, "_BULK_PIECE", 4)
     assert math.isclose(evaluate(lm, cr.Corpus.from_text(TEXT)).nats, whole.nats)
 
 
@@ -99,7 +100,7 @@ def test_the_bar_moves_as_often_as_the_model_says(
     """After many tokens of a model that scores sequences in bulk, after fewer of another."""
     small = {"order": 2} if kind == "ngram" else {"engine": "tape", "steps": 1, "hidden": 4, "embedding": 4}
     lm = cr.train(kind, cr.Corpus.from_text("i love cats\n" * 3), context=context, **small)
-    monkeypatch.setattr(fast_paths, size, 20)
+    monkeypatch.setattr(contract, size, 20)
     progress, advances = Listening(), list[float]()
     monkeypatch.setattr(progress, "advance", advances.append)
     m = evaluate(lm, cr.Corpus.from_text("i love cats\n" * 250), progress=progress)

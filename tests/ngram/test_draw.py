@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.fast_paths import draw
+from chainrule.lm import draw
 from chainrule.ngram import model
 from chainrule.testing import LAWS
 

@@ -17,8 +17,7 @@ from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy
 from chainrule.errors import ModelError
-from chainrule.fast_paths import draw, write
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, draw, write
 
 STEPS_AT_ONCE = 16
 """Tokens that are written before the host looks at them; four times as many where the model writes them itself."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
-from chainrule.fast_paths import read, score_sequences, tokens_at_once
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds

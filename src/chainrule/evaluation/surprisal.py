@@ -10,8 +10,7 @@ import numpy as np
 
 from chainrule.arrays import checked, to_numpy
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.fast_paths import read
-from chainrule.lm import LanguageModel, State, score_rows
+from chainrule.lm import LanguageModel, State, read, score_rows
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import line_bounds, lines_of
 

@@ -13,7 +13,6 @@ from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
 from chainrule.lm import Context, LanguageModel, State
-from chainrule.ngram.segments import insert_starts
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.bitstream import words_for
@@ -151,9 +150,9 @@ class NgramModel(LanguageModel):
         if self.automaton.where is not None or len(ids) == 0:
             return None
         check_ids(ids[None], self.tokenizer.vocab_size)
-        is_start = np.zeros(len(ids), dtype=bool)
-        is_start[starts[starts < len(ids)]] = True
-        text, places = insert_starts(ids.astype(np.uint32, copy=False), is_start, self.tokenizer.bos)
+        places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
+        text = np.full(len(ids) + len(starts), self.tokenizer.bos, dtype=np.uint32)
+        text[places] = ids
         return np.asarray(self.automaton.score(text)[places])
 
     def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int]) -> tuple[Array, Array] | None:

@@ -20,8 +20,8 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import Draws, Reads, ScoresSequences, ScoresText, Writes, score_sequences
-from chainrule.lm import LanguageModel
+from chainrule.fast_paths import Draws, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.lm import LanguageModel, score_sequences
 
 Law = Callable[[LanguageModel], None]
 LAWS: dict[str, Law] = {}

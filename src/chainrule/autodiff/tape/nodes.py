@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from chainrule.autodiff.tape.gradients import Array, Gradient, SparseRows, add_to
 from chainrule.errors import AutodiffError
 
-if TYPE_CHECKING:
-    from chainrule.autodiff.tape.tape import Tape
+
+class Allocator(Protocol):
+    """What lends arrays: a tape, or a pool."""
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array: ...
 
 
 class Node(ABC):
@@ -28,9 +31,9 @@ class Node(ABC):
     def receive(self, gradient: Gradient) -> None:
         """Add a gradient that flows in from one use of the node to `out_gradient`."""
 
-    def room(self, tape: Tape) -> Array:
+    def room(self, allocator: Allocator) -> Array:
         """An uninitialised array of the value's shape, into which a module can write a gradient for `receive`."""
-        return tape.empty(self.out_tensor.shape, self.out_tensor.dtype)
+        return allocator.empty(self.out_tensor.shape, self.out_tensor.dtype)
 
     def __repr__(self) -> str:
         return f"<{self.name} {list(self.out_tensor.shape) if hasattr(self, 'out_tensor') else 'new'}>"
@@ -79,9 +82,9 @@ class Parameter(Node):
         shape = self.out_tensor.shape
         return np.zeros_like(self.out_tensor) if self.out_gradient is None else self.out_gradient.dense(shape)
 
-    def room(self, tape: Tape) -> Array:
+    def room(self, allocator: Allocator) -> Array:
         if self.out_gradient is not None or self._is_lent:
-            return super().room(tape)
+            return super().room(allocator)
         self._is_lent = True
         return self._own()
 
