@@ -74,13 +74,13 @@ def _find(codes: Any, bits: int, low: Any, high: Any, least: Any, most: Any, cod
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, trie: Any, low: Any, high: Any) -> Any:
+def _search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table: Any, size: int, words: Any,
+                     word_bits: int, base: Any, offset: Any, rest: Any, low: Any, high: Any) -> Any:  # fmt: skip
     """Search the child of each of `many` nodes of n words by the code of its last word; 0 where there is none.
 
-    The children are written into `found`; `low` and `high` are scratch arrays.
+    The children are written into `found`; `low` and `high` are scratch arrays. (The arrays of the trie come one by
+    one: a named tuple passed on inside a loop makes the whole loop 3% slower.)
     """
-    table, size, words, word_bits = trie.table, trie.size, trie.words, trie.word_bits
-    base, offset, rest = trie.base, trie.offset, trie.rest
     first, group, skipped = table[n, 0], table[n, 1], table[2, 0]
     above, end = table[n + 1, 0] - skipped, table[n + 1, 2] - skipped
     # clamped, so that a damaged file does not lead out of bounds
@@ -221,7 +221,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
 
     `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs.
     """
-    code, size, table, index = trie.code, trie.size, trie.table, trie.slots
+    code, size, table, words, base, offset, rest, word_bits, index = trie
     prob_plain, prob_codes, prob_books, prob_bits = prob
     back_plain, back_codes, back_books, back_bits = back
     order = table.shape[0] - 1
@@ -259,7 +259,8 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                 contexts[live] = here[np.uint64(begins[k])]
                 wanted[live] = codes[np.uint64(begins[k] + n)]
                 live += wanted[live] < size
-            touched += _search_children(live, contexts, wanted, found, n, trie, low, high)
+            touched += _search_children(live, contexts, wanted, found, n, table, size, words, word_bits, base,
+                                        offset, rest, low, high)  # fmt: skip
             m = _note(live, n, begins, found, longer, longest, node_of_longest)
         due = 0
         for t in range(block - start, width):
