@@ -120,3 +120,24 @@ def test_the_example_installs_with_pip(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "fading-bag" in done.stdout
+
+
+def test_a_kind_under_another_name_is_refused(path: None, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "renamed.py").write_text("from chainrule.ngram.train import KIND\n")
+    (code / "pyproject.toml").write_text(
+        '[project]\nname = "renamed"\nversion = "1"\n[project.entry-points."chainrule.kinds"]\n'
+        'other = "renamed:KIND"\n'
+    )
+    install(tmp_path / "installed", code)
+    with pytest.raises(PluginError, match=r"'other' .* is a kind of another name, 'ngram'"):
+        kinds.find_kind("other")
+
+
+@pytest.mark.usefixtures("example")
+def test_no_word_looks_like_the_first_half_of_another() -> None:
+    from chainrule.tokens.registry import train_tokenizer
+
+    tokenizer = train_tokenizer("half-word", cr.Corpus.from_text("a+ + reading b++\n"))
+    assert tokenizer.decode(tokenizer.encode("a+ + reading b++")) == "a+ + reading b++"

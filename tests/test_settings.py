@@ -153,3 +153,18 @@ def test_settings_describe_themselves() -> None:
     assert described["cell"]["type"] == "lstm|gru"
     assert described["clip"]["type"] == "a number or none"
     assert described["rate"]["help"] == ""
+
+
+@dataclass(frozen=True)
+class Several:
+    """A setting of more types than one."""
+
+    size: int | Literal["auto"] = 1
+    share: float | None = None
+
+
+def test_every_type_of_a_union_is_tried_and_none_only_where_it_is_one() -> None:
+    assert parse(Several, {"size": "auto", "share": "none"}) == Several("auto", None)
+    assert parse(Several, {"size": "7", "share": "0.5"}) == Several(7, 0.5)
+    with pytest.raises(SettingsError, match="size should be a whole number or auto, not 'none'"):
+        parse(Several, {"size": "none"})

@@ -25,6 +25,11 @@ def has_torch() -> bool:
     return find_spec("torch") is not None
 
 
+def has_triton() -> bool:
+    """Whether Triton, which compiles the kernels for a GPU, is installed; it is not imported."""
+    return find_spec("triton") is not None
+
+
 def choose_device(name: str) -> str:
     """The device `name`, once it has proved to work; `auto` is an accelerator if there is one, else the CPU."""
     if name == "cpu":

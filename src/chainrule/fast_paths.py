@@ -52,7 +52,7 @@ class Draws(Protocol):
     """Draws a next token without computing the probability of every token."""
 
     def draw(self, state: Any, uniforms_B: Array, forbid: Sequence[int]) -> tuple[Array, Array] | None:
-        """As the function `draw` of `lm.py`. None: take the plain way."""
+        """The tokens and ln p that the function `draw` of `lm.py` returns. None: take the plain way."""
 
 
 class Choose(Protocol):
@@ -64,7 +64,7 @@ class Choose(Protocol):
 
     @property
     def operations(self) -> tuple[tuple[str, Any], ...] | None:
-        """The choice as named operations on ln p with their values, then a draw; None if it is something else.
+        """The operations on ln p before the draw, as pairs (name, value); None if the choice is something else.
 
         The names are forbid (a tuple of tokens), temperature, top_k, top_p and min_p.
         """

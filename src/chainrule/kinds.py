@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import importlib
 import platform
 import shlex
 import sys
@@ -34,7 +33,7 @@ from chainrule.errors import (
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
 from chainrule.model import Model
-from chainrule.plugins import find_plugins, load_plugin
+from chainrule.plugins import find_plugins, import_object, load_plugin
 from chainrule.progress import SILENT, Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
@@ -103,7 +102,7 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Rung:
-    """One model of the ladder."""
+    """One of the models that `chainrule compare` trains, from simple to complex: its name, and its settings."""
 
     name: str
     settings: Mapping[str, Any]
@@ -139,11 +138,12 @@ def find_kind(name: str) -> Kind:
     """The kind of that name."""
     kind: Kind | None = None
     if name in _BUILT_IN:
-        module, _, variable = _BUILT_IN[name].partition(":")
-        kind = getattr(importlib.import_module(module), variable)
+        kind = import_object(_BUILT_IN[name])
     elif (point := find_plugins(PLUGINS).get(name)) is not None:
         try:
             kind = load_plugin(point, Kind)
+            if kind.name != name:  # a folder names the kind: it would not be found again
+                raise PluginError(f"the plug-in {name!r} ({point.value}) is a kind of another name, {kind.name!r}")
         except PluginError as error:
             if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == "torch":
                 raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None

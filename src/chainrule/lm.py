@@ -35,6 +35,7 @@ __all__ = [
     "Context",
     "LanguageModel",
     "State",
+    "check_rows",
     "draw",
     "read",
     "score_rows",
@@ -52,8 +53,8 @@ _PIECE = 1 << 14  # tokens; a network gains nothing from more at once, and a pro
 def start_token(tokenizer: Tokenizer, context: Context) -> int:
     """The token that a network reads for <s>.
 
-    A stream begins once, and nothing is learned from one example: there a network reads the end of a line instead,
-    of which there are many.
+    With stream context there is one <s> in the training text, too few to learn from: networks read </s> there,
+    which ends every line.
     """
     return tokenizer.bos if context == "line" else tokenizer.eos
 
@@ -74,13 +75,19 @@ class State(ABC):
         """The state with the rows of this one and then those of another state of the same model."""
 
 
+def check_rows(state: State, ids_BT: Array) -> None:
+    """Refuse ids with another number of rows than the state has: one row must not silently serve for several."""
+    if len(ids_BT) != len(state):
+        raise ValueError(f"{len(ids_BT)} rows of tokens for a state of {len(state)}")
+
+
 class LanguageModel(Model):
     """A probability for every next token, after every prefix."""
 
     tokenizer: Tokenizer
     context: Context
     normalised: bool = True
-    """Whether it returns probabilities; if not, they are scores, and perplexity means nothing."""
+    """Whether what it returns as ln p is that of probabilities; if not, perplexity means nothing."""
 
     @abstractmethod
     def start(self, batch_size: int) -> State:

@@ -47,8 +47,8 @@ class Model(ABC):
     def on(self, device: str, dtype: str = "float32") -> Model:
         """This model on a device, computing in a precision; this one stays as it is.
 
-        What it returns is at least as precise as `dtype`, and never less precise than float32. A kind that cannot
-        compute on the device raises SettingsError.
+        The arrays that the copy computes are at least as precise as `dtype`, and at least float32. A kind that
+        cannot compute on the device raises SettingsError.
         """
 
     @property
@@ -81,7 +81,7 @@ class Model(ABC):
         )
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model folder; `chainrule.load` reads it back, bit by bit the same."""
+        """Write the model folder; `chainrule.load` reads it back, bit for bit the same."""
         write_folder(folder, self.content(), overwrite=overwrite)
 
     def described_as(self, other: Model) -> Self:

@@ -17,7 +17,7 @@ Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 SLOW_NANOSECONDS = 1 << 26
-"""The plain way may take so long (67 ms) before it is worth importing and loading compiled code."""
+"""The time that plain code may take before importing and loading compiled code pays off: 67 ms."""
 
 
 def cores() -> int:
@@ -55,7 +55,7 @@ def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Re
 
 
 def stretches(size: int, number: int) -> list[tuple[int, int]]:
-    """[0, size) cut into so many stretches (first, last) of about the same size; fewer if it is smaller."""
+    """The range [0, size) cut into `number` stretches (first, last) of about equal size; at most `size`."""
     number = max(1, min(number, size))
     return list(pairwise([size * i // number for i in range(number + 1)]))
 
@@ -70,8 +70,12 @@ class Background(Generic[Result]):
     def __enter__(self) -> Background[Result]:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._pool.shutdown()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                self.result()  # raises the exception of a call whose result nobody asked for
+        finally:
+            self._pool.shutdown()
 
     def start(self, work: Callable[..., Result], *arguments: Any) -> None:
         """Wait for the call before, then begin this one."""
@@ -79,7 +83,7 @@ class Background(Generic[Result]):
         self._last = self._pool.submit(work, *arguments)
 
     def result(self) -> Result | None:
-        """What the last call returned, or its exception; None if there was none."""
+        """The result of the last call, whose exception is raised here; None if no call was started."""
         return None if self._last is None else self._last.result()
 
 
@@ -97,10 +101,10 @@ class Patience:
     """Counts work that is done the plain way, until so much has been done that loading compiled code pays."""
 
     def __init__(self, nanoseconds: float) -> None:
-        """What an item costs the plain way."""
+        """`nanoseconds` is the time that one item takes in plain code."""
         self._nanoseconds, self._done = nanoseconds, 0
 
-    def ends_with(self, amount: int) -> bool:
-        """Whether so many items more are too many."""
+    def count(self, amount: int) -> bool:
+        """Count `amount` more items; returns whether loading compiled code now pays off."""
         self._done += amount
         return worth_a_kernel(self._done, self._nanoseconds)

@@ -6,12 +6,19 @@ it, so that listing and comparing go on without it.
 
 from __future__ import annotations
 
+import importlib
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chainrule.errors import PluginError
 
 Expected = TypeVar("Expected")
+
+
+def import_object(path: str) -> Any:
+    """The object that a path such as `package.module:NAME` names."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def find_plugins(group: str) -> dict[str, EntryPoint]:

@@ -10,6 +10,7 @@ Example(order=5, smoothing='mle')
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import types
@@ -72,12 +73,12 @@ def _read(key: str, value: Any, hint: Any) -> Any:
             if value == argument or (isinstance(value, str) and value == str(argument)):
                 return argument
     elif origin in (typing.Union, types.UnionType):
-        if value is None or (isinstance(value, str) and value.lower() == "none"):
+        if type(None) in arguments and (value is None or (isinstance(value, str) and value.lower() == "none")):
             return None
-        try:
-            return _read(key, value, next(a for a in arguments if a is not type(None)))
-        except SettingsError:
-            pass
+        for argument in arguments:
+            if argument is not type(None):
+                with contextlib.suppress(SettingsError):
+                    return _read(key, value, argument)
     elif hint is bool:
         if isinstance(value, bool):
             return value

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from chainrule import kinds
+from chainrule.evaluation import compare as compare_models
+from chainrule.kinds import Rung, find_kind
 
 from .running import Fails, Run, strict_json
 
@@ -170,3 +172,40 @@ def test_networks_stand_on_the_same_ladder(run: Run, corpus: Path, tmp_path: Pat
     assert len(perplexity) == 2 + RUNGS
     assert perplexity["transformer"] < ran.json["vocab_size"]
     assert run("generate", tmp_path / "a" / "transformer", "--max-tokens", "5").code == 0
+
+
+def test_a_comparison_stopped_after_a_model_was_saved_can_be_overwritten(
+    run: Run, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(compare_models, "megabytes", stop)
+        assert run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", out).code == 130
+    assert (out / "any-gram-infinite" / "manifest.json").exists()
+    ran = run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", out, "--overwrite")
+    assert ran.code == 0, ran.err
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_two_rungs_of_one_name_are_refused_before_any_training(
+    fails: Fails, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = find_kind("anygram")
+    twice = replace(kind, ladder=(Rung("one / two", {}), Rung("one, two", {})))
+    monkeypatch.setattr(compare_models, "find_kind", lambda name: twice)
+    told = fails("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", tmp_path / "out")
+    assert "would be called one-two" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_rung_that_cannot_be_computed_here_is_refused_before_any_training(
+    fails: Fails, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = find_kind("lstm")
+    small = replace(kind, ladder=(Rung("lstm", {"precision": "float8"}),))
+    monkeypatch.setattr(compare_models, "find_kind", lambda name: small)
+    assert "float8 needs a GPU" in fails("compare", toy, "--kind", "lstm", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -268,7 +268,7 @@ def test_a_training_that_is_finished_is_not_resumed(run: Run, corpus: Path, tmp_
     words = ["train", "feedforward", corpus, *SMALL, "--out", tmp_path / "m"]
     assert run(*words).code == 0
     again = run(*words, "--resume")
-    assert again.code == 2 and "its training is finished: nothing is left to resume" in again.err
+    assert again.code == 2 and "its training has finished, and nothing is left to resume" in again.err
 
 
 def test_where_there_is_no_terminal_training_says_a_line_now_and_then(
@@ -289,3 +289,23 @@ def test_a_folder_that_cannot_be_written_to_is_refused_at_once(
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write anywhere
     said = fails("train", "ngram", tmp_path / "not looked at", "--out", tmp_path / "m")
     assert f"nothing can be written into {tmp_path}; choose another --out" in said
+
+
+def test_a_wrong_device_costs_no_checkpoints(run: Run, fails: Fails, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    words = ("train", "elman", corpus, "--out", out, "--set", "steps=2", "--set", "hidden=8", "--keep")
+    assert run(*words).code == 0
+    kept = sorted((tmp_path / "m.run" / "checkpoints").iterdir())
+    assert kept
+    for wrong in (("--device", "nowhere"), ("--vocab-size", "many"), ("--tokenizer", "none-such")):
+        fails(*words, "--overwrite", *wrong)
+    assert sorted((tmp_path / "m.run" / "checkpoints").iterdir()) == kept
+
+
+def test_a_first_line_longer_than_the_sample_can_be_quantised(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("ab" * 110_000 + "\n")
+    ran = run(
+        *("train", "ngram", tmp_path / "long.txt", "--tokenizer", "char", "--set", "order=3", "--set", "bits=8"),
+        *("--out", tmp_path / "m"),
+    )
+    assert ran.code == 0, ran.err

@@ -13,7 +13,7 @@ import chainrule as cr
 from chainrule.arrays import PAD, Array
 from chainrule.decode.strategies import normalize
 from chainrule.fast_paths import Choose
-from chainrule.lm import LanguageModel, State, draw, score_sequences
+from chainrule.lm import LanguageModel, State, check_rows, draw, score_sequences
 from chainrule.testing.laws import LAWS, check_laws, laws_for
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -159,7 +159,14 @@ class MiscountsRows(WrapsStates):
 
 class ForgetsTheState(Delegate):
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        if state is not None:
+            check_rows(state, ids_BT)
         return super().score(ids_BT)
+
+
+class ServesOneRowForAll(Delegate):
+    def extend(self, state: State, ids_BT: Array) -> State:
+        return super().extend(state.select(np.zeros(len(ids_BT), np.int64)), ids_BT)
 
 
 class FlatterInBatches(Delegate):
@@ -316,6 +323,7 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("padding_changes_nothing", ScoresPadding),
     ("padding_changes_nothing", ReadsPadding),
     ("prefill_is_steps", PrefillsOneShort),
+    ("rows_of_ids_are_rows_of_the_state", ServesOneRowForAll),
     ("state_is_a_value", ExtendsInPlace),
     ("join_undoes_select", JoinsBackwards),
     ("join_undoes_select", MiscountsRows),

@@ -10,12 +10,14 @@ import pytest
 
 import chainrule as cr
 from chainrule import chain
-from chainrule.arrays import pad
+from chainrule.arrays import Array, pad
 from chainrule.decode.beam import beam_search
 from chainrule.decode.generate import prompt_ids
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.sample import sample_after, sample_steps
-from chainrule.errors import DecodingError
+from chainrule.decode.sample import Choice, sample_after, sample_steps
+from chainrule.decode.strategies import Read
+from chainrule.errors import DecodingError, ModelError
+from chainrule.lm import State
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
@@ -192,3 +194,61 @@ def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pyt
     assert [tuple(ids) for ids in new.values()] == [continuation.ids for continuation in wanted]
     assert [row not in going_on for row in new] == [continuation.finished for continuation in wanted]
     assert len({len(ids) for ids in new.values()}) > 1, "rows of several lengths"
+
+
+class NotANumber(cr.LanguageModel):
+    """A model whose weights have gone wrong: NaN for every token."""
+
+    def __init__(self, inner: cr.LanguageModel) -> None:
+        self.inner = inner
+        self.tokenizer, self.context = inner.tokenizer, inner.context
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def on(self, device: str, dtype: str = "float32") -> NotANumber:
+        return self
+
+    def start(self, batch_size: int) -> State:
+        return self.inner.start(batch_size)
+
+    def extend(self, state: State, ids_BT: Array) -> State:
+        return self.inner.extend(state, ids_BT)
+
+    def next_log_probs(self, state: State) -> Array:
+        return self.inner.next_log_probs(state) * np.nan
+
+    def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        return self.inner.score(ids_BT, state)
+
+
+@pytest.mark.parametrize("strategy", [None, cr.Greedy(), cr.Beam(2)])
+def test_a_model_that_gives_nan_is_an_error(toy: cr.LanguageModel, strategy: cr.Strategy | cr.Beam | None) -> None:
+    with pytest.raises(ModelError, match="NaN"):
+        cr.generate(NotANumber(toy), "cats", strategy)
+
+
+def test_what_cannot_be_streamed_is_refused_at_once(toy: cr.LanguageModel) -> None:
+    with pytest.raises(DecodingError, match="cannot be streamed"):
+        cr.stream(toy, "", cr.Beam(2))  # type: ignore[arg-type]
+
+
+def test_a_state_without_rows_has_no_continuations(toy: cr.LanguageModel) -> None:
+    nothing = toy.start(1).select(np.zeros(0, np.int64))
+    assert beam_search(toy, nothing, cr.Beam(2), max_tokens=3) == []
+    assert Uniforms(0, []).draw(np.zeros(0, np.int64), 4).shape == (0, 4)
+
+
+class Forgetful(cr.Strategy):
+    """A strategy that looks back without saying so."""
+
+    looks_back = False
+
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        read()
+        return log_probs_BV
+
+
+def test_a_strategy_that_looks_back_without_saying_so_is_named() -> None:
+    with pytest.raises(DecodingError, match=r"Forgetful.* looks_back = False"):
+        Choice(Forgetful(), None)(np.zeros((1, 3)), np.zeros(1), np.ones(1, bool))

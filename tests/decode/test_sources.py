@@ -17,7 +17,7 @@ from chainrule.decode.beam import beam_search
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample
 from chainrule.decode.strategies import Strategy
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, check_rows
 from chainrule.testing import LAWS
 
 TOKENIZER = cr.train_tokenizer("word", cr.Corpus.from_text("a b\nc\n"))
@@ -59,6 +59,7 @@ class Copier(LanguageModel):
 
     def extend(self, state: State, ids_BT: Array) -> Copied:
         assert isinstance(state, Copied)
+        check_rows(state, ids_BT)
         check_ids(ids_BT, TOKENIZER.vocab_size)
         return replace(state, done_B=state.done_B + (to_numpy(ids_BT) != PAD).sum(axis=1))
 
@@ -78,6 +79,7 @@ class Copier(LanguageModel):
         ids_BT = to_numpy(ids_BT)
         check_ids(ids_BT, TOKENIZER.vocab_size)
         state = self.start(len(ids_BT)) if state is None else state
+        check_rows(state, ids_BT)
         scores_BT = np.zeros(ids_BT.shape)
         for t, ids_B in enumerate(ids_BT.T):
             picked_B = np.take_along_axis(self.next_log_probs(state), np.maximum(ids_B, 0)[:, None], axis=1)[:, 0]

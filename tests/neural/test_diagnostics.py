@@ -42,7 +42,7 @@ DESIGNS: list[dict[str, Any]] = [
 
 
 def model(network: Network, context: Any = "line") -> NeuralModel:
-    return NeuralModel(network.double(), TOKENIZER, context, kind="any")
+    return NeuralModel(network.double(), TOKENIZER, context, kind="any", settings=None)
 
 
 def recurrent(cell: str, context: Any = "line", **settings: Any) -> NeuralModel:

@@ -51,7 +51,7 @@ def test_every_field_is_explained() -> None:
         ({"layers": 0}, "layers should be at least 1, not 0"),
         ({"heads": 0}, "heads should be at least 1, not 0"),
         ({"kv_heads": 0}, "kv_heads should be at least 1, not 0"),
-        ({"dropout": 1.0}, "dropout should be from 0 to below 1, not 1.0"),
+        ({"dropout": 1.0}, "dropout should be at least 0 and below 1, not 1.0"),
         ({"norm_eps": 0.0}, "norm_eps should be above 0"),
         ({"norm": "batchnorm"}, "norm should be layernorm|rmsnorm, not 'batchnorm'"),
     ],

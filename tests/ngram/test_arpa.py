@@ -247,7 +247,7 @@ def test_damaged_gzip(way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     packed = gzip.compress(random_file(3000))
     with pytest.raises(ArpaError, match=r"m.arpa: damaged gzip.*ended before"):
         read(packed[: len(packed) // 2], tmp_path)
-    with pytest.raises(ArpaError, match=r"m.arpa: damaged gzip behind line \d+: .*ended before"):
+    with pytest.raises(ArpaError, match=r"m.arpa: damaged gzip after line \d+: .*ended before"):
         read(packed[:-4], tmp_path)
     with pytest.raises(ArpaError, match=r"m.arpa: damaged gzip"):
         read(packed[:-8] + bytes(8), tmp_path)

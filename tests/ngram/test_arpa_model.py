@@ -113,7 +113,7 @@ def test_the_start_is_never_predicted_whatever_the_file_says(tmp_path: Path) -> 
     for prefix in ([], [3], [4, 3], [0]):
         assert lm.next_log_probs(lm.extend(lm.start(1), pad([prefix])))[0, 1] == -math.inf
     assert lm.metrics["ngrams"] == [5, 3, 1]
-    assert progress.notes[0] == "n-grams left out because <s> stands behind a word in them, which it never does: 1"
+    assert progress.notes[0] == "n-grams left out because <s> stands after a word in them, which it never does: 1"
 
 
 def test_special_words_that_a_file_lacks_are_impossible(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_an_imported_model_is_a_model_like_any_other(tmp_path: Path) -> None:
 
 def test_imported_is_no_way_to_train() -> None:
     for smoothing in ("imported", "mixed"):
-        with pytest.raises(SettingsError, match=f"smoothing={smoothing} marks .* no way to train"):
+        with pytest.raises(SettingsError, match=f"smoothing={smoothing} marks .* it cannot be trained"):
             cr.train("ngram", cr.Corpus.from_text(TOY), smoothing=smoothing)
 
 

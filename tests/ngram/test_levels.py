@@ -52,7 +52,7 @@ def check(counts: Counts, ids: np.ndarray, order: int, context: Context) -> None
         if n > 1:
             below = [ngrams[n - 2][int(place)] for place in to_numpy(level.suffix)]
             assert below == [ngram[1:] for ngram in ngrams[n - 1]]
-            place = counts.behind_bos(n)
+            place = counts.starting_with_bos(n)
             assert ngrams[n - 1][place] == [ngram for ngram in ngrams[n - 1] if ngram[0] == BOS]
 
 

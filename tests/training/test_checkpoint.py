@@ -181,7 +181,7 @@ def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     progress = Listening()
     train(seeded(Bigram), settings(), data(run=tmp_path, resume=True, progress=progress))
     assert "there is no checkpoint: training begins anew" in progress.notes[0]
-    with pytest.raises(SettingsError, match="takes the run folder"):
+    with pytest.raises(SettingsError, match="needs the run folder"):
         train(seeded(Bigram), settings(), data(resume=True))
 
 
@@ -274,9 +274,9 @@ def test_a_finished_training_is_not_lost_with_its_checkpoint(
     progress = Listening()
     found = train(seeded(Bigram), settings(), data(run=tmp_path, progress=progress))
     assert found.steps == 40
-    assert [("step 40 could not be written" in note, "the model is there" in note) for note in progress.notes] == [
-        (True, True)
-    ]
+    assert [
+        ("step 40 could not be written" in note, "the model is complete" in note) for note in progress.notes
+    ] == [(True, True)]
 
 
 # -- signals ----------------------------------------------------------------------------------------------
@@ -563,7 +563,7 @@ def test_parts_may_be_others(tmp_path: Path) -> None:
         for steps in (50, 51):  # the second time they are no others
             other = replace(settings(), device_batch=8, steps=steps)
             assert train(seeded(make), other, data(run=run, resume=True, progress=progress)).steps == steps
-        assert sum("is forgotten" in note for note in progress.notes) == forgets
+        assert sum("is dropped" in note for note in progress.notes) == forgets
 
 
 def test_precision_may_be_another(tmp_path: Path) -> None:
@@ -597,4 +597,4 @@ def test_code_may_be_compiled_from_then_on(
     train(seeded(Recurrent), replace(settings(), compile=before), data(run=tmp_path))
     again = replace(settings(), compile=after, steps=50)
     assert train(seeded(Recurrent), again, data(run=tmp_path, resume=True, progress=progress)).steps == 50
-    assert any("is forgotten" in note for note in progress.notes)
+    assert any("is dropped" in note for note in progress.notes)

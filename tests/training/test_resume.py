@@ -124,10 +124,10 @@ def test_what_is_kept_can_be_made_longer(corpus: Path, tmp_path: Path, capsys: A
     assert run(capsys, "train", "tiny", corpus, "--out", whole, *longer)[0] == 0
     code, said = run(capsys, "train", "tiny", corpus, "--out", whole, *longer, "--resume")
     assert code == 2
-    assert "nothing is left to resume, unless it was told to --keep" in said
+    assert "nothing is left to resume (a training with --keep" in said
     assert run(capsys, "train", "tiny", corpus, "--out", out, *constant, "--keep")[0] == 0
     assert (
-        "to go on, and then replace it, add --overwrite"
+        "and then replace it, add --overwrite"
         in run(capsys, "train", "tiny", corpus, "--out", out, *longer, "--resume")[1]
     )
     assert run(capsys, "train", "tiny", corpus, "--out", out, *longer, "--resume", "--overwrite")[0] == 0
@@ -144,7 +144,7 @@ def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
         cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
     lm = cr.train("tiny", corpus, run=tmp_path / "run", resume=True, steps=12)
     assert lm.metrics["steps"] == 12
-    with pytest.raises(SettingsError, match="takes the run folder"):
+    with pytest.raises(SettingsError, match="needs the run folder"):
         cr.train("tiny", corpus, resume=True)
 
 

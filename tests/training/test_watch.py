@@ -119,7 +119,7 @@ def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.Monkey
 
     class SummaryWriter:
         def __init__(self, folder: str, purge_step: int | None) -> None:
-            assert (folder, purge_step) == (str(tmp_path / "tensorboard"), None)
+            assert (folder, purge_step) == (str(tmp_path / "tensorboard"), 0)
 
         def add_scalar(self, name: str, value: float, step: int) -> None:
             points.append((name, step))
@@ -189,4 +189,4 @@ def test_tensorboard_forgets_what_came_after_the_checkpoint(
     module = types.ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = lambda folder, purge_step: (folder, purge_step)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    assert _board(tmp_path, 5) == (str(tmp_path), 5)
+    assert _board(tmp_path, 5) == (str(tmp_path), 6)

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
+from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import Context, LanguageModel, State
+from chainrule.lm import Context, LanguageModel, State, check_rows
+from chainrule.settings import parse, setting
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
@@ -22,7 +24,11 @@ NAME = "torch-bigram"
 class BigramSettings:
     """What can be set with --set."""
 
-    add: float = 0.5
+    add: float = setting(0.5, "what is added to the count of every pair")
+
+    def __post_init__(self) -> None:
+        if not self.add > 0:
+            raise SettingsError(f"add should be above 0, not {self.add}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class TorchBigram(LanguageModel):
 
     def extend(self, state: State, ids_BT: Array) -> LastToken:
         assert isinstance(state, LastToken)
+        check_rows(state, ids_BT)
         check_ids(ids_BT, self.tokenizer.vocab_size)
         both = torch.cat([state.token_B[:, None], _ids(ids_BT, self.table_VV.device)], dim=1)
         last = (both != PAD).sum(dim=1) - 1
@@ -84,6 +91,7 @@ class TorchBigram(LanguageModel):
         ids_BT = _ids(ids_BT, self.table_VV.device)
         state = self.start(len(ids_BT)) if state is None else state
         assert isinstance(state, LastToken)
+        check_rows(state, ids_BT)
         before_BT = torch.cat([state.token_B[:, None], ids_BT[:, :-1]], dim=1)[:, : ids_BT.shape[1]]
         scores_BT = self.table_VV[before_BT.clamp(min=0), ids_BT.clamp(min=0)]
         return torch.where(ids_BT == PAD, 0.0, scores_BT)
@@ -111,7 +119,7 @@ def load(folder: ModelFolder) -> TorchBigram:
     """The model of a folder."""
     table_VV = torch.from_numpy(folder.tensor("table").copy())
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    return TorchBigram(table_VV, tokenizer, folder.context or "line", BigramSettings(**folder.config))
+    return TorchBigram(table_VV, tokenizer, folder.context or "line", parse(BigramSettings, folder.config))
 
 
 KIND = Kind(

@@ -9,9 +9,12 @@ from typing import Any, ClassVar
 from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly, lines_of
 from chainrule.tokens.vocabulary import Limit, choose
 
+_MORE = "+ "
+
 
 class HalfWordTokenizer(Tokenizer):
-    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the halves, most frequent first. A first half ends in "+"."""
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the halves, most frequent first. A first half ends in "+ ",
+    which no half of a word can: words have no space in them."""
 
     kind: ClassVar[str] = "half-word"
     lossless: ClassVar[bool] = False
@@ -40,9 +43,9 @@ class HalfWordTokenizer(Tokenizer):
         for token in (self.token(i) for i in map(int, ids) if i != self.bos):
             if token == "</s>":
                 token = "\n"
-            elif before != "\n" and not before.endswith("+"):
+            elif before != "\n" and not before.endswith(_MORE):
                 text += " "
-            text += token.removesuffix("+")  # the second half follows without a space
+            text += token.removesuffix(_MORE)  # the second half follows without a space
             before = token
         return text
 
@@ -63,5 +66,5 @@ def _halves(line: str) -> list[str]:
     halves: list[str] = []
     for word in line.split():
         middle = (len(word) + 1) // 2
-        halves += [word[:middle] + "+", word[middle:]] if len(word) > 1 else [word]
+        halves += [word[:middle] + _MORE, word[middle:]] if len(word) > 1 else [word]
     return halves

@@ -23,7 +23,7 @@ from chainrule.devices import has_torch
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.kinds import load_content
-from chainrule.lm import Context, LanguageModel, State, start_token
+from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
@@ -75,6 +75,7 @@ class TapeModel(LanguageModel):
 
     def extend(self, state: State, ids_BT: AnyArray) -> TapeState:
         assert isinstance(state, TapeState)
+        check_rows(state, ids_BT)
         return self._last(state, self._read(state, *self._checked(ids_BT)))
 
     def next_log_probs(self, state: State) -> Array:
@@ -89,6 +90,7 @@ class TapeModel(LanguageModel):
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
         """The scores of the ids and the state after them, from one pass: a fast path."""
         assert isinstance(state, TapeState)
+        check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         scores_BT = np.zeros(ids_BT.shape, np.float32)
         place = 0

@@ -59,7 +59,9 @@ def encoding_option(command: Command) -> Command:
 
 def seed_option(command: Command) -> Command:
     """--seed: the seed of the random generators."""
-    return click.option("--seed", type=int, default=0, show_default=True, help="What chance depends on.")(command)
+    return click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random generators.")(
+        command
+    )
 
 
 def device_option(command: Command) -> Command:
@@ -216,10 +218,9 @@ def say(screen: Console, message: str) -> None:
     screen.print(message, soft_wrap=not screen.is_terminal)
 
 
-UNPAID = "* a lower bound: white space between words, and how unknown tokens are spelled, is not paid for"
+UNPAID = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
 
-
-SCORES = "(…) made of scores that are no probabilities: it does not compare with the others"
+SCORES = "(…) computed from scores, not from probabilities: it does not compare with the others"
 
 
 def bits_per_byte(measured: Measured) -> str:
@@ -241,6 +242,8 @@ def print_json(value: Any) -> None:
 
 def number(value: float, digits: int = 3) -> str:
     """A number for people: 1,234.5, 0.00123, ∞."""
+    if math.isnan(value):
+        return "NaN"
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if value == 0 or abs(value) >= 10**digits:

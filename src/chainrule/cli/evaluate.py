@@ -58,6 +58,7 @@ def evaluate(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.measure import evaluate as evaluate_model
+    from chainrule.folder import read_folder
     from chainrule.kinds import load
     from chainrule.text.corpus import Corpus
 
@@ -65,13 +66,16 @@ def evaluate(
         raise click.UsageError("name one or more model folders, and then the text")
     *folders, text = folders_and_text
     folders = _without_runs(folders)
-    models = [load(folder, device=device, dtype=dtype) for folder in folders]
-    note_slow_precision(dtype, *models)
-    corpus = Corpus.open(text, encoding_errors=encoding_errors)
-    progress = terminal_progress()
-    results = [
-        (folder, evaluate_model(lm, corpus, progress=progress)) for folder, lm in zip(folders, models, strict=True)
-    ]
+    for folder in folders[1:]:  # a wrong name should not be found only after an hour
+        read_folder(folder, verify=False)
+    progress, results = terminal_progress(), []
+    corpus = None
+    for folder in folders:  # one after the other: memory need not hold all models at once
+        lm = load(folder, device=device, dtype=dtype)
+        if corpus is None:
+            note_slow_precision(dtype, lm)
+            corpus = Corpus.open(text, encoding_errors=encoding_errors)
+        results.append((folder, evaluate_model(lm, corpus, progress=progress)))
     if as_json:
         objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
         print_json(objects[0] if len(objects) == 1 else objects)

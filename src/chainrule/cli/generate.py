@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     "--repetition-penalty", type=float, metavar="R", help="Above 1: tokens that occurred are less likely."
 )
 @click.option("--beams", type=int, metavar="B", help="Hypotheses of the beam search. [default: 4]")
-@click.option("--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Tokens at most.")
-@click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Texts.")
+@click.option(
+    "--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Maximum number of tokens."
+)
+@click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Number of texts.")
 @device_option
 @precision_option
 @seed_option

@@ -22,7 +22,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_names)
-@click.option("--eps", type=float, default=1e-6, show_default=True, help="The small step.")
+@click.option("--eps", type=float, default=1e-6, show_default=True, help="Step of the finite difference.")
 @click.option(
     "--tolerance", type=float, default=1e-6, show_default=True, help="The largest relative error that passes."
 )

@@ -13,7 +13,7 @@ from chainrule.cli.common import console, json_option, print_json, say
 @click.argument("kind", required=False)
 @json_option
 def kinds(kind: str | None, as_json: bool) -> None:
-    """List the kinds of model, or what KIND can be told.
+    """List the kinds of model, or the settings of KIND.
 
     Settings go to `chainrule train KIND ... --set NAME=VALUE`.
     """
@@ -37,7 +37,7 @@ def kinds(kind: str | None, as_json: bool) -> None:
         for item in entry["settings"] if kind else ():
             say(screen, f"  {item['name']}={_shown(item['default'])}  ({item['type']}) {item['help']}")
     if not kind:
-        say(screen, "\nchainrule kinds KIND lists what a kind can be told")
+        say(screen, "\nchainrule kinds KIND lists the settings of a kind")
 
 
 def _shown(default: Any) -> str:

@@ -80,14 +80,15 @@ def train(
     """Train a model of KIND on CORPUS.
 
     CORPUS is files (text, .jsonl or .parquet; .gz and .zst too), patterns in quotes, - for standard input, or
-    builtin:python. A line of text is a sequence.
+    builtin:python. A line of text is a sequence, unless --context stream is given.
 
-    `chainrule kinds` lists the kinds, `chainrule kinds KIND` what one can be told with --set. A training that is
+    `chainrule kinds` lists the kinds, `chainrule kinds KIND` the settings of one for --set. A training that is
     stopped (Ctrl-C) goes on when the same command is given with --resume.
 
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
     from chainrule.cli.progress import terminal_progress
+    from chainrule.devices import choose_device
     from chainrule.kinds import find_kind
     from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
@@ -101,6 +102,10 @@ def train(
     kept = the_kind.keeps_run
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
+    the_kind.check(the_settings, options["device"])
+    choose_device(options["device"])
+    tokenizer = tokenizer_choice(options)
+    tokenizer.check()
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
     held_out = None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors)
     # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
@@ -111,7 +116,7 @@ def train(
         the_settings,
         text,
         valid=held_out,
-        tokenizer=tokenizer_choice(options),
+        tokenizer=tokenizer,
         context=options["context"],
         seed=options["seed"],
         progress=terminal_progress(),

@@ -20,6 +20,7 @@ from chainrule.arrays import Array, to_numpy, without
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
+from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State
 
 
@@ -37,6 +38,8 @@ def beam_search(
 
     `end` is the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
     """
+    if len(state) == 0:
+        return []
     searches = [_Search(beam, best, max_tokens) for _ in range(len(state))]
     going = np.arange(len(state))  # rows whose search is not over
     state = state.select(np.repeat(going, beam.width))
@@ -45,6 +48,8 @@ def beam_search(
         total_PWV, ends_PW = _continuations(lm.next_log_probs(state), so_far_PW, end, forbid)
         size = total_PWV.shape[-1]
         values_PW, places_PW = map(to_numpy, top_k(total_PWV.reshape((len(going), -1)), beam.width))
+        if np.isnan(values_PW).any() or np.isnan(ends_PW).any():
+            raise ModelError("the model gives NaN: something in it has gone wrong")
         for i, p in enumerate(going):
             if end is not None:
                 searches[p].finish(ends_PW[i], end)

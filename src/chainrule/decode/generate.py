@@ -109,6 +109,10 @@ def stream(
     _check(1, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
+    return _stream(lm, prompt, strategy, max_tokens, seed)
+
+
+def _stream(lm: LanguageModel, prompt: str, strategy: Strategy | None, max_tokens: int, seed: int) -> Iterator[str]:
     read = prompt_ids(lm, prompt)
     waiting: list[int] = []  # tokens whose text is not shown yet
     begun = False

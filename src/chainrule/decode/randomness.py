@@ -30,4 +30,5 @@ class Uniforms:
 
     def draw(self, rows: NDArray[np.int64], steps: int) -> NDArray[np.float64]:
         """The next `steps` numbers of each of these rows."""
-        return np.stack([self._streams[row].random(steps) for row in rows]) * _BELOW_ONE
+        numbers = [self._streams[row].random(steps) for row in rows]
+        return np.asarray(numbers).reshape(len(rows), steps) * _BELOW_ONE

@@ -16,7 +16,7 @@ from array_api_compat import array_namespace
 from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy
-from chainrule.errors import ModelError
+from chainrule.errors import DecodingError, ModelError
 from chainrule.lm import LanguageModel, State, draw, write
 
 STEPS_AT_ONCE = 16
@@ -145,7 +145,7 @@ class Choice:
     ) -> tuple[Array, Array, Array]:
         """A token for each row, PAD if the row has ended or nothing can follow; its ln p; whether it goes on."""
         xp = array_namespace(log_probs_BV)
-        chosen_BV = self.strategy.apply(log_probs_BV, read or _nothing)
+        chosen_BV = self.strategy.apply(log_probs_BV, read or self._nothing)
         tokens_B = inverse_transform(chosen_BV, uniforms_B)
         is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
         scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
@@ -157,9 +157,8 @@ class Choice:
         goes_on_B = going_B if self.end is None else going_B & (tokens_B != self.end)
         return xp.where(going_B, tokens_B, PAD), xp.where(going_B, scores_B, 0.0), goes_on_B
 
-
-def _nothing() -> Array:
-    raise AssertionError("a strategy that looks back needs something to look at")
+    def _nothing(self) -> Array:
+        raise DecodingError(f"{self.strategy!r} asks for the tokens read so far, but says looks_back = False")
 
 
 def _steps(

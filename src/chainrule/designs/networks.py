@@ -58,7 +58,7 @@ class FeedforwardConfig:
     layers: int = setting(1, "hidden layers; from the second on each adds to the one below")
     activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
     direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
-    tied: bool = setting(False, "one table for the embeddings and the logits")
+    tied: bool = setting(False, "use one table for the embeddings and the logits")
     dropout: float = setting(0.1, "share of the numbers in embeddings and hidden layers left out in training")
     token_dropout: float = setting(0.0, "share of tokens whose embedding is left out in training")
 
@@ -73,14 +73,12 @@ class FeedforwardConfig:
 class AveragingConfig:
     """The configuration of a deep averaging network (a bag of words)."""
 
-    window: int | None = setting(
-        256, "most tokens in a mean, of which each is next to nothing where there are many; none: all there are"
-    )
+    window: int | None = setting(256, "the most tokens that the mean covers; none: all that were read")
     embedding: int = setting(256, "numbers in the vector of a token")
     hidden: int = setting(512, "units of a hidden layer")
     layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
     activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
-    tied: bool = setting(False, "one table for the embeddings and the logits")
+    tied: bool = setting(False, "use one table for the embeddings and the logits")
     dropout: float = setting(0.1, "share of the hidden units left out in training")
 
     def __post_init__(self) -> None:
@@ -100,13 +98,17 @@ class RecurrentConfig:
     layers: int = setting(2, "layers, each reading what the one below gives out")
     last: int | None = setting(
         None,
-        "units of the last layer; none: as many as in an embedding where there are several layers and tied=true",
+        "units of the last layer; none: those of an embedding if tied with several layers, else hidden",
     )
-    tied: bool = setting(True, "one table for the embeddings and the logits")
+    tied: bool = setting(True, "use one table for the embeddings and the logits")
     learned_start: bool = setting(False, "learn the state before the first token, rather than begin with zeros")
     input_dropout: float = setting(0.2, "share of the embeddings' numbers left out, the same all along a sequence")
-    hidden_dropout: float = setting(0.2, "the same, between layers")
-    output_dropout: float = setting(0.2, "the same, of what the last layer gives out")
+    hidden_dropout: float = setting(
+        0.2, "share of the numbers between layers left out, the same all along a sequence"
+    )
+    output_dropout: float = setting(
+        0.2, "share of the last layer's outputs left out, the same all along a sequence"
+    )
     embedding_dropout: float = setting(0.0, "share of tokens whose embedding is left out")
     weight_dropout: float = setting(0.0, "share of the weights from a state to the next left out")
     alpha: float = setting(0.0, "penalty on large outputs of the last layer")

@@ -49,7 +49,9 @@ class TrainingSettings:
     length: int | None = setting(
         None, "tokens of a row, through which gradients flow; none: the network's window, or 64 (of lines 256)"
     )
-    vary_length: bool = setting(False, "a network that carries its memory on: other lengths at each step")
+    vary_length: bool = setting(
+        False, "rows of another length at each step, for networks that carry their memory on"
+    )
     device_batch: int | None = setting(None, "tokens in memory at once; none: the whole batch")
     epochs: float | None = setting(None, "passes over the text; none: 10, unless steps or minutes are given")
     steps: int | None = setting(None, "optimiser steps; if given, epochs do not count")
@@ -57,7 +59,8 @@ class TrainingSettings:
     optimiser: Optimiser = setting("adamw", "how gradients become steps")  # noqa: RUF009 (a field, as the others)
     learning_rate: float | None = setting(None, "the size of steps; none: one that suits the optimiser")
     weight_decay: float | None = setting(
-        None, "how fast matrices shrink; for sgd, momentum, rmsprop and adam the weight of L2; none: 0.1 and 0"
+        None,
+        "how fast matrices shrink; sgd, momentum, rmsprop, adam: the weight of L2; none: 0.1 for adamw and muon",
     )
     beta1: float = setting(0.9, "what momentum, adam and adamw keep of the mean gradient at a step")
     beta2: float = setting(0.95, "what adam and adamw keep of the mean square of gradients at a step")
@@ -65,7 +68,8 @@ class TrainingSettings:
     schedule: Schedule = setting("stable-decay", "how the learning rate falls after the warm-up")  # noqa: RUF009
     warmup: float = setting(0.02, "share of the steps in which the learning rate rises")
     precision: Precision = setting(  # noqa: RUF009
-        "auto", "of the products; auto: bfloat16 where it is faster; float8: that, and 8 bits in the head"
+        "auto",
+        "of matrix products; auto: bfloat16 where it is faster; float8: bfloat16, and 8 bits in the output layer",
     )
     compile: Literal["auto", "yes", "no"] = setting(
         "auto", "torch.compile; auto: if the run is long and it is faster"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from chainrule.designs.networks import check_shares, check_sizes
 from chainrule.errors import SettingsError
 from chainrule.settings import setting
 
@@ -44,7 +45,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 
-_ELSE: Mapping[str, Any] = MappingProxyType(
+_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         "norm": "rmsnorm",
         "placement": "pre",
@@ -81,27 +82,33 @@ class TransformerConfig:
     norm: Literal["layernorm", "rmsnorm"] = setting(AS_PRESET, "how features are brought to one size")
     placement: Literal["pre", "post"] = setting(AS_PRESET, "normalise before each part of a block, or after it")
     gain: bool = setting(AS_PRESET, "whether norms scale each feature by a learned number")
-    activation: Literal["gelu", "relu", "relu2", "swiglu"] = setting(AS_PRESET, "what bends the hidden features")
+    activation: Literal["gelu", "relu", "relu2", "swiglu"] = setting(
+        AS_PRESET, "the activation of the feed-forward part"
+    )
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = setting(
         AS_PRESET, "how it knows where a token stands"
     )
     bias: bool = setting(AS_PRESET, "whether products add a bias")
-    tied: bool = setting(AS_PRESET, "whether one table of tokens is read from and predicted with")
+    tied: bool = setting(AS_PRESET, "use one table for the embeddings and the logits")
     qk_norm: bool = setting(AS_PRESET, "normalise queries and keys, so that scores stay small")
-    zero_init: bool = setting(AS_PRESET, "each block adds nothing at first")
+    zero_init: bool = setting(
+        AS_PRESET, "begin with zeros in output layers, so that each block adds nothing at first"
+    )
     scaled_embedding: bool = setting(AS_PRESET, "multiply embeddings by sqrt(width)")
     initial_std: float = setting(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
-    rotary_base: float = setting(10000.0, "the longest rotary wave, in tokens / 2π")
+    rotary_base: float = setting(10000.0, "the base of the rotary angles, t / base^(2i/K)")
     norm_eps: float = setting(1e-5, "what keeps norms from dividing by zero")
     dropout: float = setting(0.0, "how often a feature is dropped from what a block adds")
-    embedding_dropout: float = setting(AS_PRESET, "the same of embeddings (default: dropout)")
+    embedding_dropout: float = setting(
+        AS_PRESET, "how often a feature of an embedding is dropped (default: dropout)"
+    )
     token_dropout: float = setting(0.0, "how often a token's embedding is left out, wherever it stands in a batch")
-    attention_dropout: float = setting(AS_PRESET, "how often a key is not seen (default: dropout)")
+    attention_dropout: float = setting(AS_PRESET, "share of attention weights dropped (default: dropout)")
     hidden_dropout: float = setting(0.0, "how often a hidden feature is dropped")
-    layer_dropout: float = setting(0.0, "how often half a block is left out, for a row")
+    layer_dropout: float = setting(0.0, "how often a row skips attention, or the feed-forward part, of a block")
 
     def __post_init__(self) -> None:
-        self._fill({**_ELSE, **PRESETS.get(self.preset, {})})
+        self._fill({**_DEFAULTS, **PRESETS.get(self.preset, {})})
         self._check_choices()
         self._fill(
             {
@@ -126,9 +133,8 @@ class TransformerConfig:
                 raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
 
     def _check(self) -> None:
-        for name in ("layers", "width", "heads", "kv_heads", "window", "hidden"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} should be at least 1, not {getattr(self, name)}")
+        sizes = ("layers", "width", "heads", "kv_heads", "window", "hidden")
+        check_sizes(**{name: getattr(self, name) for name in sizes})
         if self.width % self.heads:
             raise SettingsError(f"width should be a multiple of heads ({self.heads}), not {self.width}")
         if self.heads % self.kv_heads:
@@ -138,16 +144,8 @@ class TransformerConfig:
             raise SettingsError(
                 f"rotary positions turn pairs of features: width / heads should be even, not {size}"
             )
-        for name in (
-            "dropout",
-            "embedding_dropout",
-            "token_dropout",
-            "attention_dropout",
-            "hidden_dropout",
-            "layer_dropout",
-        ):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingsError(f"{name} should be from 0 to below 1, not {getattr(self, name)}")
+        shares = ("", "embedding_", "token_", "attention_", "hidden_", "layer_")
+        check_shares(**{f"{part}dropout": getattr(self, f"{part}dropout") for part in shares})
         for name in ("initial_std", "rotary_base", "norm_eps"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} should be above 0, not {getattr(self, name)}")

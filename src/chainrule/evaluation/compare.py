@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -106,6 +107,12 @@ def compare(
     """
     out, device = Path(out), choose_device(device)
     ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress)]
+    names = [_folder_name(rung) for _, rung in ladder]
+    for name in names:
+        if names.count(name) > 1:
+            raise ChainruleError(f"two models of the ladder would be called {name}: choose kinds by --kind")
+    for kind, rung in ladder:
+        kind.check(settings_of.parse(kind.settings, rung.settings), device)
     if not ladder:
         raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
     _check_destination(out, overwrite)
@@ -131,6 +138,11 @@ def compare(
                 _write(comparison, out)
                 task.advance(1)
     return comparison
+
+
+def _folder_name(rung: Rung) -> str:
+    """The name of the folder of a rung's model."""
+    return re.sub(r"[^\w.-]+", "-", rung.name)
 
 
 def _within(rung: Rung, minutes: float | None) -> Rung:
@@ -181,8 +193,9 @@ def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path)
     measured = measure(lm, test)
     lm.provenance = data.provenance()
     lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics, **measured.to_json()}
-    folder = out / rung.name.replace(", ", "-").replace(" ", "-")
-    lm.save(folder)
+    sample = sample_text(lm, data.seed, lines=8)
+    folder = out / _folder_name(rung)
+    lm.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here
     return Result(
         name=rung.name,
         kind=kind.name,
@@ -191,5 +204,5 @@ def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path)
         test=measured,
         training_seconds=seconds,
         megabytes=megabytes(folder),
-        sample=sample_text(lm, data.seed, lines=8),
+        sample=sample,
     )

@@ -1,6 +1,7 @@
 """Entropy, cross-entropy, perplexity and their relatives, for arrays of NumPy or torch.
 
-A distribution is an array whose last axis sums to one; ln 0 · 0 counts as 0. `base` is e (nats) or 2 (bits).
+A distribution is an array whose last axis sums to one; 0 · log 0 counts as 0. `base`, that of the
+logarithm, is 2 (bits) or e (nats).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ BITS = 2.0
 
 
 def entropy(p: Array, base: float = BITS) -> Array:
-    """H(p) = -Σ p ln p: the surprise to expect."""
+    """H(p) = -Σ p log p: the surprise to expect."""
     return cross_entropy(p, p, base)
 
 
 def cross_entropy(p: Array, q: Array, base: float = BITS) -> Array:
-    """H(p, q) = -Σ p ln q: the surprise when p happens and q was believed; infinite if q rules out what happens."""
+    """H(p, q) = -Σ p log q: the surprise when p happens and q was believed; infinite if q rules it out."""
     xp = array_namespace(p, q)
     happens = p > 0
     log_q = xp.log(xp.where(happens & (q > 0), q, xp.ones_like(q)))
@@ -30,7 +31,7 @@ def cross_entropy(p: Array, q: Array, base: float = BITS) -> Array:
 
 
 def kl_divergence(p: Array, q: Array, base: float = BITS) -> Array:
-    """KL(p || q) = H(p, q) - H(p) = Σ p ln (p / q): what believing q costs."""
+    """KL(p || q) = H(p, q) - H(p) = Σ p log (p / q): what believing q costs."""
     return cross_entropy(p, q, base) - entropy(p, base)
 
 

@@ -70,8 +70,10 @@ def interpolate(
 def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, NgramModel]:
     if not isinstance(first, NgramModel) or not isinstance(second, NgramModel):
         raise ModelError("only n-gram models of bounded order can be mixed into one n-gram model")
-    if not (first.normalised and second.normalised):
-        raise ModelError("stupid-backoff gives scores, not probabilities: it cannot be mixed")
+    for lm in (first, second):
+        if not lm.normalised:
+            smoothing = lm.settings.smoothing
+            raise ModelError(f"smoothing={smoothing} gives scores, not probabilities: it cannot be mixed")
     if first.context != second.context:
         raise ModelError(f"models to mix need the same context: one has {first.context}, one {second.context}")
     return first, second

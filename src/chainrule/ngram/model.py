@@ -12,7 +12,7 @@ from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
-from chainrule.lm import Context, LanguageModel, State
+from chainrule.lm import Context, LanguageModel, State, check_rows
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.bitstream import words_for
@@ -95,6 +95,7 @@ class NgramModel(LanguageModel):
         return NgramState(node, words).select(np.zeros(batch_size, dtype=np.int64))
 
     def extend(self, state: State, ids_BT: Array) -> NgramState:
+        check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
         xp = array_namespace(ids_BT)
         reach = self.automaton.trie.order - 1
@@ -109,6 +110,8 @@ class NgramModel(LanguageModel):
         return self.automaton.next_after(self._state(state).words)
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        if state is not None:
+            check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
         xp = array_namespace(ids_BT)
         history = self._history(ids_BT.shape[0], state)

@@ -29,7 +29,7 @@ Smoothing = Literal[
 _GOES_WITH = {"k": "add-k", "buckets": "jelinek-mercer", "alpha": "stupid-backoff"}
 _MADE_OTHERWISE = {
     "imported": "a model that was read from an ARPA file (chainrule convert)",
-    "imported-scores": "a model that was read from an ARPA file whose probabilities do not sum to one",
+    "imported-scores": "a model that was read from an ARPA file whose backoffs give probabilities above one",
     "mixed": "one that was mixed from two (chainrule mix)",
 }
 _NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
@@ -41,11 +41,11 @@ class NgramSettings:
 
     order: int = setting(5, "tokens in the longest n-gram; the context is one less")
     smoothing: Smoothing = setting(  # noqa: RUF009 (a field, as the others are; the type's name hides it)
-        "modified-kneser-ney", "how the unseen becomes possible; mle leaves it impossible"
+        "modified-kneser-ney", "how unseen n-grams get probability (mle gives them none)"
     )
     k: float = setting(0.01, "what add-k adds to every count (laplace is k=1)")
     buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in so many buckets")
-    alpha: float = setting(0.4, "stupid-backoff: the price of each shorter context")
+    alpha: float = setting(0.4, "stupid-backoff: the factor for each step to a shorter context")
     prune: str = setting("", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once")
     entropy: float = setting(
         0.0, "leave out n-grams whose loss raises perplexity by less than this share, e.g. 1e-8"
@@ -91,7 +91,7 @@ class NgramSettings:
         """Refuse a smoothing that only marks models as imported or mixed."""
         if self.smoothing in _MADE_OTHERWISE:
             raise SettingsError(
-                f"smoothing={self.smoothing} marks {_MADE_OTHERWISE[self.smoothing]}: no way to train"
+                f"smoothing={self.smoothing} marks {_MADE_OTHERWISE[self.smoothing]}: it cannot be trained"
             )
 
     @property

@@ -13,7 +13,7 @@ from chainrule.arrays import Array
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import LanguageModel, score_rows
+from chainrule.lm import LanguageModel, score_sequences
 from chainrule.ngram.anylength.model import KIND_NAME as ANYGRAM_NAME
 from chainrule.ngram.anylength.model import AnyLengthSettings, load_anygram, train_anygram
 from chainrule.ngram.estimate.levels import Counts, count_by_unique
@@ -28,7 +28,7 @@ from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
 from chainrule.parallel import worth_a_kernel
 from chainrule.progress import Progress
-from chainrule.tokens.base import Tokenizer, line_bounds
+from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.words.wordlist import read_words
 
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
@@ -42,8 +42,7 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     if settings.smoothing == "infinite":
         data.progress.note("n-grams of any length are a kind of their own now: train anygram")
         return train_any_length(AnyLengthSettings(settings.vocabulary), data)
-    if settings.vocabulary:
-        data = replace(data, tokenizer=with_words_of(data.tokenizer, settings.vocabulary))
+    data = _with_vocabulary(settings.vocabulary, data)
     give_back_memory()  # what finding and numbering words took
     workspace = _workspace(settings, len(data.train.ids), data.device)
     counts = count(settings, data, workspace)
@@ -67,9 +66,12 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
 
 def train_any_length(settings: AnyLengthSettings, data: TrainingData) -> LanguageModel:
     """Train a model of n-grams of any length."""
-    if settings.vocabulary:
-        data = replace(data, tokenizer=with_words_of(data.tokenizer, settings.vocabulary))
-    return train_anygram(data, settings)
+    return train_anygram(_with_vocabulary(settings.vocabulary, data), settings)
+
+
+def _with_vocabulary(path: str, data: TrainingData) -> TrainingData:
+    """The data with the words of a file added to its tokenizer; as it is if no file is named."""
+    return replace(data, tokenizer=with_words_of(data.tokenizer, path)) if path else data
 
 
 def with_words_of(tokenizer: Tokenizer, path: str) -> Tokenizer:
@@ -97,10 +99,12 @@ def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
 
 
 def _perplexity(lm: NgramModel, ids: Array) -> float:
-    starts, ends = line_bounds(ids, lm.tokenizer.eos)
-    rows = [ids] if lm.context == "stream" else [ids[start:end] for start, end in zip(starts, ends, strict=True)]
+    starts, ends = lm.bounds(ids)
+    if len(starts) == 0:  # a piece of one long line
+        starts, ends = np.zeros(1, np.int64), np.asarray([len(ids)])
+    scores = score_sequences(lm, ids[: ends[-1]], starts, ends)
     with np.errstate(over="ignore"):
-        return float(np.exp(-np.mean(np.concatenate(score_rows(lm, rows)))))
+        return float(np.exp(-np.mean(scores)))
 
 
 def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> Counts:

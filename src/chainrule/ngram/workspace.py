@@ -8,6 +8,7 @@ import errno
 import mmap
 import os
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ class Workspace:
         self.folder = folder
         """The folder that arrays are spilled to; None keeps them in memory."""
         self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self._lock = threading.Lock()  # workers add to the set while another thread goes through it
 
     @property
     def spills(self) -> bool:
@@ -55,7 +57,8 @@ class Workspace:
                     f"larger disk, or give more memory (memory=...)"
                 ) from None
             raise
-        self._spilled.add(array._mmap)  # type: ignore[attr-defined]
+        with self._lock:
+            self._spilled.add(array._mmap)  # type: ignore[attr-defined]
         return array
 
     def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
@@ -79,7 +82,10 @@ class Workspace:
     def release(self, *arrays: NDArray[Any]) -> None:
         """Free the memory that holds pages of spilled arrays, whose content stays; without arguments, of all."""
         mapped = [array._mmap for array in arrays if isinstance(array, np.memmap)]  # type: ignore[attr-defined]
-        for spilled in mapped if arrays else list(self._spilled):
+        if not arrays:
+            with self._lock:
+                mapped = list(self._spilled)
+        for spilled in mapped:
             spilled.madvise(mmap.MADV_DONTNEED)
 
 

@@ -33,6 +33,11 @@ class TokenizerChoice:
     vocabulary: str | Path | None = None
     """A file with a word on each line: exactly these are known, whether the corpus has them or not."""
 
+    def check(self) -> None:
+        """Refuse, before any text is read, a choice that cannot be made."""
+        self._limit()
+        self._given()
+
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
         """The tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
         limit, tokenizer = self._limit(), self._given()

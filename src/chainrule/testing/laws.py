@@ -116,6 +116,18 @@ def prefill_is_steps(lm: LanguageModel) -> None:
 
 
 @law
+def rows_of_ids_are_rows_of_the_state(lm: LanguageModel) -> None:
+    _, first, second, *_ = prefixes(lm)
+    state, rows = lm.extend(lm.start(1), pad([first])), pad([second, second, second])
+    for name, call in (("extend", lm.extend), ("score", lambda state, ids: lm.score(ids, state))):
+        try:
+            call(state, rows)
+        except ValueError:
+            continue
+        raise AssertionError(f"{name} takes three rows of ids for a state of one row")
+
+
+@law
 def state_is_a_value(lm: LanguageModel) -> None:
     _, first, second, third, *_ = prefixes(lm)
     state = lm.extend(lm.start(1), pad([first]))

@@ -81,7 +81,7 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterato
             line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
 
 
-_NO_TEXT = {
+_BINARY_SIGNATURES = {
     b"%PDF-": "a PDF; extract its text first",
     b"\x89PNG": "a PNG picture",
     b"\xff\xd8\xff": "a JPEG picture",
@@ -93,12 +93,12 @@ _NO_TEXT = {
 }
 
 
-def _refuse_what_is_no_text(block: bytes, name: str) -> None:
+def _refuse_binary(block: bytes, name: str) -> None:
     """Raise an error if the first block of a file starts as a known binary format does.
 
     Read as text, such a file would give nonsense, or fail with an obscure message.
     """
-    for start, what in _NO_TEXT.items():
+    for start, what in _BINARY_SIGNATURES.items():
         if block.startswith(start):
             raise CorpusError(f"{name}: expected text, found {what}")
 
@@ -142,7 +142,7 @@ def raw_pieces(path: Path, name: str) -> Iterator[bytes]:
     try:
         with _open(path) as file:
             piece = file.read(BLOCK_SIZE)
-            _refuse_what_is_no_text(piece, name)
+            _refuse_binary(piece, name)
             while piece:
                 yield piece
                 piece = file.read(BLOCK_SIZE)

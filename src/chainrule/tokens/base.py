@@ -104,8 +104,9 @@ def utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        place = f"character {error.start + 1} is half a character"
-        raise TokenizerError(f"this is not text: {place}, as bytes that are not UTF-8 become") from None
+        raise TokenizerError(
+            f"character {error.start + 1} is a lone surrogate, which usually comes from bytes that are not UTF-8"
+        ) from None
 
 
 def lines_of(block: bytes) -> list[bytes]:

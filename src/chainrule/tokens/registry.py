@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,7 +78,14 @@ def tokenizer_names() -> list[str]:
 
 def _plugin(name: str) -> Any:
     """The class of the tokenizer that a plug-in adds."""
-    return load_plugin(find_plugins(PLUGINS)[name], type)
+    return _tokenizer_class(find_plugins(PLUGINS)[name])
+
+
+def _tokenizer_class(point: EntryPoint) -> type[Tokenizer]:
+    found = load_plugin(point, type)
+    if not issubclass(found, Tokenizer):
+        raise PluginError(f"the plug-in {point.name!r} ({point.value}) is not a subclass of Tokenizer")
+    return found
 
 
 def _class_of(kind: Any) -> Any:
@@ -87,8 +95,8 @@ def _class_of(kind: Any) -> Any:
     for point in find_plugins(PLUGINS).values():
         # a plug-in that cannot be loaded is no reason to refuse the tokenizers of another one
         with contextlib.suppress(PluginError):
-            found: Any = load_plugin(point, type)
-            if getattr(found, "kind", None) == kind:
+            found = _tokenizer_class(point)
+            if found.kind == kind:
                 return found
     return None
 

@@ -8,7 +8,6 @@ Torch and the tape train the same network on the same batches, and one model fol
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ from chainrule.errors import MissingExtraError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import LanguageModel
+from chainrule.plugins import import_object
 from chainrule.settings import parse
 from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.run_folder import EARLIER, LAST
@@ -57,8 +57,8 @@ class NetworkKind:
         engine = settings.chosen_engine
         if engine == "torch" and not has_torch():
             raise MissingExtraError("torch", "neural", f"{self.name} with engine=torch")
-        backend: type[Backend] = _found(_BACKENDS[engine])
-        return backend(self.name, _found(self.networks[engine]))
+        backend: type[Backend] = import_object(_BACKENDS[engine])
+        return backend(self.name, import_object(self.networks[engine]))
 
     def check(self, settings: NeuralSettings, device: str) -> None:
         """Refuse settings that cannot be computed on the device, before a text is read."""
@@ -88,11 +88,6 @@ class NetworkKind:
         if not has_torch() and "tape" in self.networks:
             settings = parse(self.settings, {**folder.config, "engine": "tape"})
         return self.backend(settings).load(settings, folder)
-
-
-def _found(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def _initialise_vectors(backend: Backend, lm: LanguageModel, path: str, data: TrainingData) -> dict[str, float]:

@@ -143,6 +143,8 @@ def _begin(job: _Job) -> _Loop:
     if job.data.resume:
         job.data.progress.note(f"{job.data.run}: there is no checkpoint: training begins anew")
     state = RunState(job.autotune.decide())
+    if job.valid is None:
+        job.data.progress.note("there is no held-out text: the last weights are kept, not the best ones")
     for note in before_training(job.settings, state.total, job.train.layout.size.length, job.data.context):
         job.data.progress.note(note)
     job.engine.start(state.decisions.mode, state.total)
@@ -154,9 +156,9 @@ def _resume(job: _Job, found: Checkpoint) -> _Loop:
     changed = changes(found.state["identity"], job.identity)
     state = RunState.from_json(found.state["state"])
     before, state.decisions = state.decisions, job.autotune.decide_anew(state, changed)
-    patience, is_longer = job.settings.patience, state.total != before.total
+    patience, is_replanned = job.settings.patience, state.total != before.total
     state.stopped = state.is_stalled(patience)
-    if state.stopped and is_longer:
+    if state.stopped and is_replanned:
         raise SettingsError(
             f"training stopped since {state.stalled} validations in a row found nothing better: to go on, set more "
             f"patience than {patience}"
@@ -173,10 +175,10 @@ def _resume(job: _Job, found: Checkpoint) -> _Loop:
     job.engine.restore(Snapshot(others, found.state["counts"]), None if forgets else job.train)
     job.engine.replan(state.step, before.total)
     note = job.data.progress.note
-    if is_longer:
+    if is_replanned:
         note(f"{state.step:,} of {state.total:,} steps are done; the plan was {before.total:,}")
     if forgets:
-        note("steps have other parts now: what was remembered of the text so far is forgotten")
+        note("the micro-batches have changed: the memory of the text so far is dropped")
     return _Loop(job, state, best or None, is_decided=state.decisions != before)
 
 
@@ -243,7 +245,7 @@ class _Loop:
         if state.is_validation_due:
             self._validate()
         if received is not None:
-            raise Interrupted(self._farewell(), received)
+            raise Interrupted(self._save_before_stopping(), received)
         if is_time_to_save:
             self._save()
 
@@ -294,7 +296,7 @@ class _Loop:
         self.log.record("sample", {"step": self.state.step, "text": text})
         self.job.data.progress.note(f"step {self.state.step} writes: {text}")
 
-    def _farewell(self) -> str:
+    def _save_before_stopping(self) -> str:
         """Write a last checkpoint; returns a message that says how to resume."""
         where = f"stopped after step {self.state.step} of {self.state.total}"
         try:
@@ -308,7 +310,7 @@ class _Loop:
         try:
             self._save(is_last=True)
         except TrainingError as error:
-            self.job.data.progress.note(f"{error}; the training is finished, and the model is there")
+            self.job.data.progress.note(f"{error}; the training has finished, and the model is complete")
 
     def _save(self, *, is_last: bool = False) -> None:
         """Write a checkpoint. A failure is noted and retried later, unless this is the last checkpoint."""

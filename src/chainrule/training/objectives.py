@@ -1,8 +1,8 @@
 """Objectives: what a network is trained to do, as a value between the layout of batches and the network.
 
 A layout says which stretches of a text stand in a batch; an objective turns these stretches into inputs and
-targets; the network has a loss for inputs and targets. The loop, its checkpoints and exact resumption are thus
-independent of the objective: another one (masking, spans, pairs, tags) needs no other loop.
+targets; the network has a loss for inputs and targets. The loop, its checkpoints and exact resumption know nothing
+else of the objective, so that another one (masking, spans, pairs, tags) needs no other loop.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def choose(
     threshold = tl.load(buffers.uniforms_BT + b * most_steps + column) * tl.sum(weight, 0)
     passed = tl.sum((summed <= threshold).to(tl.int32), 0)
     passed = tl.minimum(passed, tl.max(tl.where(weight > 0, slot, 0), 0))
-    goes_on = was_going & (top > -float("inf"))
+    goes_on = was_going & (top != -float("inf"))  # NaN goes on, so that its score shows it
     token = tl.where(goes_on, tl.load(kept.tokens + b * PIECES * SLOTS + passed).to(tl.int64), PAD)
     score = tl.sum(tl.where(slot == passed, z, 0.0), 0) - log_total
     tl.store(buffers.tokens_BT + b * most_steps + column, token)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD
-from chainrule.devices import current_device
+from chainrule.devices import current_device, has_triton
 from chainrule.fast_paths import Choose
 from chainrule.neural.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
 from chainrule.neural.gpu.step import FusedStep, is_available
@@ -64,12 +64,13 @@ class GraphSampler:
         self.keys_LBGSK, self.values_LBGSK = empty.buffer.keys_LBGSK, empty.buffer.values_LBGSK
         self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
         rows, device = (batch_size,), weight.device
+        promoted = torch.promote_types(weight.dtype, torch.float32)
         self.buffers = StepBuffers(
             features_BD=torch.zeros(*rows, weight.shape[1], dtype=weight.dtype, device=device),
             going_B=torch.ones(rows, dtype=torch.bool, device=device),
             uniforms_BT=torch.zeros(*rows, MOST_STEPS, dtype=torch.float64, device=device),
             tokens_BT=torch.zeros(*rows, MOST_STEPS, dtype=torch.int64, device=device),
-            scores_BT=torch.zeros(*rows, MOST_STEPS, device=device),
+            scores_BT=torch.zeros(*rows, MOST_STEPS, dtype=promoted, device=device),
             ids_BW=torch.zeros(*rows, network.config.window, dtype=torch.int64, device=device),
             lengths_B=empty.lengths_B,
             column_1=torch.zeros(1, dtype=torch.int64, device=device),
@@ -134,7 +135,7 @@ class GraphSampler:
         """The captured step that chooses tokens by `choose`; captured now if it was not before."""
         plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
         on_gpu = self.buffers.going_B.device.type == "cuda"
-        is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY
+        is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY and has_triton()
         key = choose, is_worth_compiling
         if key not in self.captured:
             if len(self.captured) >= _MOST_CAPTURED:
@@ -147,13 +148,13 @@ class GraphSampler:
         """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself."""
         if self.buffers.lengths_B.device.type != "cuda":
             return step
-        beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside), warnings.catch_warnings():
+        side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream), warnings.catch_warnings():
             # torch.compile warns when it traces into functions that are wrapped by functools.cache
             warnings.simplefilter("ignore", UserWarning)
             self._try_out(step)
-        torch.cuda.current_stream().wait_stream(beside)
+        torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
@@ -185,8 +186,8 @@ class GraphSampler:
         def decide(features_BD: Tensor, uniforms_B: Tensor, going_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return choose(self.log_probs(features_BD), uniforms_B, going_B)
 
-        best = torch.compile(decide, dynamic=False) if is_compiled else decide
-        return lambda: self._step(best)
+        chosen = torch.compile(decide, dynamic=False) if is_compiled else decide
+        return lambda: self._step(chosen)
 
     def _step(self, decide: Decide) -> None:
         """Choose a token for each row by `decide`, read it, and update the buffers in place."""
@@ -194,7 +195,7 @@ class GraphSampler:
         uniforms_B = buffers.uniforms_BT.index_select(1, buffers.column_1)[:, 0]
         tokens_B, scores_B, going_B = decide(buffers.features_BD, uniforms_B, buffers.going_B)
         buffers.tokens_BT.index_copy_(1, buffers.column_1, tokens_B[:, None])
-        buffers.scores_BT.index_copy_(1, buffers.column_1, scores_B[:, None].float())
+        buffers.scores_BT.index_copy_(1, buffers.column_1, scores_B[:, None].to(buffers.scores_BT.dtype))
         buffers.going_B.copy_(going_B)
         is_token_B = tokens_B != PAD
         ids_B = tokens_B.clamp(min=0)

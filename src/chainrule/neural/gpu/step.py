@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from chainrule.devices import has_triton
 from chainrule.neural.networks.transformer.blocks import Block, Norm
 from chainrule.neural.networks.transformer.decoder import Transformer
 
@@ -18,13 +19,10 @@ _TILE = 8192  # elements of a weight matrix that one program loads at once
 
 def is_available(network: Transformer, batch_size: int) -> bool:
     """Whether the kernels can run on the network's device, for its design and this batch size."""
-    if network.config.placement != "pre" or batch_size > MOST_ROWS or network.embedding.device.type != "cuda":
+    weight = network.embedding
+    if network.config.placement != "pre" or batch_size > MOST_ROWS or weight.device.type != "cuda":
         return False
-    try:
-        import triton  # noqa: F401
-    except ModuleNotFoundError:
-        return False
-    return True
+    return weight.dtype != torch.float64 and has_triton()
 
 
 class NormArguments(NamedTuple):

@@ -19,7 +19,7 @@ from chainrule.arrays import PAD, Array, check_ids
 from chainrule.designs.memory import Memory
 from chainrule.devices import expect_slow_bfloat16
 from chainrule.fast_paths import Choose
-from chainrule.lm import Context, LanguageModel, State, start_token
+from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
 from chainrule.neural.gpu.step import power_of_two
 from chainrule.neural.networks.network import Network
@@ -67,7 +67,7 @@ class NeuralModel(LanguageModel):
         context: Context,
         *,
         kind: str,
-        settings: Any = None,
+        settings: Any,
         slide: float = 0.5,
     ) -> None:
         """`slide` is the share of its tokens that a full window drops for new ones."""
@@ -122,9 +122,8 @@ class NeuralModel(LanguageModel):
     @torch.inference_mode()
     def extend(self, state: State, ids_BT: Array) -> NeuralState:
         assert isinstance(state, NeuralState)
+        check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
-        if len(ids_BT) != len(state.features_BD):
-            raise ValueError(f"{len(ids_BT)} rows of tokens for a state of {len(state.features_BD)}")
         if not ids_BT.numel():
             return state
         if is_token_BT is None and state.window is not None and state.window.is_uniform:
@@ -148,6 +147,8 @@ class NeuralModel(LanguageModel):
 
     @torch.inference_mode()
     def score(self, ids_BT: Array, state: State | None = None) -> Tensor:
+        if state is not None:
+            check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=self._wide)
         if ids_BT.numel():
@@ -191,6 +192,7 @@ class NeuralModel(LanguageModel):
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
         """The scores of the ids and the state after them, from one pass; None for a network with a window."""
         assert isinstance(state, NeuralState)
+        check_rows(state, ids_BT)
         if self.network.window is not None or not np.prod(ids_BT.shape):
             return None
         ids_BT, is_token_BT = self._checked(ids_BT)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from chainrule.arrays import PAD
+from chainrule.devices import has_triton
 from chainrule.neural.networks.precision import working_type
 
 LOGITS_AT_ONCE = 1 << 26
@@ -183,7 +184,7 @@ def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: tor
 
 def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The same as `softmax_errors`, but on a GPU by a kernel that does all of it in one go."""
-    if logits_NV.device.type == "cuda":
+    if logits_NV.device.type == "cuda" and has_triton():
         from chainrule.neural.networks import loss_kernels
 
         return loss_kernels.softmax_errors(logits_NV, targets_N, unit, dtype)

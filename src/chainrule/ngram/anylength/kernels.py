@@ -227,7 +227,7 @@ def read(levels: Any, depth: int, token: int, places: Any, starts: Any, longer: 
 
 @njit(cache=True, nogil=True)
 def distinct(longer: Any, depth: int, levels: Any) -> int:
-    """Write the levels after a token behind the empty one, equal ranges as one. Returns the number of levels."""
+    """Write the levels after a token after the empty one, equal ranges as one. Returns the number of levels."""
     new = 1
     for k in range(depth):
         lo, hi = longer[k, 0], longer[k, 1]

@@ -27,7 +27,7 @@ from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import TrainingData
-from chainrule.lm import Context, LanguageModel, State
+from chainrule.lm import Context, LanguageModel, State, check_rows
 from chainrule.ngram.anylength.suffixes import SMALL, Ints, Suffixes, build, index_dtype
 from chainrule.ngram.anylength.walk import FEW, AnyLengthState, ContextRange, Walker, counted, state_of
 from chainrule.settings import parse, setting
@@ -119,9 +119,12 @@ class AnyLengthModel(LanguageModel):
         return state_of([self.walker.start] * batch_size)
 
     def extend(self, state: State, ids_BT: Array) -> AnyLengthState:
+        check_rows(state, ids_BT)
         return self.walker.walk(self._ids(ids_BT), _levels(state))
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        if state is not None:
+            check_rows(state, ids_BT)
         ids = self._ids(ids_BT)
         scores_BT = np.zeros(ids.shape, dtype=np.float64)
 

@@ -4,7 +4,7 @@ The context of event i, the token ids[i], is the text before it, read backwards:
 are sorted, the contexts that end in h are one range of ranks, and the longer h, the narrower the range. Four arrays
 hold all that is needed of them; neither the text nor the sorted contexts themselves are kept:
 
-    follower[r]  the event behind the context of rank r
+    follower[r]  the event after the context of rank r
     places[s]    the ranks r in order of (follower[r], r): a block for each word, of the ranks that it follows
     shared[s]    1 + how many tokens the context of places[s] has in common with that of places[s-1], 0 at the
                  beginning of a block and 255 for more than 253
@@ -18,7 +18,7 @@ For Kneser-Ney counts let n be the length of h. A word's first event in the rang
 one whose token before h differs from that of the event before has fresh = n + 1:
 
     N(h ·)     = #{r in [lo, hi): fresh[r] <= n}         words that follow h
-    N(· h ·)   = #{r in [lo, hi): fresh[r] <= n + 1}     pairs of a token before and a word behind
+    N(· h ·)   = #{r in [lo, hi): fresh[r] <= n + 1}     pairs of a token before and a word after
     N(· h w)   = #{s in [lo', hi'): shared[s] <= n + 1}  tokens before h w
 
 With line context a context ends at the </s> before its line, which stands for <s>: two contexts may have that token

@@ -80,7 +80,7 @@ class Walker:
 
     @cached_property
     def start(self) -> list[ContextRange]:
-        """The levels after <s>: the empty context, and </s>, behind which the lines of training text begin."""
+        """The levels after <s>: the empty context, and </s>, after which the lines of training text begin."""
         lo, hi = self.suffixes.starts[self.eos : self.eos + 2].tolist()
         return [(0, len(self.suffixes), 0), (lo, hi, 1)]
 

@@ -37,7 +37,7 @@ def _to_ln(log10: Any) -> Any:
 def _digits(block: Any, i: int) -> Any:
     """Parse the digits from byte i on, perhaps with a decimal point, as mantissa · 10^exponent.
 
-    Returns (mantissa, exponent, significant digits, whether there are any digits, position behind them).
+    Returns (mantissa, exponent, significant digits, whether there are any digits, position after them).
     """
     mantissa, exponent, kept, point, some = np.uint64(0), 0, 0, False, False
     while True:
@@ -60,7 +60,7 @@ def _digits(block: Any, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _exponent(block: Any, i: int) -> Any:
-    """Parse the exponent behind an e. Returns (exponent, whether it has one to four digits, position behind it)."""
+    """Parse the exponent after an e. Returns (exponent, whether it has one to four digits, position after it)."""
     sign = -1 if block[i] == _MINUS else 1
     if block[i] == _MINUS or block[i] == _PLUS:
         i += 1
@@ -73,7 +73,7 @@ def _exponent(block: Any, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _read_number(block: Any, i: int) -> Any:
-    """Parse the log10 at byte i. Returns (its value as ln, whether that is certain, position behind it)."""
+    """Parse the log10 at byte i. Returns (its value as ln, whether that is certain, position after it)."""
     sign = -1.0 if block[i] == _MINUS else 1.0
     if block[i] == _MINUS or block[i] == _PLUS:
         i += 1
@@ -119,7 +119,7 @@ def read_lines(block: Any, i: int, n: int, begins: Any, ends: Any, log_prob: Any
     One long loop, since passing arrays between functions would take longer than the work they do.
     """
     places = np.empty(_WINDOW, np.int64)
-    row, k, limit = 0, 0, i  # k is the index of the separator behind the current field
+    row, k, limit = 0, 0, i  # k is the index of the separator after the current field
     while row < len(log_prob) and i < len(block):
         if i == limit:
             limit, k = _separators(block, i, min(i + _WINDOW, len(block)), places), 0
@@ -169,7 +169,7 @@ def read_lines(block: Any, i: int, n: int, begins: Any, ends: Any, log_prob: Any
 def _put_digits(out: Any, at: int, mantissa: int, digits: int, before_point: int) -> Any:
     """Write the digits of a mantissa, with a point after the first `before_point` unless none follow.
 
-    Returns the position behind them.
+    Returns the position after them.
     """
     end = at + digits + (digits > before_point)
     place = end - 1
@@ -185,7 +185,7 @@ def _put_digits(out: Any, at: int, mantissa: int, digits: int, before_point: int
 
 @njit(cache=True, nogil=True)
 def _put_number(out: Any, at: int, value: float) -> Any:
-    """Write a number as "%.9g" does, minus infinity as -99. Returns (position behind it, whether it is certain)."""
+    """Write a number as "%.9g" does, minus infinity as -99. Returns (position after it, whether it is certain)."""
     if value == 0:
         out[at] = _0
         return at + 1, True

@@ -4,7 +4,7 @@ An ARPA file is a model of words, and its readers split text at white space. So 
 tokenizer, and only models of word tokens can be written. What the format leaves open is settled as follows:
 
     <unk>, <s>, </s>    are the tokenizer's own; one that the file lacks gets probability 0
-    <s>                 is never predicted, whatever the file says; n-grams with <s> behind a word are left out
+    <s>                 is never predicted, whatever the file says; n-grams with <s> after a word are left out
     a missing context   is filled in: its probability is what backing off gives, and its own backoff weight is 1
 """
 
@@ -103,7 +103,7 @@ def _ids_of(words: list[bytes]) -> Ints:
 
 
 def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
-    """The levels without n-grams that have <s> behind a word, as no text has; empty levels at the end go, too."""
+    """The levels without n-grams that have <s> after a word, as no text has; empty levels at the end go, too."""
     levels, dropped = list(arpa.levels), 0
     bos = arpa.words.index(_SPECIAL[_BOS]) if _SPECIAL[_BOS] in arpa.words else _LEFT_OUT
     for place, level in enumerate(levels):
@@ -116,9 +116,7 @@ def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
     while len(levels) > 1 and not len(levels[-1].ids):
         levels.pop()
     if dropped:
-        progress.note(
-            f"n-grams left out because <s> stands behind a word in them, which it never does: {dropped:,}"
-        )
+        progress.note(f"n-grams left out because <s> stands after a word in them, which it never does: {dropped:,}")
     return levels
 
 

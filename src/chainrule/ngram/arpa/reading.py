@@ -92,7 +92,7 @@ def read_arpa(path: str | Path, progress: Progress = SILENT) -> ArpaModel:
                 reader = reader or _Reader(path, fast=worth_a_kernel(len(block), _NANOSECONDS))
                 reader.feed(block)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        line = f" behind line {reader.line - 1}" if reader else ""
+        line = f" after line {reader.line - 1}" if reader else ""
         raise ArpaError(f"{path}: damaged gzip{line}: {error}; copy the file again") from error
     except OSError as error:
         raise ArpaError(f"{path}: {error.strerror or error}") from error

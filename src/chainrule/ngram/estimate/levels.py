@@ -56,7 +56,7 @@ class Counts:
         """The length of the longest n-grams."""
         return len(self.levels)
 
-    def behind_bos(self, n: int) -> slice:
+    def starting_with_bos(self, n: int) -> slice:
         """The slice of level n that holds the n-grams that begin with <s>."""
         first = int(codes_of_words(self.vocab_size)[self.bos])
         last = first + 1

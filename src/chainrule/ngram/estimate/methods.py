@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.estimate.passes import Method, with_continuation_counts
@@ -52,6 +53,8 @@ def choose_method(
             counts, smooth.good_turing_ratios, smooth.FALLBACK_RATIOS, "Good-Turing ratio", progress
         )
         return MethodOfCounts(counts, _with(smooth.katz, ratios, counts), {"good_turing": _rounded(ratios)})
+    if name not in ("absolute-discounting", "kneser-ney", "modified-kneser-ney"):
+        raise SettingsError(f"there is no smoothing method {name!r}")
     if name != "absolute-discounting":
         counts = with_continuation_counts(counts, workspace)
     closed_form, fallback = (

@@ -65,7 +65,7 @@ def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -
         below, above = counts.levels[n - 1], counts.levels[n]
         # never more than the count of the n-gram, whose type is thus wide enough
         different = _bincount(above.suffix, len(below), below.count.dtype)
-        from_start = counts.behind_bos(n)
+        from_start = counts.starting_with_bos(n)
         different[from_start] = below.count[from_start]
         return Level(below.word, workspace.put(different), below.begin, below.suffix)
 
@@ -139,7 +139,7 @@ class _Smoother:
         first, last = stretch
         is_full = xp.full(last - first, self.n == self.counts.order, dtype=xp.bool, device=device(self.prob))
         if 1 < self.n < self.counts.order:
-            from_start = self.counts.behind_bos(self.n - 1)
+            from_start = self.counts.starting_with_bos(self.n - 1)
             is_full[max(from_start.start - first, 0) : max(from_start.stop - first, 0)] = True
         return is_full
 

@@ -46,10 +46,6 @@ def by_entropy(automaton: Automaton, threshold: float) -> Automaton:
         lower = np.exp(lower_log_probs(automaton, n))
         loss = _loss(own, lower, np.asarray(parts.begins[n - 2], dtype=np.int64), np.exp(joint[n - 2]))
         keep[n - 1] = np.expm1(loss) >= threshold
-        if n < trie.order:
-            begin = np.asarray(parts.begins[n - 1], dtype=np.int64)
-            before = np.concatenate([[0], np.cumsum(keep[n])])
-            keep[n - 1] |= before[begin[1:]] > before[begin[:-1]]
     return normalise(select(parts, keep))
 
 

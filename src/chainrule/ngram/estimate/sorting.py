@@ -3,10 +3,10 @@
 A window is N words in a row. Sort every window of the text, and the n-grams of every length lie in runs: windows
 that begin with the same n words are neighbours. So one sort gives all orders at once.
 
-The sort goes by parts. A window's part follows from its first word (and, behind a frequent word, from its second):
+The sort goes by parts. A window's part follows from its first word (and, after a frequent word, from its second):
 the sorted parts in sequence are all windows in sorted order, and each part is small enough to sort in cache.
 
-A column holds a word's code plus 1, or 0 behind the end of the text or line. The kernels release the GIL; threads
+A column holds a word's code plus 1, or 0 after the end of the text or line. The kernels release the GIL; threads
 run them in parallel.
 """
 
@@ -79,7 +79,7 @@ def _part(first: Any, split: Any, column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _fill(columns: Any, place: int, line_end: Any, windows: Any, row: int, first: int) -> None:
-    """Write the columns of a window from `first` on: the text from position `place` on, and 0 behind a line end."""
+    """Write the columns of a window from `first` on: the text from position `place` on, and 0 after a line end."""
     goes_on = True
     for n in range(first, windows.shape[1]):
         windows[row, n] = columns[place] if goes_on else 0

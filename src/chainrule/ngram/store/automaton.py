@@ -153,7 +153,7 @@ class Automaton:
 
     def score(self, text: Array, threads: int | None = None) -> Array:
         """ln p of each word of a text, given the up to N-1 words before it."""
-        if self.where is None and self._patience.ends_with(text.shape[0]):
+        if self.where is None and self._patience.count(text.shape[0]):
             return self._score_fast(text, threads or cores())
         return self.score_slowly(text)
 

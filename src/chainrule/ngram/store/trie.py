@@ -69,12 +69,11 @@ class Trie:
 
     @cached_property
     def table(self) -> Ints:
-        """For each length 0 to N: first node, first group of contexts, one past the last node, first bigram."""
-        table = np.zeros((self.order + 1, 4), dtype=np.int64)
+        """For each length 0 to N: first node, first group of contexts, one past the last node."""
+        table = np.zeros((self.order + 1, 3), dtype=np.int64)
         sizes = np.diff(self.first_of_length)
         table[:, 0], table[:, 2] = self.first_of_length[:-1], self.first_of_length[1:]
         table[2:, 1] = np.cumsum(groups_for(sizes[1:-1]))
-        table[:, 3] = self.first_of_length[2]
         return table
 
     def to(self, where: Any) -> Trie:

@@ -65,7 +65,7 @@ class WordTokenizer(Tokenizer):
         return WordTable(self.splitting, self.words)
 
     def encode_lines(self, block: bytes) -> Ids:
-        if not self._patience.ends_with(len(block)):
+        if not self._patience.count(len(block)):
             return encode_lines_slowly(self, block)
         numbers = self._table.look_up(block)  # 0 unknown, 1 the line end, 2 the first word
         numbers += numbers > 0

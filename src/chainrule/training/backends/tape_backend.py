@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,18 +21,24 @@ from chainrule.training.engines.tape_engine import TapeEngine, check_offered
 class TapeBackend(Backend):
     """Builds, trains and loads the networks of one kind on the tape."""
 
+    def __init__(self, kind: str, network: Callable[..., Any]) -> None:
+        super().__init__(kind, network)
+        self._randomness: WeakKeyDictionary[TapeModel, np.random.Generator] = WeakKeyDictionary()
+
     def check(self, settings: NeuralSettings, device: str) -> None:
         check_offered(settings, device)
 
     def build(self, settings: Any, tokenizer: Tokenizer, context: Context, seed: int) -> TapeModel:
         # weights and dropout draw from one generator, one after the other
-        self._randomness = np.random.default_rng(seed % 2**64)
-        tensors = weights.initial(settings, tokenizer.vocab_size, self._randomness)
+        randomness = np.random.default_rng(seed % 2**64)
+        tensors = weights.initial(settings, tokenizer.vocab_size, randomness)
         network = self.network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
-        return TapeModel(network, tokenizer, context, kind=self.kind, settings=settings)
+        lm = TapeModel(network, tokenizer, context, kind=self.kind, settings=settings)
+        self._randomness[lm] = randomness
+        return lm
 
     def engine(self, lm: TapeModel, settings: NeuralSettings, data: TrainingData) -> TapeEngine:
-        return TapeEngine(lm.network, settings, self._randomness)
+        return TapeEngine(lm.network, settings, self._randomness[lm])
 
     def load_weights(self, lm: TapeModel, weights: Mapping[str, np.ndarray]) -> None:
         for name, parameter in lm.network.parameters.items():

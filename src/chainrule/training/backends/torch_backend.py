@@ -71,7 +71,8 @@ class TorchBackend(Backend):
 
     def load(self, settings: NeuralSettings, folder: ModelFolder) -> NeuralModel:
         tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-        network = self.network(settings, tokenizer.vocab_size, tokenizer.bos)
+        with torch.random.fork_rng([]):  # first weights are drawn, and the caller's random numbers stay as they are
+            network = self.network(settings, tokenizer.vocab_size, tokenizer.bos)
         try:
             load_weights(network, folder.tensor)
         except ValueError as error:

@@ -34,7 +34,7 @@ def check_run(run: Path | None, *, resume: bool) -> None:
     """Refuse to begin anew in the folder of a run that could be resumed: it may hold hours of training."""
     if run is None:
         if resume:
-            raise SettingsError("to resume takes the run folder that the training was given")
+            raise SettingsError("resuming needs the run folder of the training")
     elif run.exists() and not run.is_dir():
         raise SettingsError(f"{run} is a file: checkpoints and measurements of a run are kept in a folder")
     elif checkpoint_folders(run) and not resume:
@@ -49,11 +49,11 @@ def check_output(out: Path, run: Path, *, overwrite: bool, resume: bool) -> None
     if resume and (out / MANIFEST).exists():
         if not checkpoint_folders(run):
             raise SettingsError(
-                f"{out} is there, so that its training is finished: nothing is left to resume, unless it was told "
-                "to --keep"
+                f"{out} exists: its training has finished, and nothing is left to resume (a training with --keep "
+                "could be made longer)"
             )
         if not overwrite:
-            raise SettingsError(f"{out} is there: to go on, and then replace it, add --overwrite")
+            raise SettingsError(f"{out} exists: to go on with its training, and then replace it, add --overwrite")
     check_destination(out, overwrite=overwrite)
 
 

@@ -88,6 +88,7 @@ class TorchEngine(Engine):
                 engine.start(mode, 1)
                 yield engine
             finally:
+                self.network.zero_grad(set_to_none=True)  # a step that failed leaves gradients
                 self.network.load_state_dict(weights)
 
     def start(self, mode: Mode, total: int) -> None:

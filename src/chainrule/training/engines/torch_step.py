@@ -79,7 +79,8 @@ class Stepper:
         inputs_BT, targets_BT = gatherer.batch(step.parts[0])
         memory = memories[0] if memories else None
         shape = inputs_BT.shape, step.targets
-        if self.graph is None:
+        # a resumed run may begin with the last, short step of an epoch: a larger one is captured in its place
+        if self.graph is None or self.graph[0][1] < step.targets:
             count = step.targets
             gradients = lambda x, y, m: self._add_gradients(x, y, m, count, count)  # noqa: E731
             memory = copied(memory)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -120,15 +122,34 @@ class FusedLayer(nn.Module):
             nn.init.ones_(weights.b.chunk(4)[1])
 
 
+@dataclass
+class _Flag:
+    """How many threads have oneDNN turned off, and how it was before."""
+
+    blocks: int = 0
+    was_on: bool = True
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_flag = _Flag()
+
+
 @contextlib.contextmanager
 def _plain_products() -> Iterator[None]:
     """Turn off oneDNN's fused LSTM: on ARM it takes twice as long as the matrix products it is made of."""
-    was_on = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)  # what torch.backends.mkldnn.flags does, which warns of other flags
+    # the flag is one for all threads: the first block turns it off, the last one that ends puts it back
+    with _flag.lock:
+        if _flag.blocks == 0:
+            _flag.was_on = torch._C._get_mkldnn_enabled()
+            torch._C._set_mkldnn_enabled(False)  # what torch.backends.mkldnn.flags does, which warns of other flags
+        _flag.blocks += 1
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(was_on)
+        with _flag.lock:
+            _flag.blocks -= 1
+            if _flag.blocks == 0:
+                torch._C._set_mkldnn_enabled(_flag.was_on)
 
 
 def _functions(cell: CellName, activation: str) -> tuple[Callable[..., Any], cells.Step]:
