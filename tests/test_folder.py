@@ -19,6 +19,7 @@ import pytest
 import safetensors.numpy
 
 import chainrule as cr
+from chainrule.disk import atomic
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 from chainrule.folder import (
     ModelFolder,
@@ -30,6 +31,8 @@ from chainrule.folder import (
     to_json,
     write_folder,
 )
+from chainrule.folder.integrity import sha256
+from manifests import read_manifest, write_manifest
 
 ARRAYS = {
     "float64": np.array([0.1, -0.0, math.nan, math.inf, 5e-324]),
@@ -74,8 +77,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def edit(folder: Path, **changes: Any) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
+    write_manifest(folder, read_manifest(folder) | changes)
 
 
 def flip(path: Path, place: int = -1) -> None:
@@ -152,6 +154,7 @@ def fail_to_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 def fail_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     """The new folder cannot be given its name."""
     rename, tried = os.rename, []
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
 
     def refuse_once(source: Path, target: Path, **options: Any) -> None:
         if Path(target).name == "m" and not Path(target).parent.name.startswith(".") and not tried:
@@ -266,11 +269,17 @@ def test_a_large_file_opens_at_once_and_is_verified_on_demand(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(integrity, "_VERIFY_UP_TO", (written / "model.safetensors").stat().st_size - 1)
-    flip(written / "model.safetensors")
     assert read_folder(written).kind == "ngram"
+    with monkeypatch.context() as patch:  # what was read once is not read again
+        patch.setattr(integrity, "sha256", lambda path: "" if path.name == "model.safetensors" else sha256(path))
+        assert read_folder(written).kind == "ngram"
+        with pytest.raises(DamagedFileError, match="checksum"):
+            read_folder(written, verify=True)
+    flip(written / "model.safetensors")
     assert read_folder(written, verify=False).kind == "ngram"
-    with pytest.raises(DamagedFileError, match="checksum"):
-        read_folder(written, verify=True)
+    for verify in (None, True):
+        with pytest.raises(DamagedFileError, match="checksum"):
+            read_folder(written, verify=verify)
 
 
 @pytest.mark.parametrize("verify", [None, False])
@@ -358,6 +367,7 @@ def test_a_model_that_cannot_be_put_back_is_still_there(tmp_path: Path, monkeypa
     lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=1, smoothing="mle")
     lm.save(tmp_path / "m")
     rename = os.rename
+    monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
 
     def refuse(source: Path, target: Path, **options: Any) -> None:
         if Path(target) == tmp_path / "m":
@@ -367,8 +377,10 @@ def test_a_model_that_cannot_be_put_back_is_still_there(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(OSError, match="No space"):
         lm.save(tmp_path / "m", overwrite=True)
-    (kept,) = tmp_path.glob(".m-old-*/m")
-    assert cr.load(kept).tokenizer.vocab_size == lm.tokenizer.vocab_size
+    monkeypatch.undo()
+    assert not (tmp_path / "m").exists()
+    assert cr.load(tmp_path / "m").tokenizer.vocab_size == lm.tokenizer.vocab_size
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 # -- folders inside folders -------------------------------------------------------------------------------
@@ -413,10 +425,9 @@ def test_the_name_of_a_part_is_never_a_way_out(name: str, tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="plain file name"):
         write_folder(tmp_path / "m", replace(MODEL, parts={name: MODEL}))
     write_folder(tmp_path / "m", NESTED)
-    manifest_path = tmp_path / "m" / "manifest.json"
-    content = json.loads(manifest_path.read_text())
+    content = read_manifest(tmp_path / "m")
     content["parts"] = {name: {}}
-    manifest_path.write_text(json.dumps(content))
+    write_manifest(tmp_path / "m", content)
     with pytest.raises(DamagedFileError, match="'parts'"):
         read_folder(tmp_path / "m")
 

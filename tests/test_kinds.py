@@ -16,6 +16,7 @@ from chainrule.errors import ChainruleError, FolderError, MissingExtraError, Plu
 from chainrule.evaluation.compare import rungs
 from chainrule.ngram.train import KIND as NGRAM
 from listening import Listening
+from manifests import read_manifest, write_manifest
 
 
 @dataclass(frozen=True)
@@ -189,8 +190,7 @@ def test_a_kind_that_was_asked_for_is_not_left_out() -> None:
 
 def test_a_folder_cannot_name_a_kind_into_being(tmp_path: Path) -> None:
     cr.train("ngram", cr.Corpus.from_text("i love cats\n")).save(tmp_path / "m")
-    manifest = tmp_path / "m" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"kind": "ngram"', '"kind": "os"'))
+    write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "os"})
     with pytest.raises(FolderError, match="its kind 'os' is not one this chainrule knows"):
         kinds.load(tmp_path / "m")
 

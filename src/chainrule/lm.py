@@ -179,7 +179,7 @@ def _in_batches(
     lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batches of sequences of like length: the indices of their tokens in `ids`, and ln p of those tokens."""
-    for rows in batches(ends - starts):
+    for rows in batches(ends - starts, tokens_at_once(lm)):
         lengths = ends[rows] - starts[rows]
         # the indices of one row after the other: from its start on
         places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (np.cumsum(lengths) - lengths), lengths)

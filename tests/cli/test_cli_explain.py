@@ -108,7 +108,7 @@ def test_an_older_picture_is_not_replaced_unasked(
     assert mine.read_text(encoding="utf-8") == "precious"
     assert run(*words, "--overwrite").code == 0
     assert mine.read_text(encoding="utf-8").startswith("<svg")
-    assert "No such file" in fails(*words[:-1], tmp_path / "nowhere" / "a.svg")
+    assert "there is no folder" in fails(*words[:-1], tmp_path / "nowhere" / "a.svg")
 
 
 def test_unknown_words_are_noted(run: Run, networks: dict[str, Path]) -> None:

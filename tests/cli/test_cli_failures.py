@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chainrule.errors import ChainruleError
+from manifests import read_manifest, write_manifest
 
 from .running import Fails, Run
 
@@ -236,12 +237,12 @@ def edit(*keys: str, value: Any) -> Callable[[Path], object]:
     """The manifest with another value somewhere."""
 
     def damage(folder: Path) -> None:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_manifest(folder)
         place = manifest
         for key in keys[:-1]:
             place = place[key]
         place[keys[-1]] = value
-        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        write_manifest(folder, manifest)
 
     return damage
 
@@ -260,6 +261,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "zip": (put("model.safetensors", b"PK\x03\x04" + bytes(60)), "model.safetensors", "zip archive"),
     "arrays missing": (remove("model.safetensors"), "model.safetensors", "missing"),
     "tokenizer missing": (remove("tokenizer.json"), "tokenizer.json", "missing"),
+    "flipped manifest": (flip("manifest.json"), "manifest.json", "damaged"),
     "manifest missing": (remove("manifest.json"), "manifest.json", "not a model folder"),
     "manifest not JSON": (put("manifest.json", b"{"), "manifest.json", "not JSON"),
     "manifest not UTF-8": (put("manifest.json", b'{"\xff'), "manifest.json", "not UTF-8"),
@@ -267,9 +269,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "manifest a list": (put("manifest.json", b"[]"), "manifest.json", "not a manifest of chainrule"),
     "other format": (edit("format", value="other"), "manifest.json", "not a manifest of chainrule"),
     "newer version": (
-        edit("version", value=2),
+        edit("version", value=3),
         "manifest.json",
-        "format version 2; this chainrule reads version 1",
+        "format version 3; this chainrule reads versions 1 and 2",
     ),
     "no files": (edit("files", value={}), "manifest.json", "does not list model.safetensors"),
     "files a list": (edit("files", value=[]), "manifest.json", "'files'"),

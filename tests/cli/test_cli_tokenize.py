@@ -106,8 +106,9 @@ def test_ids_that_are_asked_for_are_written_or_refused(run: Run, toy: Path, tmp_
 
 def test_ids_never_overwrite_the_text(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("years of work\n")
-    message = fails("tokenize", tmp_path / "mine.txt", "--tokenizer", "byte", "--ids", tmp_path / "mine.txt")
-    assert "overwrite the text itself" in message
+    words = ("tokenize", tmp_path / "mine.txt", "--tokenizer", "byte", "--ids", tmp_path / "mine.txt")
+    assert "mine.txt exists" in fails(*words)
+    assert "overwrite the text itself" in fails(*words, "--overwrite")
     assert (tmp_path / "mine.txt").read_text() == "years of work\n"
 
 

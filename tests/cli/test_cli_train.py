@@ -68,7 +68,8 @@ def test_a_folder_stands_for_the_tokenizer_in_it(
     for folder in (tmp_path / "characters", model):
         out = tmp_path / f"from-{folder.name}"
         assert run("train", "ngram", toy, "--tokenizer", folder, "--out", out).code == 0
-        assert (out / "tokenizer.json").read_text() == (folder / "tokenizer.json").read_text()
+        ours, theirs = (json.loads((place / "tokenizer.json").read_text()) for place in (out, folder))
+        assert ours == {key: value for key, value in theirs.items() if key != "checksum"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, Array
-from chainrule.decode.strategies import normalize
+from chainrule.decode.strategies import normalised
 from chainrule.fast_paths import Choose
 from chainrule.lm import LanguageModel, State, check_rows, draw, score_sequences
 from chainrule.testing.laws import LAWS, check_laws, laws_for
@@ -59,7 +59,7 @@ class PredictsTheStart(Delegate):
     def next_log_probs(self, state: State) -> Array:
         log_probs = super().next_log_probs(state)
         log_probs[:, self.tokenizer.bos] = -3.0
-        return normalize(log_probs)
+        return normalised(log_probs)
 
 
 class ScoresOneTokenLate(Delegate):
@@ -172,7 +172,7 @@ class ServesOneRowForAll(Delegate):
 class FlatterInBatches(Delegate):
     def next_log_probs(self, state: State) -> Array:
         log_probs = super().next_log_probs(state)
-        return normalize(log_probs / 2) if len(log_probs) > 1 else log_probs
+        return normalised(log_probs / 2) if len(log_probs) > 1 else log_probs
 
 
 class TakesAnyId(Delegate):
@@ -194,7 +194,7 @@ class Restless(Delegate):
 
     def next_log_probs(self, state: State) -> Array:
         log_probs = super().next_log_probs(state)
-        return normalize(log_probs + self.randomness.normal(size=log_probs.shape))
+        return normalised(log_probs + self.randomness.normal(size=log_probs.shape))
 
 
 class Precise(Delegate):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.arrays import Array, inverse_transform
-from chainrule.decode.strategies import Chain, Forbid, Read, Strategy, normalize
+from chainrule.decode.strategies import Chain, Forbid, Read, Strategy, normalised
 from chainrule.errors import DecodingError
 
 NO_IDS = np.zeros((1, 0), dtype=np.int64)
@@ -23,8 +23,8 @@ def left(strategy: Strategy, probabilities: list[float], ids: list[int] | None =
     read = NO_IDS if ids is None else np.asarray([ids])
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.asarray([probabilities]))
-    ours = np.exp(normalize(strategy.apply(log_probs, lambda: read)))[0]
-    theirs = torch.exp(normalize(strategy.apply(torch.as_tensor(log_probs), lambda: torch.as_tensor(read))))[0]
+    ours = np.exp(normalised(strategy.apply(log_probs, lambda: read)))[0]
+    theirs = torch.exp(normalised(strategy.apply(torch.as_tensor(log_probs), lambda: torch.as_tensor(read))))[0]
     np.testing.assert_allclose(theirs.numpy(), ours, atol=1e-12)
     return [round(float(p), 6) for p in ours]
 

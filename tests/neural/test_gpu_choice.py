@@ -10,6 +10,7 @@ from chainrule.arrays import PAD
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid, Strategy
 from chainrule.designs.transformer import TransformerConfig
+from chainrule.errors import ModelError
 from chainrule.neural.gpu import graph_sampling
 from chainrule.neural.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
 from chainrule.neural.gpu.step import FusedStep
@@ -124,6 +125,18 @@ def test_what_is_written_again_and_again_is_what_any_choice_would_write(
     monkeypatch.setattr(graph_sampling, "plan_of", lambda choose: None)
     lm._samplers.clear()
     assert by_loops == [written()] * 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("strategy", [cr.TopK(5), cr.Temperature(1.5) | cr.TopK(20) | cr.TopP(0.8)], ids=str)
+def test_nan_is_an_error_on_a_gpu_too(strategy: Strategy) -> None:
+    tokenizer = WordTokenizer([f"w{number}".encode() for number in range(60)])
+    config = TransformerConfig("llama", layers=1, width=32, heads=4, window=128)
+    network = Transformer(config, tokenizer.vocab_size, tokenizer.bos)
+    torch.nn.init.constant_(network.head.weight, torch.nan)
+    lm = NeuralModel(network, tokenizer, "stream", kind="transformer", settings=config).on("cuda")
+    with pytest.raises(ModelError, match="NaN"):
+        cr.generate(lm, "w1", strategy, max_tokens=40)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from chainrule.settings import parse
 from chainrule.testing import LAWS
 from chainrule.training.backends.torch_backend import TorchBackend, _is_float8
 from listening import Listening
+from manifests import read_manifest, write_manifest
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
 
@@ -107,12 +107,12 @@ def rewrite(folder: Path, tensors: dict[str, np.ndarray]) -> None:
     tensors = {name: np.array(array) for name, array in tensors.items()}
     path = folder / "model.safetensors"
     write_tensors(path, tensors)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_manifest(folder)
     manifest["files"][path.name] = {
         "bytes": path.stat().st_size,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
 
 
 @pytest.mark.parametrize("strategy", [cr.Sample(), cr.TopK(4) | cr.Temperature(0.9), cr.TopP(0.8), cr.Greedy()])

@@ -9,7 +9,6 @@ import math
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pytest
@@ -17,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chainrule import parallel
+from chainrule.disk import atomic
 from chainrule.errors import ArpaError
-from chainrule.folder import atomic
 from chainrule.ngram.arpa import reading as arpa
 from chainrule.ngram.arpa.numbers import read_number, write_number
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa, write_arpa
@@ -467,11 +466,7 @@ class FullDisk(io.BytesIO):
 
 @pytest.mark.parametrize("name", ["m.arpa", "m.arpa.gz"])
 def test_a_full_disk_leaves_nothing(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def new_file(path: Path) -> IO[bytes]:
-        path.touch()
-        return FullDisk()
-
-    monkeypatch.setattr(atomic, "_new_file", new_file)
+    monkeypatch.setattr(atomic, "_open", lambda path: FullDisk())
     (tmp_path / name).write_text("mine")
     with pytest.raises(ArpaError, match=f"{name}: cannot be written: No space left on device"):
         write_arpa(tmp_path / name, [b"a", b"b"], [two_words()], [2], overwrite=True)

@@ -364,7 +364,7 @@ def test_parquet_without_a_column_text(tmp_path: Path) -> None:
 
 def test_parquet_whose_column_text_is_not_text(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", {"text": [1, 2]})
-    with pytest.raises(CorpusError, match=r'a\.parquet: the column "text" holds int, not strings'):
+    with pytest.raises(CorpusError, match=r'a\.parquet: the column "text" holds int64, not strings'):
         text_of(path)
 
 

@@ -215,7 +215,7 @@ def test_half_an_hour_on_a_cpu_is_compiled(
     minutes: float, compiled: float, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rehearsed = prepared(seeded(Bigram), minutes=minutes, precision="float32")
-    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     monkeypatch.setattr(rehearsed, "seconds", lambda mode, **_: compiled if mode.compiled else 1.0)
     assert rehearsed.decide().compiled == expected
 

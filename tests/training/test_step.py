@@ -14,9 +14,9 @@ from trainables import Bigram, Recurrent, data, feed, gatherer, seeded, text, tr
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import TrainingError
 from chainrule.settings import parse
-from chainrule.training.batches.layouts import Rows, Size, Step, Windows
+from chainrule.training.batches.layouts import Lines, Rows, Size, Step, Streams, Windows
 from chainrule.training.engines.cuda_graph import copied
-from chainrule.training.engines.torch_step import Stepper, is_out_of_memory, smaller_batch
+from chainrule.training.engines.torch_step import MOST_SHAPES, Stepper, is_out_of_memory, smaller_batch
 from chainrule.training.run_state import Mode, Place
 
 CPU = torch.device("cpu")
@@ -119,7 +119,7 @@ def test_a_row_that_does_not_fit_is_said() -> None:
     ],
 )
 def test_a_compiler_that_gives_up_is_said(error: Exception, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compiled(function: Any) -> Any:
+    def compiled(function: Any, dynamic: bool) -> Any:
         def fails(*arguments: Any) -> None:
             raise error
 
@@ -144,3 +144,29 @@ def test_a_graph_refuses_a_memory_it_would_not_see_change() -> None:
     assert torch.equal(found[0], memory[0]) and found[0] is not memory[0]
     with pytest.raises(RuntimeError, match="a memory of tensors"):
         copied((torch.ones(2), 3))
+
+
+def test_compiled_code_serves_few_shapes_whatever_the_lines() -> None:
+    """Else torch would stop compiling after some, and which ones they are would depend on where a run begins."""
+    lengths = np.random.default_rng(0).integers(1, 90, 3000)
+    ends = np.cumsum(lengths)
+    layout = Lines(ends - lengths, ends, 8, Size(64, 512, 256), 0)
+    stepper, shapes = Stepper(seeded(Bigram), CPU, Mode()), set()
+    stepper.mode = Mode(compiled=True)
+    for step in (layout.epoch(0)[number] for number in range(layout.count(0))):
+        filled = stepper.filled(step, layout)
+        assert filled.targets == step.targets
+        for part, whole in zip(step.parts, filled.parts, strict=True):
+            assert len(whole.starts_B) >= len(part.starts_B) and whole.width >= part.width
+            shapes.add((len(whole.starts_B), whole.width))
+    assert 1 < len(shapes) <= MOST_SHAPES
+
+
+def test_rows_of_random_length_are_padded_to_few_widths() -> None:
+    layout = Streams(20_000, Size(40, 400, 400), 0, vary=True)
+    stepper, shapes = Stepper(seeded(Bigram), CPU, Mode()), set()
+    stepper.mode = Mode(compiled=True)
+    for number in range(layout.count(0)):
+        (part,) = stepper.filled(layout.epoch(0)[number], layout).parts
+        shapes.add((len(part.starts_B), part.width))
+    assert 1 <= len(shapes) <= 3

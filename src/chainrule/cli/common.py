@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -55,6 +56,24 @@ def encoding_option(command: Command) -> Command:
         show_default=True,
         help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
     )(command)
+
+
+def overwrite_option(what: str) -> Callable[[Command], Command]:
+    """--overwrite: whether to replace what exists."""
+    return click.option("--overwrite", is_flag=True, help=f"Replace {what} that exists.")
+
+
+def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
+    """Refuse, before any work, a file that exists, or one in a folder that does not."""
+    from chainrule.errors import FolderError
+
+    path = Path(path)
+    if path.is_dir():
+        raise FolderError(f"{path} is a folder; choose another {option}")
+    if path.exists() and path.is_file() and not overwrite:
+        raise FolderError(f"{path} exists; choose another {option}, or --overwrite it")
+    if not path.parent.is_dir():
+        raise FolderError(f"{path}: there is no folder {path.parent}; make it, or choose another {option}")
 
 
 def seed_option(command: Command) -> Command:

@@ -18,6 +18,7 @@ from chainrule.cli.common import (
     figure,
     json_option,
     number,
+    overwrite_option,
     print_json,
     results_table,
     say,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @click.command()
 @corpus_argument
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="A new folder for the models.")
-@click.option("--overwrite", is_flag=True, help="Replace a comparison that exists.")
+@overwrite_option("a comparison")
 @click.option("--valid", type=click.Path(), metavar="FILE", help="Text to tune on. [default: 10 % of CORPUS]")
 @click.option("--test", type=click.Path(), metavar="FILE", help="Text to measure on. [default: 10 % of CORPUS]")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, number, print_json, say
+from chainrule.cli.common import console, json_option, number, overwrite_option, print_json, say
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
@@ -24,7 +24,7 @@ _ENDINGS = (".arpa", ".arpa.gz")
     type=click.Choice(["line", "stream"]),
     help="For what an ARPA file says: a line is a sequence, or context flows across lines. [default: line]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a TARGET that exists.")
+@overwrite_option("a TARGET")
 @json_option
 def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bool) -> None:
     """Make a model folder of an ARPA file, or an ARPA file of a model folder.

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from chainrule.cli.common import console, json_option, model_argument, number, results_table, say, show_table
+from chainrule.cli.common import (
+    check_new_file,
+    console,
+    json_option,
+    model_argument,
+    number,
+    overwrite_option,
+    results_table,
+    say,
+    show_table,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +44,7 @@ _FIGURES = 56  # the width of a table without its line of blocks
     help="Of a longer text only the last N tokens are read.",
 )
 @click.option("--out", type=click.Path(), metavar="FILE", help="Write all figures to FILE, a JSON object per line.")
-@click.option("--overwrite", is_flag=True, help="Replace a FILE that exists.")
+@overwrite_option("a FILE")
 @json_option
 def diagnose(
     folder: str, text: str, token: int | None, longest: int, out: str | None, overwrite: bool, as_json: bool
@@ -53,8 +62,8 @@ def diagnose(
     from chainrule.kinds import load
     from chainrule.neural.diagnostics.diagnosis import diagnose as look_into
 
-    if out is not None and Path(out).exists() and not overwrite:
-        raise click.UsageError(f"{out} exists; choose another --out, or --overwrite it")
+    if out is not None:
+        check_new_file(out, "--out", overwrite)
     found = look_into(load(folder), text, token=token, longest=longest, progress=terminal_progress())
     if out is not None:
         found.save(out)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from chainrule.cli.common import (
+    check_new_file,
     console,
     json_option,
     model_argument,
     number,
+    overwrite_option,
     print_json,
     results_table,
     say,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     help="Unroll a recurrent network over the last N tokens; the state before them is data.",
 )
 @click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the graph, for a document.")
-@click.option("--overwrite", is_flag=True, help="Replace a FILE that exists.")
+@overwrite_option("a FILE")
 @json_option
 def explain(
     folder: str, text: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
@@ -53,13 +55,15 @@ def explain(
     """
     from chainrule.autodiff.picture.explain import explain as explain_prediction
     from chainrule.cli.progress import terminal_progress
+    from chainrule.disk import replaced_file
     from chainrule.kinds import load
 
-    if svg is not None and Path(svg).exists() and not overwrite:
-        raise click.UsageError(f"{svg} exists; choose another --svg, or --overwrite it")
+    if svg is not None:
+        check_new_file(svg, "--svg", overwrite)
     found = explain_prediction(load(folder), text, next_word=next_word, last=last, progress=terminal_progress())
     if svg is not None:
-        Path(svg).write_text(found.svg(), encoding="utf-8")
+        with replaced_file(Path(svg)) as file:
+            file.write(found.svg().encode())
     if as_json:
         print_json(found.record())
     else:

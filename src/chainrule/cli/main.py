@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
-import threading
 from typing import Any, NoReturn
 
 import click
@@ -27,6 +25,7 @@ from chainrule.cli.score import score
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError, Interrupted
+from chainrule.signals import Termination
 
 VERBS = (
     compare,
@@ -81,14 +80,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
-    # SIGTERM becomes a regular exit, so that temporary files are removed
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    termination = Termination()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ∞ that an old terminal cannot show is no reason to stop
     try:
         code = cli.main(arguments, prog_name="chainrule", standalone_mode=False)
+        termination.end()
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -115,6 +113,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             raise
         _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
         sys.exit(1)
+    finally:
+        termination.end()
 
 
 def _message(error: Exception) -> str:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, encoding_option, json_option, number, print_json, say
+from chainrule.cli.common import (
+    console,
+    encoding_option,
+    json_option,
+    number,
+    overwrite_option,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from chainrule.ngram.model import NgramModel
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("first", metavar="DIR1", type=click.Path())
 @click.argument("second", metavar="DIR2", type=click.Path())
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
-@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
+@overwrite_option("a model folder")
 @click.option("--held-out", type=click.Path(), metavar="FILE", help="Text to tune the weight on.")
 @click.option("--weight", type=float, metavar="W", help="How much DIR1 counts, between 0 and 1.")
 @encoding_option

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli.common import (
+    check_new_file,
     console,
     corpus_argument,
     encoding_option,
     json_option,
     number,
+    overwrite_option,
     print_json,
     results_table,
     tokenizer_choice,
@@ -43,6 +45,7 @@ _COLOURS = (
     metavar="FILE",
     help="Write the ids: uint16, or uint32 where V > 65,536.",
 )
+@overwrite_option("a tokenizer or a FILE")
 @click.option("--show", is_flag=True, help="Show the first lines with their tokens in colours.")
 @click.option("--merges", is_flag=True, help="Show how BPE learns, merge by merge with its count.")
 @click.option(
@@ -58,6 +61,7 @@ _COLOURS = (
 def tokenize(
     corpus: tuple[str, ...],
     encoding_errors: Any,
+    overwrite: bool,
     show: bool,
     merges: bool,
     lines: int,
@@ -71,36 +75,40 @@ def tokenize(
     chainrule tokenize corpus.txt --merges
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
-    import tempfile
-
-    from chainrule.errors import FolderError
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.disk import replaced_path, scratch_folder
     from chainrule.text.corpus import Corpus
-    from chainrule.tokens.registry import FILE_NAME
+    from chainrule.tokens.ids import check_ids_file
 
     if bool(options["ids"]) + show + merges > 1:
         raise click.UsageError("choose one of --ids, --show and --merges")
-    if options["out"] and (Path(options["out"]) / FILE_NAME).exists():
-        raise FolderError(f"{options['out']} has a tokenizer already; choose another --out")
+    if options["out"]:
+        _check_folder(Path(options["out"]), overwrite)
+    if options["ids"]:
+        check_new_file(options["ids"], "--ids", overwrite)
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
+    if options["ids"]:
+        check_ids_file(Path(options["ids"]), text)
     if merges:
         if options["tokenizer"] != "bpe" or options["vocabulary"]:
             raise click.UsageError("only BPE merges: --merges goes with --tokenizer bpe")
         _merges(text, options["vocab_size"], options["min_count"], lines, as_json)
+        text.note_replaced(terminal_progress())
         return
-    from chainrule.cli.progress import terminal_progress
+    from chainrule.tokens.registry import write_tokenizer
 
     choice = tokenizer_choice(options)
     encoded = None
     if show:
         tokenizer = choice.make(text, terminal_progress())
     else:
-        with tempfile.TemporaryDirectory(prefix="chainrule-") as folder:
-            ids = Path(options["ids"] or f"{folder}/ids")
+        with scratch_folder() as folder, replaced_path(Path(options["ids"] or folder / "ids")) as ids:
             tokenizer, encoded = choice.make_and_encode(text, ids, terminal_progress())
     if options["out"]:
-        _write(tokenizer, Path(options["out"]))
+        write_tokenizer(tokenizer, Path(options["out"]))
     if encoded is None:
         _show(tokenizer, text, lines, as_json)
+        text.note_replaced(terminal_progress())
     else:
         _summary(tokenizer, encoded, as_json)
 
@@ -158,11 +166,16 @@ def _colour(lines: list[list[str]], between: str) -> None:
         screen.print(shown, soft_wrap=True)
 
 
-def _write(tokenizer: Tokenizer, folder: Path) -> None:
-    from chainrule.tokens.registry import FILE_NAME, dump_tokenizer
+def _check_folder(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder that has a tokenizer, or that is a model folder, whose tokenizer belongs to its weights."""
+    from chainrule.errors import FolderError
+    from chainrule.folder import MANIFEST
+    from chainrule.tokens.registry import FILE_NAME
 
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE_NAME).write_text(dump_tokenizer(tokenizer), encoding="utf-8")
+    if (folder / MANIFEST).exists():
+        raise FolderError(f"{folder} is a model folder; choose another --out")
+    if (folder / FILE_NAME).exists() and not overwrite:
+        raise FolderError(f"{folder} has a tokenizer already; choose another --out, or --overwrite it")
 
 
 def _summary(tokenizer: Tokenizer, encoded: Encoded, as_json: bool) -> None:

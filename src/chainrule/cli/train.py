@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,7 @@ def train(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.devices import choose_device
+    from chainrule.disk import holding
     from chainrule.kinds import find_kind
     from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
@@ -108,25 +110,26 @@ def train(
     tokenizer.check()
     text = Corpus.open(*corpus, encoding_errors=encoding_errors)
     held_out = None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors)
-    # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
-    if kept and overwrite and not resume:
-        remove_checkpoints(run_folder)
-    lm = train_kind(
-        the_kind,
-        the_settings,
-        text,
-        valid=held_out,
-        tokenizer=tokenizer,
-        context=options["context"],
-        seed=options["seed"],
-        progress=terminal_progress(),
-        device=options["device"],
-        run=run_folder if kept or options["run"] else None,
-        resume=resume,
-    )
-    lm.save(out, overwrite=overwrite)
-    if kept and not options["keep"]:
-        remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
+    with holding(run_folder) if kept else nullcontext():
+        # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
+        if kept and overwrite and not resume:
+            remove_checkpoints(run_folder)
+        lm = train_kind(
+            the_kind,
+            the_settings,
+            text,
+            valid=held_out,
+            tokenizer=tokenizer,
+            context=options["context"],
+            seed=options["seed"],
+            progress=terminal_progress(),
+            device=options["device"],
+            run=run_folder if kept or options["run"] else None,
+            resume=resume,
+        )
+        lm.save(out, overwrite=overwrite)
+        if kept and not options["keep"]:
+            remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     _tell(lm, out, as_json)
 
 

@@ -125,9 +125,8 @@ class Temperature(Strategy):
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         if self.value < COLDEST:
             return Greedy().apply(log_probs_BV, read)
-        xp = array_namespace(log_probs_BV)
         # relative to the best token, which stays at 0 however low the temperature
-        return (log_probs_BV - xp.max(log_probs_BV, axis=-1, keepdims=True)) / self.value
+        return (log_probs_BV - _best(log_probs_BV)) / self.value
 
     def operations(self) -> Operations:
         return (("temperature", self.value),) if self.value >= COLDEST else (("top_k", 1),)
@@ -167,7 +166,7 @@ class TopP(Strategy):
             return log_probs_BV
         xp = array_namespace(log_probs_BV)
         order_BV = xp.argsort(log_probs_BV, axis=-1, descending=True, stable=True)
-        prob_BV = xp.exp(normalize(xp.astype(log_probs_BV, xp.float64)))
+        prob_BV = xp.exp(normalised(xp.astype(log_probs_BV, xp.float64)))
         sorted_BV = xp.take_along_axis(prob_BV, order_BV, axis=-1)
         # a token is in if those before it do not make up p yet (0.5 + 0.3 makes up 0.8, however it is rounded)
         before_BV = xp.cumulative_sum(sorted_BV, axis=-1) - sorted_BV
@@ -247,12 +246,19 @@ class Beam:
         _require(0 <= self.length_power <= 10, "the length power", "between 0 and 10", self.length_power)
 
 
-def normalize(log_probs_BV: Array) -> Array:
-    """ln p that sums to one: x - ln Σ e^x."""
+def normalised(log_probs_BV: Array) -> Array:
+    """ln p that sums to one: x - ln Σ e^x. A row without a possible token stays as it is."""
+    xp = array_namespace(log_probs_BV)
+    best_B1 = _best(log_probs_BV)
+    total_B1 = xp.sum(xp.exp(log_probs_BV - best_B1), axis=-1, keepdims=True)
+    return log_probs_BV - best_B1 - xp.log(xp.where(total_B1 == 0, xp.ones_like(total_B1), total_B1))
+
+
+def _best(log_probs_BV: Array) -> Array:
+    """The largest ln p of each row, [B, 1]; 0 where all are -∞, since -∞ minus -∞ would be NaN."""
     xp = array_namespace(log_probs_BV)
     best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
-    total_B1 = xp.sum(xp.exp(log_probs_BV - best_B1), axis=-1, keepdims=True)
-    return log_probs_BV - best_B1 - xp.log(total_B1)
+    return xp.where(best_B1 == -math.inf, xp.zeros_like(best_B1), best_B1)
 
 
 def _keep(log_probs_BV: Array, kept_BV: Array) -> Array:

@@ -19,11 +19,18 @@ PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1}
 """The number of vectors in the state of a cell."""
 
 
+_MOST = {"layers": 1000, "window": 1 << 20}
+"""The largest sizes by name, so that a wrong one takes neither hours nor all memory; of others 2^31."""
+
+
 def check_sizes(**sizes: int) -> None:
-    """Refuse sizes below 1, by name."""
+    """Refuse sizes below 1, and far too large ones, by name."""
     for name, size in sizes.items():
+        most = _MOST.get(name, 1 << 31)
         if size < 1:
             raise SettingsError(f"{name} should be at least 1, not {size}")
+        if size > most:
+            raise SettingsError(f"{name} should be at most {most:,}, not {size:,}")
 
 
 def check_shares(**shares: float) -> None:
@@ -115,7 +122,8 @@ class RecurrentConfig:
     beta: float = setting(0.0, "penalty on outputs of the last layer that change fast")
 
     def __post_init__(self) -> None:
-        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers, last=self.widths[-1])
+        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
+        check_sizes(last=self.widths[-1])
         names = ("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
         check_shares(**{name: getattr(self, name) for name in names})
         for name in ("alpha", "beta"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,9 +13,10 @@ from typing import Any
 from chainrule import settings as settings_of
 from chainrule.decode.generate import sample_text
 from chainrule.devices import choose_device
+from chainrule.disk import LOCK, holding, remove_folder, replaced_file, scratch_folder, sweep
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.evaluation.measure import Measured, measure
-from chainrule.folder import MANIFEST, megabytes, replaced_file, to_json
+from chainrule.folder import MANIFEST, megabytes, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
@@ -116,13 +115,12 @@ def compare(
     if not ladder:
         raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
     _check_destination(out, overwrite)
-    with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
+    with holding(out), scratch_folder() as scratch:
         given = {"valid": valid, "test": test}
-        parts = split_off(as_corpus(corpus), given, SHARES, Path(name), seed=seed, progress=progress)
-        the_tokenizer, encoded = encode_parts(parts, tokenizer or TokenizerChoice("bpe"), Path(name), progress)
+        parts = split_off(as_corpus(corpus), given, SHARES, scratch, seed=seed, progress=progress)
+        the_tokenizer, encoded = encode_parts(parts, tokenizer or TokenizerChoice("bpe"), scratch, progress)
         data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device)
         _clear(out)
-        out.mkdir(parents=True, exist_ok=True)
         comparison = Comparison(
             format=FORMAT,
             tokenizer=the_tokenizer.name,
@@ -153,7 +151,8 @@ def _within(rung: Rung, minutes: float | None) -> Rung:
 
 
 def _check_destination(out: Path, overwrite: bool) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    sweep(out / RESULTS)
+    if out.exists() and (not out.is_dir() or any(path.name != LOCK for path in out.iterdir())):
         if not out.is_dir() or _models_of(out) is None:
             raise FolderError(f"{out} exists, is not empty and is no comparison; choose another folder")
         if not overwrite:
@@ -176,8 +175,9 @@ def _models_of(out: Path) -> list[Path] | None:
 def _clear(out: Path) -> None:
     """Remove an earlier comparison's models, and nothing else that may lie beside them."""
     for folder in _models_of(out) or []:
+        sweep(folder)
         if (folder / MANIFEST).is_file():
-            shutil.rmtree(folder)
+            remove_folder(folder)
 
 
 def _write(comparison: Comparison, out: Path) -> None:

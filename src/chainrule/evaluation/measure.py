@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
+from chainrule.disk import scratch_folder
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
 from chainrule.progress import SILENT, Progress
@@ -54,8 +53,8 @@ def evaluate(
     lm: LanguageModel, text: Corpus | Source | Sequence[Source], *, progress: Progress = SILENT
 ) -> Measured:
     """Measure a model on a corpus."""
-    with tempfile.TemporaryDirectory(prefix="chainrule-") as folder:
-        encoded = encode_corpus(as_corpus(text), lm.tokenizer, Path(folder) / "text.ids", progress)
+    with scratch_folder() as folder:
+        encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)
         return measure(lm, encoded, progress=progress)
 
 

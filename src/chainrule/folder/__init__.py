@@ -1,6 +1,5 @@
-"""Model folders on disk: atomic writing, arrays in safetensors files, checksums, and the manifest that lists them.
+"""Model folders on disk: arrays in safetensors files, checksums, and the manifest that lists them.
 
-atomic.py      files and folders that appear whole or not at all
 tensors.py     arrays in safetensors files, memory-mapped when they are read
 integrity.py   sizes and checksums, and what a file is that fails them
 jsontext.py    JSON with infinity, by the letter of its grammar
@@ -9,7 +8,6 @@ manifest.py    `ModelFolder`, and how one is written and read
 
 from __future__ import annotations
 
-from chainrule.folder.atomic import new_folder, replaced_file
 from chainrule.folder.integrity import check_file, files_in
 from chainrule.folder.jsontext import to_json
 from chainrule.folder.manifest import (
@@ -41,9 +39,7 @@ __all__ = [
     "files_in",
     "map_tensors",
     "megabytes",
-    "new_folder",
     "read_folder",
-    "replaced_file",
     "to_json",
     "write_folder",
     "write_tensors",

@@ -1,15 +1,27 @@
-"""Sizes and checksums of files, and errors that say what a file is that fails them."""
+"""Sizes and checksums of files, and errors that say what a file is that fails them.
+
+What is promised: a model is loaded only if every file that decides a score is, byte for byte, the file that was
+written. Files of up to 256 MB are read and compared each time. Reading a larger one takes seconds, so it is
+compared when it is first loaded, and again whenever the system says that it is another file or has changed since:
+device, inode, size and the times of the last changes are kept in `.verified.json` beside it. `chainrule inspect`
+reads all.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from chainrule.disk import replaced_file
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 
-_VERIFY_UP_TO = 256 << 20  # larger files are verified by `chainrule inspect` only: they must open at once
+VERIFIED = ".verified.json"
+"""What is known of large files that were found right."""
+_VERIFY_UP_TO = 256 << 20  # larger files are not read each time they are loaded
 
 
 def files_in(folder: Path) -> dict[str, Any]:
@@ -27,7 +39,8 @@ def sha256(path: Path) -> str:
 def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> None:
     """Refuse a file whose size or checksum is not the one its entry in the manifest gives.
 
-    The checksum is computed for files up to 256 MB; for all files if `verify` is True, for none if it is False.
+    The checksum is computed for files up to 256 MB, and for larger ones that may have changed since they were found
+    right; for all files if `verify` is True, for none if it is False.
     """
     if not path.is_file():
         raise DamagedFileError(f"{path}: missing; copy the whole folder again, or train the model again")
@@ -35,8 +48,49 @@ def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> Non
     if size != written:
         expected = f"{written:,}" if isinstance(written, int) else "another number"
         raise what_it_is(path, f"{size:,} bytes where {expected} were written")
-    if (size <= _VERIFY_UP_TO if verify is None else verify) and sha256(path) != entry.get("sha256"):
+    if verify is False:
+        return
+    is_large = size > _VERIFY_UP_TO
+    if is_large and verify is None and _is_known(path, entry):
+        return
+    if sha256(path) != entry.get("sha256"):
         raise what_it_is(path, "its checksum differs from what was written")
+    if is_large:
+        remember(path, entry)
+
+
+# -- large files that were found right --------------------------------------------------------------------
+
+
+def remember(path: Path, entry: Mapping[str, Any]) -> None:
+    """Note that a large file is right as it is now; a folder that cannot be written to is read each time."""
+    known = {**_known(path.parent), path.name: _identity(path, entry)}
+    with suppress(OSError), replaced_file(path.parent / VERIFIED) as file:
+        file.write(json.dumps(known).encode())
+
+
+def is_large(path: Path) -> bool:
+    """Whether a file is so large that it is not read each time it is loaded."""
+    return path.stat().st_size > _VERIFY_UP_TO
+
+
+def _is_known(path: Path, entry: Mapping[str, Any]) -> bool:
+    return _known(path.parent).get(path.name) == _identity(path, entry)
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    try:
+        known = json.loads((folder / VERIFIED).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _identity(path: Path, entry: Mapping[str, Any]) -> list[Any]:
+    """What changes when a file is replaced or written to, and the checksum that it should have."""
+    found = path.stat()
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return [found.st_dev, found.st_ino, found.st_size, *times, entry.get("sha256")]
 
 
 def what_it_is(path: Path, problem: str) -> FolderError:

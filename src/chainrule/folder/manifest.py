@@ -1,6 +1,6 @@
 """The model folder: how a model is stored on disk.
 
-    manifest.json      format version, kind, configuration, context, provenance, checksums
+    manifest.json      format version, kind, configuration, context, provenance, checksums, its own among them
     model.safetensors  the arrays of the model; memory-mapped, never pickled
     tokenizer.json     text <-> ids; a further tokenizer is NAME.tokenizer.json
     metrics.json       what was measured of the model
@@ -21,9 +21,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from chainrule.disk import naming, new_folder, recover, sweep
+from chainrule.disk.checksums import CHECKSUM, is_signed, signed, unsigned
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
-from chainrule.folder.atomic import new_folder
-from chainrule.folder.integrity import check_file, files_in, sha256, what_it_is
+from chainrule.folder.integrity import check_file, files_in, is_large, remember, sha256, what_it_is
 from chainrule.folder.jsontext import to_json
 from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
 from chainrule.tokens.registry import FILE_NAME as TOKENIZER
@@ -32,7 +33,8 @@ Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
 
 FORMAT = "chainrule-model"
-VERSION = 1
+VERSION = 2
+_UNSIGNED_VERSION = 1  # whose manifest has no checksum of itself
 MANIFEST, TENSORS, METRICS, CARD, PARTS = "manifest.json", "model.safetensors", "metrics.json", "README.md", "parts"
 TEXT = "text"
 """The name of the tokenizer of a model that has one."""
@@ -87,8 +89,12 @@ def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = Fa
 
 
 def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
-    """Refuse a destination now rather than after an hour of training."""
+    """Refuse a destination now rather than after an hour of training.
+
+    What a killed process left there is put back or removed.
+    """
     folder = Path(folder)
+    sweep(folder)
     if folder.name in ("", "..") or folder.resolve() == Path.cwd():
         raise FolderError(f"{folder} has no name of its own that a model could take; choose another --out")
     above = next(parent for parent in folder.absolute().parents if parent.exists())
@@ -110,9 +116,33 @@ def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
 def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolder:
     """Read a model folder; arrays stay on disk until they are used.
 
-    Checksums are verified for files up to 256 MB; for all files if `verify` is True, for none if it is False.
+    Checksums are verified as `check_file` says; for all files if `verify` is True, for none if it is False. If the
+    folder is replaced meanwhile, it is read once more.
     """
-    return _read_folder(Path(folder), verify, _DEEPEST)
+    folder = Path(folder)
+    recover(folder)
+    for is_last in (False, True):
+        before = _identity(folder)
+        try:
+            content = _read_folder(folder, verify, _DEEPEST)
+        except (FolderError, OSError) as error:
+            if before == _identity(folder):
+                raise
+            if is_last:
+                raise FolderError(f"{folder}: it is being replaced while it is read; try again") from error
+            continue
+        if before == _identity(folder):
+            return content
+    raise FolderError(f"{folder}: it is being replaced while it is read; try again")
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """What changes when a folder is replaced: a folder that is written anew is another one."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _read_folder(folder: Path, verify: bool | None, deepest: int) -> ModelFolder:
@@ -168,20 +198,29 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
         parts[name] = {"manifest_sha256": sha256(folder / PARTS / name / MANIFEST)}
     write_tensors(folder / TENSORS, model.tensors)
     for name, tokenizer in model.tokenizers.items():
-        (folder / _tokenizer_file(name)).write_text(tokenizer, encoding="utf-8")
-    (folder / METRICS).write_text(to_json(model.metrics, indent=2), encoding="utf-8")
-    (folder / CARD).write_text(_card(model), encoding="utf-8")
+        _write(folder / _tokenizer_file(name), tokenizer.encode())
+    _write(folder / METRICS, to_json(model.metrics, indent=2).encode())
+    _write(folder / CARD, _card(model).encode())
+    files = files_in(folder)
     manifest = {
+        CHECKSUM: unsigned(),
         "format": FORMAT,
         "version": VERSION,
         "kind": model.kind,
         "config": dict(model.config),
         "context": model.context,
         "provenance": dict(model.provenance),
-        "files": files_in(folder),
+        "files": files,
         **({"parts": parts} if parts else {}),
     }
-    (folder / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
+    _write(folder / MANIFEST, signed(to_json(manifest, indent=2)))
+    if is_large(folder / TENSORS):  # it was read just now, for its checksum
+        remember(folder / TENSORS, files[TENSORS])
+
+
+def _write(path: Path, content: bytes) -> None:
+    with naming(path):
+        path.write_bytes(content)
 
 
 def _tokenizer_file(name: str) -> str:
@@ -237,11 +276,13 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise what_it_is(path, f"not JSON ({error})") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ForeignFileError(f"{path}: not a manifest of chainrule (no format {FORMAT!r} in it)")
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in (_UNSIGNED_VERSION, VERSION):
         raise FolderError(
-            f"{path}: format version {manifest.get('version')}; this chainrule reads version {VERSION}: "
-            "use the chainrule that wrote it, or train the model again"
+            f"{path}: format version {manifest.get('version')}; this chainrule reads versions {_UNSIGNED_VERSION} "
+            f"and {VERSION}: use the chainrule that wrote it, or train the model again"
         )
+    if manifest["version"] != _UNSIGNED_VERSION and not is_signed(path.read_bytes()):
+        raise what_it_is(path, "its checksum differs from what was written")
     _check_manifest(manifest, path)
     return manifest
 

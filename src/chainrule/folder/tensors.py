@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from chainrule.disk import naming
 from chainrule.errors import FolderError
 from chainrule.folder.integrity import what_it_is
 
@@ -45,7 +46,7 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
         header[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
             data = arrays[name].reshape(-1).view(np.uint8)
@@ -74,7 +75,7 @@ def map_tensors(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(length))
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, OverflowError, RecursionError) as error:
         raise what_it_is(path, str(error)) from None
     data = np.memmap(path, dtype=np.uint8, mode="r")[8 + length :]
     tensors = {}
@@ -84,5 +85,8 @@ def map_tensors(path: Path) -> dict[str, np.ndarray]:
         if entry["dtype"] not in _DTYPES:
             raise FolderError(f"{path}: {name} is of type {entry['dtype']}, which NumPy does not have")
         start, end = entry["data_offsets"]
-        tensors[name] = data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        try:
+            tensors[name] = data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        except (ValueError, OverflowError, TypeError) as error:  # a shape whose product overflows, for one
+            raise what_it_is(path, f"the shape of {name} is {entry['shape']} ({error})") from None
     return tensors

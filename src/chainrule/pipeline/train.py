@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
 from chainrule.devices import choose_device
+from chainrule.disk import scratch_folder
 from chainrule.errors import SettingsError
 from chainrule.kinds import Kind, TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
@@ -18,7 +19,7 @@ from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
 from chainrule.tokens.base import Tokenizer
-from chainrule.training.checkpoints.run_folder import EARLIER, check_run
+from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 
 SHARES = {"train": 0.95, "valid": 0.05}
 """How much is held out where a kind tunes on held-out text and none was given."""
@@ -80,12 +81,9 @@ def train_kind(
     """The same as `train`, but with the kind and its settings as values."""
     kind.check(settings, device)
     device = choose_device(device)
-    if kind.keeps_run:
-        check_run(run, resume=resume)
-    elif resume:
+    if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
-    with tempfile.TemporaryDirectory(prefix="chainrule-") as name:
-        folder = Path(name)
+    with using_run(run, resume=resume) if kind.keeps_run else nullcontext(), scratch_folder() as folder:
         parts = {"train": corpus}
         if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(corpus)):
             parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)

@@ -8,13 +8,16 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
-import tempfile
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from chainrule.disk import naming, scratch_file
+from chainrule.disk.scratch import ScratchFile
 from chainrule.errors import CorpusError
 from chainrule.progress import Progress
 from chainrule.text.files import (
@@ -23,6 +26,7 @@ from chainrule.text.files import (
     EncodingErrors,
     clean_blocks,
     form_of,
+    pipe_pieces,
     raw_pieces,
     records,
     standard_input,
@@ -46,7 +50,8 @@ class Corpus:
     texts: tuple[bytes, ...] = field(default=(), repr=False)
     """Documents held in memory."""
     cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
-    _spool: tempfile._TemporaryFileWrapper[bytes] | None = field(default=None, repr=False, compare=False)
+    _spools: dict[str, ScratchFile] = field(default_factory=dict, repr=False, compare=False)
+    """Copies of what can be read only once, by the names that messages give them."""
 
     @classmethod
     def open(cls, *sources: Source, encoding_errors: EncodingErrors = "strict") -> Corpus:
@@ -58,15 +63,16 @@ class Corpus:
             if len(sources) > 1:
                 raise CorpusError(f"{BUILTIN} cannot be mixed with files")
             return cls(texts=python_reference(), cleaning=cleaning)
-        spool = _spool_standard_input() if "-" in map(str, sources) else None
         paths: list[Path] = []
+        spools: dict[str, ScratchFile] = {}
         for source in sources:
-            if str(source) == "-":
-                assert spool is not None
-                paths.append(Path(spool.name))
-            else:
-                paths.extend(_files(source))
-        return cls(paths=tuple(paths), cleaning=cleaning, _spool=spool)
+            for path in [Path("-")] if str(source) == "-" else _files(source):
+                name = "standard input" if str(path) == "-" else str(path)
+                if name not in spools and (str(path) == "-" or _is_read_once(path)):
+                    pieces = standard_input() if str(path) == "-" else pipe_pieces(path)
+                    spools[name] = _spooled(pieces, "".join(path.suffixes) or ".txt", name)
+                paths.append(Path(spools[name].name) if name in spools else path)
+        return cls(paths=tuple(paths), cleaning=cleaning, _spools=spools)
 
     @classmethod
     def from_text(cls, text: str) -> Corpus:
@@ -122,7 +128,7 @@ class Corpus:
         return first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
 
     def _name(self, path: Path) -> str:
-        return "standard input" if self._spool is not None and str(path) == self._spool.name else str(path)
+        return next((name for name, spool in self._spools.items() if spool.name == str(path)), str(path))
 
 
 def as_corpus(source: Corpus | Source | Sequence[Source]) -> Corpus:
@@ -159,12 +165,27 @@ def _files(source: Source) -> list[Path]:
     raise CorpusError(f"{path}: no such file")
 
 
-def _spool_standard_input() -> tempfile._TemporaryFileWrapper[bytes]:
-    # a corpus is read more than once, and a pipe cannot be
-    spool = tempfile.NamedTemporaryFile(prefix="chainrule-", suffix=".txt")  # noqa: SIM115 (lives with the corpus)
-    for piece in standard_input():
-        spool.write(piece)
-    spool.flush()
+def _is_read_once(path: Path) -> bool:
+    """Whether a second reading would not find the same text: a pipe or a terminal. Other devices are refused."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        return False
+    if stat.S_ISFIFO(mode):
+        return True
+    if stat.S_ISCHR(mode):
+        with path.open("rb") as file:
+            if os.isatty(file.fileno()):
+                return True
+    raise CorpusError(f"{path} is a device or a socket, not a file or a pipe with text")
+
+
+def _spooled(pieces: Iterable[bytes], suffix: str, name: str) -> ScratchFile:
+    """A temporary copy of what can be read only once: a corpus is read several times."""
+    spool = scratch_file(suffix)
+    with naming(f"{spool.name} (a copy of {name})"):
+        for piece in pieces:
+            spool.write(piece)
+        spool.flush()
     return spool
 
 

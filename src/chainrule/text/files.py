@@ -169,23 +169,23 @@ def _open(path: Path) -> IO[bytes]:
 def records(path: Path, cleaning: Cleaning) -> Iterator[bytes]:
     """The texts of a jsonl or parquet file, each clean and ending in LF."""
     texts = _jsonl_texts(path, cleaning) if form_of(path) == "jsonl" else _parquet_texts(path)
-    for place, text in texts:
-        if not text:
+    for place, raw in texts:
+        if not raw:
             continue
-        # a JSON escape can spell a lone surrogate (half a character), whose encoding is not valid UTF-8
-        raw = text.encode("utf-8", "surrogatepass")
         clean = b"".join(clean_blocks([raw], place, cleaning))
         yield clean if clean.endswith(b"\n") else clean + b"\n"
 
 
-def _jsonl_texts(path: Path, cleaning: Cleaning) -> Iterator[tuple[str, str]]:
+def _jsonl_texts(path: Path, cleaning: Cleaning) -> Iterator[tuple[str, bytes]]:
+    """The place and the text of each object of a jsonl file; a text need not be valid UTF-8."""
     line = 0
     for block in clean_blocks(raw_pieces(path, str(path)), str(path), cleaning):
         for source in block.removesuffix(b"\n").split(b"\n"):
             line += 1
             if source.strip():
                 place = f"{path}: line {line}"
-                yield place, _text_of(source, place)
+                # a JSON escape can spell a lone surrogate (half a character), whose encoding is not valid UTF-8
+                yield place, _text_of(source, place).encode("utf-8", "surrogatepass")
 
 
 def _text_of(source: bytes, place: str) -> str:
@@ -200,27 +200,52 @@ def _text_of(source: bytes, place: str) -> str:
     return text
 
 
-def _parquet_texts(path: Path) -> Iterator[tuple[str, str]]:
+def _parquet_texts(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The place and the text of each row of a parquet file; a text need not be valid UTF-8."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise MissingExtraError("pyarrow", "files", f"reading {path}") from None
     try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise CorpusError(f"{path}: not a parquet file: {error}") from error
-    with file:
-        if "text" not in file.schema_arrow.names:
-            raise CorpusError(f'{path}: expected a column "text", found {file.schema_arrow.names[:8]}')
-        row = 0
-        for batch in file.iter_batches(columns=["text"], batch_size=4096):
-            for value in batch.column(0).to_pylist():
-                row += 1
-                if value is not None and not isinstance(value, str):
-                    raise CorpusError(f'{path}: the column "text" holds {type(value).__name__}, not strings')
-                if value is not None:
-                    yield f"{path}: row {row}", value
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if "text" not in names:
+                raise CorpusError(f'{path}: expected a column "text", found {names[:8]}')
+            row = 0
+            for batch in file.iter_batches(columns=["text"], batch_size=4096):
+                for value in _as_bytes(batch.column(0), path):
+                    row += 1
+                    if value is not None:
+                        yield f"{path}: row {row}", value
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        problem = " ".join(str(error).split())
+        raise CorpusError(f"{path}: not a parquet file, or a damaged one: {problem}") from error
+
+
+def _as_bytes(column: Any, path: Path) -> list[bytes | None]:
+    """The values of a column of strings, in bytes: Arrow's own conversion to text fails if one is not UTF-8."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pyarrow.types.is_null(kind):
+        return [None] * len(column)
+    types = pyarrow.types
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise CorpusError(f'{path}: the column "text" holds {kind}, not strings')
+    wide = pyarrow.large_binary() if types.is_large_string(kind) else pyarrow.binary()
+    values: list[bytes | None] = column.cast(wide).to_pylist()
+    return values
+
+
+def pipe_pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a pipe, as they are: what is in it may be compressed."""
+    with path.open("rb") as file:
+        while piece := file.read(BLOCK_SIZE):
+            yield piece
 
 
 def standard_input() -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from chainrule.disk import naming
 from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
@@ -33,10 +34,14 @@ def split(
     if set(paths.values()) & set(corpus.paths):
         raise ValueError(f"the parts would overwrite the corpus itself in {folder}")
     places = _exact_shares(corpus, shares, seed)
-    with ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
+    with naming(folder), ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
         files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
         for document in corpus.documents():
             draw = _draw(document, seed)
+            if places and draw not in places:
+                raise CorpusError(
+                    f"{corpus.name}: changed while it was read: copy it first, then train on the copy"
+                )
             files[places[draw] if places else _share(draw, shares)].write(_ended(document))
             task.advance(len(document))
     corpus.note_replaced(progress)

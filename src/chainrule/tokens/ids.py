@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule.disk import naming
 from chainrule.errors import CorpusError
 from chainrule.parallel import Background, in_order
 from chainrule.progress import SILENT, Progress
@@ -87,6 +88,12 @@ def learn_and_encode(
     return tokenizer, encoded
 
 
+def check_ids_file(path: Path, corpus: Corpus) -> None:
+    """Refuse to write ids over the text that they are of."""
+    if path.resolve() in {source.resolve() for source in corpus.paths}:
+        raise CorpusError(f"{path}: the ids would overwrite the text itself")
+
+
 @dataclass(frozen=True)
 class _Written:
     """A file of ids: the size and the note of each block, and the bytes and hash of the text."""
@@ -105,9 +112,9 @@ def _write(
     sizes: list[int] = []
     notes: list[Note] = []
     read = 0
-    if path.resolve() in {source.resolve() for source in corpus.paths}:
-        raise CorpusError(f"{path}: the ids would overwrite the text itself")
+    check_ids_file(path, corpus)
     with (
+        naming(path),
         path.open("wb") as file,
         Background[None]() as hashing,
         progress.task("encoding", corpus.size(), "B") as task,
@@ -141,7 +148,8 @@ def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtyp
         numbers = np.fromfile(path, _NUMBERS, size, offset=start * _NUMBERS.itemsize)
         return ids_of[table].take(numbers)
 
-    with path.open("r+b", buffering=0) as file:
+    # a buffer writes all that it is given, or raises an error; without one, a write may stop half-way in silence
+    with naming(path), path.open("r+b") as file:
         for _, part in in_order(ids, zip(starts, written.sizes, written.notes, strict=False)):
             file.write(part.data)
         file.truncate()

@@ -14,6 +14,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, cast
 
+from chainrule.disk import replaced_file
+from chainrule.disk.checksums import CHECKSUM, is_signed, signed, unsigned
 from chainrule.errors import PluginError, TokenizerError
 from chainrule.plugins import find_plugins, load_plugin
 from chainrule.progress import SILENT, Progress
@@ -119,6 +121,14 @@ def dump_tokenizer(tokenizer: Tokenizer) -> str:
     return json.dumps({"format": _FORMAT, "version": _VERSION, **tokenizer.to_json()}, ensure_ascii=False)
 
 
+def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write tokenizer.json into a folder, with a checksum of itself, which `load_tokenizer` compares."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = dump_tokenizer(tokenizer)
+    with replaced_file(folder / FILE_NAME) as file:
+        file.write(signed('{"' + CHECKSUM + '": "' + unsigned() + '", ' + text.removeprefix("{")))
+
+
 def parse_tokenizer(content: str, place: str) -> Tokenizer:
     """A tokenizer from the content of a tokenizer.json; `place` names it in errors."""
     try:
@@ -127,6 +137,8 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
         raise TokenizerError(f"{place}: not JSON: {error}") from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise TokenizerError(f"{place}: not a tokenizer of chainrule (no format {_FORMAT!r} in it)")
+    if CHECKSUM in data and not is_signed(content.encode()):
+        raise TokenizerError(f"{place}: damaged: its checksum differs from what was written")
     if data.get("version") != _VERSION:
         raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
     found = _class_of(data.get("kind"))

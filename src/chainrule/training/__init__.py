@@ -12,7 +12,6 @@ In reading order:
     autotune.py       steps timed before the run, to choose how to compute them and how many to take
     advice.py         notes to the user about a run that is allowed but probably not intended
     metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard
-    interrupts.py     signals to stop, deferred to the end of a step
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit
     backends/         networks of each engine as language models
     kinds.py          the kinds of network that can be trained, and how to add one

@@ -11,9 +11,15 @@ FEW = 20
 """A run that is limited by minutes to fewer steps than this gets a note."""
 
 
-def before_training(settings: TrainingSettings, total: int, length: int, context: Context) -> list[str]:
-    """The notes for a run of `total` steps, in rows of at most `length` tokens."""
-    notes = few_steps(settings, total), long_rows(settings, length, context)
+def before_training(
+    settings: TrainingSettings, total: int, length: int, context: Context, window: int | None
+) -> list[str]:
+    """The notes for a run of `total` steps, in rows of at most `length` tokens, of a network with this window."""
+    notes = (
+        few_steps(settings, total),
+        long_rows(settings, length, context),
+        compiled_lines(settings, window, context),
+    )
     return [note for note in notes if note is not None]
 
 
@@ -35,6 +41,16 @@ def long_rows(settings: TrainingSettings, length: int, context: Context) -> str 
     return (
         f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
         f"set length={settings.batch} for steps as small as that"
+    )
+
+
+def compiled_lines(settings: TrainingSettings, window: int | None, context: Context) -> str | None:
+    """A note if compiled code has to serve more shapes than torch compiles, otherwise None."""
+    if settings.compile != "yes" or window is not None or context != "line":
+        return None
+    return (
+        "compile=yes with --context line: torch compiles a recurrent network for some lengths of lines only, so "
+        "that a run that is resumed may differ from one that is not in the last digits"
     )
 
 

@@ -14,6 +14,7 @@ from chainrule.designs.training import TrainingSettings
 from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.kinds import TrainingData
 from chainrule.progress import Task
+from chainrule.signals import Interrupts
 from chainrule.tokens.ids import Encoded
 from chainrule.training.advice import before_training, worse_than_guessing
 from chainrule.training.autotune import Autotune
@@ -22,7 +23,6 @@ from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.checkpoints.compatibility import changes, identity
 from chainrule.training.checkpoints.run_folder import check_run
 from chainrule.training.engines.base import Engine, Feed, Snapshot, Weights
-from chainrule.training.interrupts import Interrupts
 from chainrule.training.metrics_log import MetricsLog
 from chainrule.training.objectives import NextToken, Objective
 from chainrule.training.optim.schedule import factor
@@ -145,7 +145,8 @@ def _begin(job: _Job) -> _Loop:
     state = RunState(job.autotune.decide())
     if job.valid is None:
         job.data.progress.note("there is no held-out text: the last weights are kept, not the best ones")
-    for note in before_training(job.settings, state.total, job.train.layout.size.length, job.data.context):
+    length, window = job.train.layout.size.length, job.engine.window
+    for note in before_training(job.settings, state.total, length, job.data.context, window):
         job.data.progress.note(note)
     job.engine.start(state.decisions.mode, state.total)
     return _Loop(job, state, is_decided=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.devices import has_torch
+from chainrule.disk import replaced_file
 from chainrule.errors import DiagnosisError, MissingExtraError
 from chainrule.folder import to_json
 from chainrule.lm import LanguageModel, start_token
@@ -60,9 +61,9 @@ class Diagnosis:
 
     def save(self, path: str | Path) -> None:
         """Write the records to a file as JSON, one per line."""
-        with Path(path).open("w", encoding="utf-8") as file:
+        with replaced_file(Path(path)) as file:
             for record in self.records():
-                file.write(to_json(record) + "\n")
+                file.write(to_json(record).encode() + b"\n")
 
     def _gradients(self, of: dict[str, Any], norms_T: np.ndarray) -> Iterator[dict[str, Any]]:
         for step, token in enumerate(self.tokens):

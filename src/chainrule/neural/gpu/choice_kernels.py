@@ -138,8 +138,11 @@ def choose(
     threshold = tl.load(buffers.uniforms_BT + b * most_steps + column) * tl.sum(weight, 0)
     passed = tl.sum((summed <= threshold).to(tl.int32), 0)
     passed = tl.minimum(passed, tl.max(tl.where(weight > 0, slot, 0), 0))
-    goes_on = was_going & (top != -float("inf"))  # NaN goes on, so that its score shows it
-    token = tl.where(goes_on, tl.load(kept.tokens + b * PIECES * SLOTS + passed).to(tl.int64), PAD)
+    is_possible, any_total = top > -float("inf"), tl.sum(totals, 0)
+    is_nan = any_total != any_total
+    goes_on = was_going & (is_possible | is_nan)  # NaN goes on, with token 0, so that its score is seen
+    token = tl.load(kept.tokens + b * PIECES * SLOTS + passed).to(tl.int64)
+    token = tl.where(goes_on, tl.where(is_possible & (is_nan == 0), token, 0), PAD)
     score = tl.sum(tl.where(slot == passed, z, 0.0), 0) - log_total
     tl.store(buffers.tokens_BT + b * most_steps + column, token)
     tl.store(buffers.scores_BT + b * most_steps + column, tl.where(goes_on, score, 0.0))

@@ -7,7 +7,7 @@ folder. <s> is never predicted: its logit is left out of the softmax.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -321,16 +321,6 @@ class NeuralModel(LanguageModel):
             for i in range(0, len(flat_N), rows)
         ]
         return torch.cat(picked).reshape(ids_BT.shape)
-
-
-def load_weights(network: Network, tensor: Callable[[str], np.ndarray]) -> None:
-    """Copy weights into a network; `tensor` returns them by name. ValueError if one has the wrong shape."""
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            array = np.array(tensor(name))
-            if array.shape != tuple(weight.shape):
-                raise ValueError(f"{name} has the shape {list(array.shape)}, not {list(weight.shape)}")
-            weight.copy_(torch.from_numpy(array))
 
 
 def _on(ids: Array, device: torch.device) -> Tensor:

@@ -15,8 +15,8 @@ from typing import IO, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule.disk import replaced_file
 from chainrule.errors import ArpaError
-from chainrule.folder import replaced_file
 from chainrule.ngram.arpa.numbers import write_number
 from chainrule.parallel import worth_a_kernel
 from chainrule.progress import SILENT, Progress

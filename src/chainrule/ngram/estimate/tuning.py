@@ -81,7 +81,8 @@ def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
         found = codes[here] if n == 0 else find(word.__getitem__, first, last, codes[here])
         cumulative = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
         totals[n, here] = cumulative[last] - cumulative[first]
-        ratios[n, here] = np.where(found >= 0, count[found], 0) / np.maximum(totals[n, here], 1)
+        # -1, which means that it was not found, is the index of the 0 at the end; a length may have no n-grams
+        ratios[n, here] = np.append(count, 0)[found] / np.maximum(totals[n, here], 1)
         node = np.full(len(text), -1, dtype=np.int64)
         node[here] = found
     return ratios[:, places], totals[:, places]

@@ -69,7 +69,7 @@ def take_apart(automaton: Automaton) -> Parts:
         trie.vocab_size,
         automaton.bos,
         [trie.word(nodes).astype(np.uint32) for nodes in levels[1:]],
-        [trie.begin(np.append(nodes, nodes[-1] + 1), n) for n, nodes in enumerate(levels[:-1], start=1)],
+        [trie.begin(np.arange(firsts[n], firsts[n + 1] + 1), n) for n in range(1, trie.order)],
         np.concatenate([automaton.log_prob.at(nodes - 1, n) for n, nodes in enumerate(levels)]),
         np.concatenate([np.zeros(0, np.float32), *(automaton.log_backoff.at(nodes - 1, n)
                                                   for n, nodes in enumerate(levels[:-1]))]),

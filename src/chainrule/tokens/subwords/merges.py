@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
-from chainrule.tokens.base import lines_of
-from chainrule.tokens.subwords.tokenizer import byte_characters, byte_level, readable
+from chainrule.tokens.subwords.tokenizer import byte_characters, byte_level, readable, section_lists
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
     """How often each word occurs, with its leading space, spelled in byte characters."""
     splitter = byte_level()
     words: Counter[str] = Counter()
-    for block in blocks:
-        for line in lines_of(block):
-            words.update(word for word, _ in splitter.pre_tokenize_str(line.decode()))
+    for section in chain.from_iterable(section_lists(blocks)):
+        words.update(word for word, _ in splitter.pre_tokenize_str(section))
     return words
 
 

@@ -2,7 +2,8 @@
 
 All three work on bytes, spelled as the 256 visible characters GPT-2 chose for them. So every text can be spelled,
 spaces belong to the tokens, and decoding gives back the text exactly; WordPiece alone says <unk>, for a "word" of
-more than 100 bytes. Lines are encoded one by one: no token reaches over a line end.
+more than 100 bytes. Lines are encoded one by one: no token reaches over a line end. Very long pieces and lines are
+cut (see sections.py).
 
 BPE has a second, much faster encoder (see fast_encoder.py), used where it proves to give the same ids.
 """
@@ -15,10 +16,19 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule.errors import TokenizerError
 from chainrule.progress import SILENT, Progress
+from chainrule.signals import interruptible
 from chainrule.tokens.base import Ids, Tokenizer, lines_of
+from chainrule.tokens.subwords.sections import (
+    LONGEST_PIECE,
+    LONGEST_SECTION,
+    SHORTEST_BOUND,
+    lines_to_cut,
+    sections,
+)
 from chainrule.tokens.vocabulary import Limit
 
 if TYPE_CHECKING:
@@ -32,6 +42,24 @@ DEFAULT_VOCAB_SIZE = 8192
 _UNKNOWN_PIECE = "<unk> "  # holds a space, which byte-level text never does: no text is mistaken for it
 _INSIDE = "## "  # before a WordPiece piece inside a word; holds a space for the same reason
 _LONGEST_WORD = 100
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "bpe": {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "byte_fallback": False,
+    },
+    "wordpiece": {
+        "type": "WordPiece",
+        "unk_token": _UNKNOWN_PIECE,
+        "continuing_subword_prefix": _INSIDE,
+        "max_input_chars_per_word": _LONGEST_WORD,
+    },
+    "unigram": {"type": "Unigram", "byte_fallback": False},
+}
+"""What a definition says of its model, where it says anything: with other values the library does other things."""
 
 
 class SubwordTokenizer(Tokenizer):
@@ -40,17 +68,22 @@ class SubwordTokenizer(Tokenizer):
     kind: ClassVar[str] = "subword"
     lossless: ClassVar[bool] = True
 
-    def __init__(self, algorithm: Algorithm, definition: str) -> None:
+    def __init__(self, algorithm: Algorithm, definition: str, longest_piece: int | None = LONGEST_PIECE) -> None:
+        """`definition` is the library's own tokenizer.json; it defines no special tokens: no text becomes one.
+
+        `longest_piece` is the most characters of a piece, or None for tokenizers that cut none.
+        """
         import tokenizers
 
         self.algorithm = self.name = algorithm
-        self.definition = definition
-        """The library's own tokenizer.json; it defines no special tokens, so no text can become one."""
+        self.definition, self.longest_piece = definition, longest_piece
         try:
             self.reference = tokenizers.Tokenizer.from_str(definition)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the library is no Exception
             raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
-        _check_definition(json.loads(definition), self.reference)
+        _check_definition(json.loads(definition), self.reference, algorithm)
         size = self.reference.get_vocab_size()
         self.bos, self.eos, self.vocab_size = size, size + 1, size + 2
         self.unk = self.reference.token_to_id(_UNKNOWN_PIECE)
@@ -66,7 +99,7 @@ class SubwordTokenizer(Tokenizer):
         smallest = {"bpe": 256, "wordpiece": 513, "unigram": 257}[algorithm]
         if size < smallest:
             raise TokenizerError(f"{algorithm} needs a vocabulary of at least {smallest}: it holds every byte")
-        library = _train(_line_lists(blocks), algorithm, size, max(2, limit.min_count), progress)
+        library = _train(section_lists(blocks), algorithm, size, max(2, limit.min_count), progress)
         return cls(algorithm, library.to_str())
 
     @cached_property
@@ -86,11 +119,34 @@ class SubwordTokenizer(Tokenizer):
         return fast_encoder(self.definition, self.eos, self.encode_lines_by_library)
 
     def encode_lines(self, block: bytes) -> Ids:
+        to_cut = lines_to_cut(block, self.longest_piece)
+        return self._encode_by_sections(block, to_cut) if len(to_cut) else self._encode_whole_lines(block)
+
+    def _encode_whole_lines(self, block: bytes) -> Ids:
+        """The ids of a block whose lines need not be cut, by the fastest encoder."""
         if self.algorithm == "bpe" and len(block) > 1 << 16 and self._fast is not None:
             ids = self._fast.encode_lines(block)
             if ids is not None:
                 return ids
         return self.encode_lines_by_library(block)
+
+    def _encode_by_sections(self, block: bytes, to_cut: NDArray[np.int64]) -> Ids:
+        """The ids of a block in which these lines may have to be cut: a section is encoded as if it were a line."""
+        found: list[Ids] = []
+        lines, first = lines_of(block), 0
+        for number in to_cut.tolist():
+            if number >= len(lines):  # after the last line end
+                break
+            if number > first:
+                found.append(self._encode_whole_lines(b"\n".join(lines[first:number]) + b"\n"))
+            for some in _batches(sections(lines[number].decode(), self.longest_piece, _spans)):
+                ids = self._encode_whole_lines("\n".join(some).encode() + b"\n")
+                found.append(ids[ids != self.eos])
+            found.append(np.array([self.eos], np.uint32))
+            first = number + 1
+        if first < len(lines):
+            found.append(self._encode_whole_lines(b"\n".join(lines[first:]) + b"\n"))
+        return np.concatenate(found)
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
         """The ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
@@ -104,8 +160,8 @@ class SubwordTokenizer(Tokenizer):
         return np.asarray(ids, dtype=np.uint32)
 
     def encode_line(self, line: bytes) -> list[int]:
-        ids: list[int] = self.reference.encode(line.decode(), add_special_tokens=False).ids
-        return ids
+        parts = sections(line.decode(), self.longest_piece, _spans)
+        return [i for part in parts for i in self.reference.encode(part, add_special_tokens=False).ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         return b"".join(self._piece_bytes[int(i)] for i in ids).decode(errors="replace")
@@ -118,26 +174,38 @@ class SubwordTokenizer(Tokenizer):
         return "##" + text if piece.startswith(_INSIDE) else text
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "algorithm": self.algorithm, "tokenizers": json.loads(self.definition)}
+        longest = {} if self.longest_piece is None else {"longest_piece": self.longest_piece}
+        library = {"tokenizers": json.loads(self.definition)}
+        return {"kind": self.kind, "algorithm": self.algorithm, **longest, **library}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SubwordTokenizer:
         if data["algorithm"] not in ("bpe", "wordpiece", "unigram"):
             raise TokenizerError(f"there is no algorithm {data['algorithm']!r}")
-        return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False))
+        longest = data.get("longest_piece")  # older tokenizers cut no piece
+        if longest is not None and (
+            type(longest) is not int or not SHORTEST_BOUND <= longest <= LONGEST_SECTION // 4
+        ):
+            raise TokenizerError(f"longest_piece should be a number of characters, not {longest!r}")
+        return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False), longest)
 
 
-def _check_definition(definition: dict[str, Any], library: tokenizers.Tokenizer) -> None:
+def _check_definition(definition: dict[str, Any], library: tokenizers.Tokenizer, algorithm: Algorithm) -> None:
     """Raise an error unless a file defines byte-level pieces with ids from 0 on, and nothing else."""
     steps = ("normalizer", "post_processor", "truncation", "padding")
     vocabulary = library.get_vocab()
     characters = set(byte_characters().values())
+    model = definition.get("model") or {}
+    splitter = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    inside = [_INSIDE + character for character in characters] if algorithm == "wordpiece" else []
     sound = (
         not definition.get("added_tokens")
         and all(definition.get(step) is None for step in steps)
-        and (definition.get("pre_tokenizer") or {}).get("type") == "ByteLevel"
+        and splitter.items() <= {"use_regex": True, **(definition.get("pre_tokenizer") or {})}.items()
+        and _OPTIONS[algorithm].items() <= {**_OPTIONS[algorithm], **model}.items()
         and sorted(vocabulary.values()) == list(range(len(vocabulary)))
         and all(set(p.removeprefix(_INSIDE)) <= characters for p in vocabulary if p != _UNKNOWN_PIECE)
+        and all(character in vocabulary for character in (*characters, *inside))  # any byte can be spelled
     )
     if not sound:
         raise TokenizerError("expected byte-level pieces numbered from 0, and no special tokens or further steps")
@@ -166,9 +234,34 @@ def byte_level() -> Any:
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
-def _line_lists(blocks: Iterator[bytes]) -> Iterator[list[str]]:
+def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:
+    """The lines of each block, or their sections where a line or a piece of it is too long."""
     for block in blocks:
-        yield [line.decode() for line in lines_of(block)]
+        lines = [line.decode() for line in lines_of(block)]
+        to_cut = set(lines_to_cut(block, LONGEST_PIECE).tolist())
+        if to_cut:
+            cut = (sections(line, LONGEST_PIECE, _spans) if i in to_cut else [line] for i, line in enumerate(lines))
+            lines = [section for part in cut for section in part]
+        yield lines
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """The pieces of a text, as the library splits it."""
+    return [span for _, span in byte_level().pre_tokenize_str(text)]
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The sections of a line, in batches of bounded size."""
+    batch: list[str] = []
+    size = 0
+    for section in texts:
+        batch.append(section)
+        size += len(section)
+        if size > 16 * LONGEST_SECTION:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _train(
@@ -194,7 +287,7 @@ def _train(
         trainer = trainers.UnigramTrainer(special_tokens=[], **options)
     library.pre_tokenizer = byte_level()
     with progress.task(f"learning {algorithm}"):
-        library.train_from_iterator(lines, trainer)
+        interruptible(lambda: library.train_from_iterator(lines, trainer))
     model = library.model
     if algorithm == "wordpiece":
         model = models.WordPiece(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from chainrule.devices import choose_device
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, Context, ModelFolder
 from chainrule.kinds import TrainingData
-from chainrule.neural.inference.model import NeuralModel, load_weights
+from chainrule.neural.inference.loading import load_network
+from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.loss import BLOCK
 from chainrule.neural.networks.network import Network
 from chainrule.tokens.base import Tokenizer
@@ -71,10 +73,9 @@ class TorchBackend(Backend):
 
     def load(self, settings: NeuralSettings, folder: ModelFolder) -> NeuralModel:
         tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-        with torch.random.fork_rng([]):  # first weights are drawn, and the caller's random numbers stay as they are
-            network = self.network(settings, tokenizer.vocab_size, tokenizer.bos)
         try:
-            load_weights(network, folder.tensor)
+            build = partial(self.network, settings, tokenizer.vocab_size, tokenizer.bos)
+            network = load_network(build, folder.tensors)
         except ValueError as error:
             raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
         return self._model(network, settings, tokenizer, folder.context or "line")

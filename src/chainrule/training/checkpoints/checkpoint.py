@@ -11,18 +11,19 @@ A folder is written under a temporary name, synced and renamed: it is there whol
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from chainrule.disk import new_folder, remove_folder
 from chainrule.errors import DamagedFileError, FolderError, TrainingError
-from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, new_folder, to_json, write_tensors
+from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, to_json, write_tensors
 from chainrule.progress import Progress
-from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders
+from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders, sweep_checkpoints
 
 FORMAT, VERSION = "chainrule-checkpoint", 2
 STATE, TENSORS = "state.json", "tensors.safetensors"
@@ -47,14 +48,15 @@ class Checkpoints:
     def write(self, step: int, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint, and remove all but the newest; returns its folder."""
         folder = self.run / CHECKPOINTS / f"step-{step:06d}"
-        self._sweep()
+        sweep_checkpoints(self.run)
         with new_folder(folder) as temporary:
             write_tensors(temporary / TENSORS, checkpoint.arrays)
             (temporary / STATE).write_text(to_json(checkpoint.state), encoding="utf-8")
             manifest = {"format": FORMAT, "version": VERSION, "files": files_in(temporary)}
             (temporary / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
         for old in checkpoint_folders(self.run)[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
+            with suppress(OSError):  # it goes with the next one
+                remove_folder(old)
         return folder
 
     def newest(self) -> Checkpoint | None:
@@ -68,11 +70,6 @@ class Checkpoints:
         if folders:
             raise TrainingError(f"{self.run / CHECKPOINTS}: no checkpoint is whole; begin anew (--overwrite)")
         return None
-
-    def _sweep(self) -> None:
-        """Remove folders that a killed run left half written."""
-        for left in (self.run / CHECKPOINTS).glob(".step-*"):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _read(folder: Path) -> Checkpoint:

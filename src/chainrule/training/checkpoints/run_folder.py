@@ -8,9 +8,12 @@ last/                      the model with the weights of the last step
 from __future__ import annotations
 
 import contextlib
-import shutil
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from chainrule.disk import holding, recover, remove_folder, sweep
 from chainrule.errors import SettingsError
 from chainrule.folder import MANIFEST, check_destination
 
@@ -21,9 +24,23 @@ EARLIER = "earlier_seconds"
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """The checkpoints of a run, the newest first."""
+    """The checkpoints of a run, the newest first; one that a killed process was replacing is put back."""
+    for folder in _begun(run):
+        recover(folder)
     found = (path for path in (run / CHECKPOINTS).glob("step-*") if path.is_dir() and _number(path).isdecimal())
     return sorted(found, key=lambda path: int(_number(path)), reverse=True)
+
+
+def sweep_checkpoints(run: Path) -> None:
+    """Remove what killed processes left of writing checkpoints."""
+    for folder in _begun(run):
+        sweep(folder)
+
+
+def _begun(run: Path) -> set[Path]:
+    """The names of the checkpoints that were begun, and perhaps not finished."""
+    found = (run / CHECKPOINTS).glob(".step-*")
+    return {path.with_name(name[0]) for path in found if (name := re.match(r"step-\d+", path.name[1:]))}
 
 
 def _number(path: Path) -> str:
@@ -44,6 +61,18 @@ def check_run(run: Path | None, *, resume: bool) -> None:
         )
 
 
+@contextmanager
+def using_run(run: Path | None, *, resume: bool) -> Iterator[None]:
+    """A block in which this process alone trains in a run folder, which `check_run` has found right."""
+    check_run(run, resume=resume)
+    if run is None:
+        yield
+        return
+    with holding(run):
+        check_run(run, resume=resume)  # again: another process may have trained there until now
+        yield
+
+
 def check_output(out: Path, run: Path, *, overwrite: bool, resume: bool) -> None:
     """Refuse, before any text is read, a training whose model cannot be written to `out`."""
     if resume and (out / MANIFEST).exists():
@@ -60,6 +89,7 @@ def check_output(out: Path, run: Path, *, overwrite: bool, resume: bool) -> None
 def remove_checkpoints(run: Path) -> None:
     """Remove the checkpoints of a run, and nothing else that may lie there."""
     for folder in checkpoint_folders(run):
-        shutil.rmtree(folder)
+        remove_folder(folder)
+    sweep_checkpoints(run)
     with contextlib.suppress(OSError):  # there is something else in it, or it was not there
         (run / CHECKPOINTS).rmdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,11 @@ class TorchEngine(Engine):
         return torch_gatherer(ids, objective, self.torch_device)
 
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
-        return choose_mode(self.settings, self.torch_device, feed.layout, timer)
+        settings, layout = self.settings, feed.layout
+        if settings.compile == "auto" and self.window is None and not (layout.one_shape or layout.carries):
+            # a recurrent network that reads lines of many lengths would be compiled again and again
+            settings = replace(settings, compile="no")
+        return choose_mode(settings, self.torch_device, layout, timer)
 
     @contextmanager
     def trial(self, mode: Mode) -> Iterator[TorchEngine]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -32,7 +32,11 @@ class Stepper:
         if mode.bfloat16:
             expect_slow_bfloat16(device.type)
         self.graph: tuple[Any, GradientGraph] | None = None
-        self.loss: Callable[..., BatchLoss] = torch.compile(network.loss) if mode.compiled else network.loss
+        self.loss: Callable[..., BatchLoss] = network.loss
+        if mode.compiled:
+            # code for each shape: code for any shape would depend on which shapes came first, and a resumed run
+            # would then not be the same to the last bit
+            self.loss = torch.compile(network.loss, dynamic=False)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """A block with matrix products in bfloat16, if that is the mode."""
@@ -63,12 +67,13 @@ class Stepper:
 
         Returns the loss of the micro-batch, detached from the graph.
         """
-        with self.autocast():
-            found = self.loss(inputs_BT, targets_BT, memory)
-        loss = found.nats / step_targets
-        if found.penalty is not None:
-            loss = loss + found.penalty * (targets / step_targets)
-        loss.backward()  # type: ignore[no-untyped-call]
+        with _deterministic() if self.mode.compiled and self.device.type == "cpu" else nullcontext():
+            with self.autocast():
+                found = self.loss(inputs_BT, targets_BT, memory)
+            loss = found.nats / step_targets
+            if found.penalty is not None:
+                loss = loss + found.penalty * (targets / step_targets)
+            loss.backward()  # type: ignore[no-untyped-call]
         return BatchLoss(found.nats.detach(), None, None if found.memory is None else found.memory.detach())
 
     def _is_recordable(self, step: Step, memories: Memories) -> bool:
@@ -97,16 +102,14 @@ class Stepper:
             return self.network.loss(*gatherer.batch(layout.epoch(None)[0].parts[0])).memory
 
     def filled(self, step: Step, layout: Layout) -> Step:
-        """The step with its last micro-batch filled up with padding: compiled code serves one shape."""
-        last = step.parts[-1]
-        missing = layout.size.rows_at_once - len(last.starts_B)
-        if not self.mode.compiled or not layout.one_shape or missing <= 0:
+        """The step with its micro-batches filled up with padding: code is compiled for few shapes."""
+        if not self.mode.compiled:
             return step
-        none = np.zeros(missing, np.int64)
-        starts_B, lengths_B, skips_B = (
-            np.concatenate([array, none]) for array in (last.starts_B, last.lengths_B, last.skips_B)
-        )
-        return replace(step, parts=[*step.parts[:-1], Rows(starts_B, lengths_B, skips_B, last.width)])
+        if layout.one_shape:
+            last = step.parts[-1]
+            return replace(step, parts=[*step.parts[:-1], _padded(last, layout.size.rows_at_once, last.width)])
+        shapes = [compiled_shape(rows.width, layout) for rows in step.parts]
+        return replace(step, parts=[_padded(rows, *shape) for rows, shape in zip(step.parts, shapes, strict=True)])
 
 
 # -- errors -----------------------------------------------------------------------------------------------
@@ -119,6 +122,50 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(
         words in str(error).lower() for words in ("can't allocate memory", "not enough memory", "out of memory")
     )
+
+
+MOST_SHAPES = 7
+"""How many shapes code is compiled for; torch gives up compiling after eight."""
+_SPREAD = 32  # columns above the mean that are enough for rows of random length
+
+
+def compiled_shape(width: int, layout: Layout) -> tuple[int, int]:
+    """The rows and the width that a micro-batch of this width is padded to, one of few shapes.
+
+    Lines are padded to the greatest length, its half, the half of that, and so on, and to so many rows that every
+    micro-batch of that width fits. Rows of random lengths, which are as many in all steps, need few widths.
+    """
+    size = layout.size
+    if layout.carries:
+        widths = [size.length // 2 + _SPREAD, size.length + _SPREAD, 2 * size.length + _SPREAD]
+        return size.rows_at_once, next((wide for wide in widths if wide >= width), width)
+    widths = [-(-size.length // 2**k) for k in range(MOST_SHAPES - 1, -1, -1)]
+    wide = next(wide for wide in widths if wide >= width)
+    narrower = max((other for other in widths if other < wide), default=0)
+    return max(1, size.at_once // (narrower + 1)), wide
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """A block in which compiled code adds in one order; threads would add gradients of a table as they come."""
+    before, warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
+
+
+def _padded(rows: Rows, count: int, width: int) -> Rows:
+    """The rows with empty ones after them, up to so many, and with columns of padding, up to that width."""
+    none = np.zeros(max(0, count - len(rows.starts_B)), np.int64)
+    starts_B, lengths_B, skips_B = (
+        np.concatenate([array, none]) for array in (rows.starts_B, rows.lengths_B, rows.skips_B)
+    )
+    return Rows(starts_B, lengths_B, skips_B, width)
 
 
 def is_from_compiler(error: BaseException) -> bool:

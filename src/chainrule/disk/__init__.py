@@ -1,0 +1,36 @@
+"""Files on disk: written whole or not at all, owned by a living process or removed, named in errors.
+
+atomic.py     files and folders that appear whole or not at all
+locks.py      locks that end with their process, and folders that one process at a time writes to
+scratch.py    temporary files and folders, and the removal of those that killed processes left
+naming.py     errors of the system that name their file
+checksums.py  JSON texts that hold their own checksum
+"""
+
+from __future__ import annotations
+
+from chainrule.disk.atomic import (
+    new_folder,
+    recover,
+    remove_folder,
+    replaced_file,
+    replaced_path,
+    sweep,
+)
+from chainrule.disk.locks import LOCK, holding
+from chainrule.disk.naming import naming
+from chainrule.disk.scratch import scratch_file, scratch_folder
+
+__all__ = [
+    "LOCK",
+    "holding",
+    "naming",
+    "new_folder",
+    "recover",
+    "remove_folder",
+    "replaced_file",
+    "replaced_path",
+    "scratch_file",
+    "scratch_folder",
+    "sweep",
+]

@@ -1,0 +1,174 @@
+"""Files and folders that appear whole or not at all.
+
+Content is written under a temporary name beside the final one, synced to disk, and then given its final name. A
+folder that exists is replaced by exchanging the two names in one step. Where the system cannot do that, it is first
+renamed; `recover` puts it back if the process is killed before the new one has its name.
+
+    .NAME.part-1a2b3c4d    being written; locked while its process lives
+    .NAME.old-1a2b3c4d     being replaced, where names cannot be exchanged
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from chainrule.disk.locks import is_abandoned, locked, remove_abandoned
+from chainrule.disk.naming import naming
+
+PART, OLD = "part", "old"
+_LEGACY_OLD = "-old-"  # earlier versions moved what they replaced to `.NAME-old-12345678/NAME`
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's names
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, open for writing, that takes the place of `path` when the block ends without an error."""
+    with replaced_path(path) as temporary, _open(temporary) as file:
+        yield file
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("wb")
+
+
+@contextmanager
+def replaced_path(path: Path) -> Iterator[Path]:
+    """The name of a new, empty file that takes the place of `path` when the block ends without an error.
+
+    A pipe or a device, such as /dev/stdout, is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    if path.is_symlink():
+        path = path.resolve()  # what it points to is replaced, not the link
+    sweep(path)
+    temporary = _temporary(path, PART)
+    with naming(path):
+        temporary.open("xb").close()
+        try:
+            with locked(temporary):
+                yield temporary
+                sync(temporary)
+                temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """An empty temporary folder, which takes the name of `folder` when the block ends without an error."""
+    if folder.is_symlink():
+        folder = folder.resolve()
+    with naming(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        sweep(folder)
+        temporary = _temporary(folder, PART)
+        temporary.mkdir()
+        try:
+            with locked(temporary):
+                yield temporary
+                for path in temporary.rglob("*"):
+                    sync(path)
+                sync(temporary)
+                _put_in_place(temporary, folder)
+                sync(folder.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder: it loses its name first, so that no half of it is ever taken for the whole."""
+    nameless = _temporary(folder, PART)
+    folder.rename(nameless)
+    shutil.rmtree(nameless, ignore_errors=True)
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    """Give a finished folder its final name. A folder of that name is removed; it stays if that fails."""
+    if not folder.exists():
+        new.rename(folder)
+    elif _exchange(new, folder):
+        shutil.rmtree(new, ignore_errors=True)  # which is the old one now
+    else:
+        old = _temporary(folder, OLD)
+        with locked(folder):  # so that no other process takes it for abandoned
+            folder.rename(old)
+            try:
+                new.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step; False where the system, or the file system, cannot."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+# -- what a killed process leaves -------------------------------------------------------------------------
+
+
+def sweep(path: Path) -> None:
+    """Remove what killed processes left of writing `path`; what a living process is writing stays."""
+    recover(path)
+    for left in _leftovers(path, PART):
+        remove_abandoned(left)
+    if path.exists():
+        for left in [*_leftovers(path, OLD), *_beside(path, f".{path.name}{_LEGACY_OLD}")]:
+            remove_abandoned(left)
+
+
+def recover(folder: Path) -> None:
+    """Put back a folder whose process was killed while it replaced the folder, between two renames."""
+    if os.path.lexists(folder):
+        return
+    legacy = _beside(folder, f".{folder.name}{_LEGACY_OLD}")
+    for old in [*_leftovers(folder, OLD), *(place / folder.name for place in legacy)]:
+        if is_abandoned(old):
+            with suppress(OSError):  # another process was faster, or nothing can be written here
+                old.rename(folder)
+                return
+
+
+def _temporary(path: Path, what: str) -> Path:
+    return path.with_name(f".{path.name}.{what}-{secrets.token_hex(4)}")
+
+
+def _leftovers(path: Path, what: str) -> list[Path]:
+    """What stands beside `path` under a temporary name of it."""
+    return _beside(path, f".{path.name}.{what}-")
+
+
+def _beside(path: Path, start: str) -> list[Path]:
+    try:
+        names = os.listdir(path.parent)  # noqa: PTH208 (much faster than iterdir in a folder of many files)
+    except OSError:
+        return []
+    return [path.with_name(name) for name in names if name.startswith(start) and len(name) == len(start) + 8]
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with naming(path):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,168 @@
+"""Locks on files and folders, which the system releases when their process ends, however it ends.
+
+What is locked has a living owner; what can be locked has none. A system without such locks (Windows, some network
+file systems) never tells that something is abandoned, so that nothing is removed there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+from chainrule.errors import FolderError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # as on Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+_FRESH_SECONDS = 60.0  # what is empty and younger than this may be about to be locked
+
+
+def lock(path: Path) -> int:
+    """Lock a file or a folder until the returned descriptor is closed.
+
+    BlockingIOError if a process has locked it; another OSError if it cannot be locked.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        lock_open(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def lock_open(descriptor: int) -> None:
+    """Lock an open file or folder until it is closed."""
+    if fcntl is None:
+        raise OSError("this system has no such locks")
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A block in which a file or a folder of this process is locked, where the system can."""
+    descriptor = None
+    with suppress(OSError):
+        descriptor = lock(path)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether no living process has locked a file or a folder; False where that cannot be told."""
+    try:
+        descriptor = lock(path)
+    except OSError:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove a file or a folder, unless a living process has locked it or may be about to."""
+    try:
+        descriptor = lock(path)
+    except OSError:
+        return
+    try:
+        if not _may_be_new(path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError:  # another process removed it, or it belongs to someone else
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _may_be_new(path: Path) -> bool:
+    """Whether a process may have made this a moment ago, without having locked it yet: then it is still empty."""
+    found = path.stat()
+    is_empty = not any(path.iterdir()) if path.is_dir() else found.st_size == 0
+    return is_empty and abs(time.time() - found.st_mtime) < _FRESH_SECONDS
+
+
+# -- folders that one process at a time writes to ---------------------------------------------------------
+
+_held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """A block in which this process alone writes to a folder; FolderError names the process that already does.
+
+    Blocks for one folder may be nested. The folder is created if it is missing, and removed if it is still empty
+    at the end.
+    """
+    folder = folder.absolute()
+    if folder in _held.get():
+        yield
+        return
+    is_new = not folder.exists()
+    if not is_new and not folder.is_dir():
+        raise FolderError(f"{folder} is a file, where a folder is wanted")
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = _take(folder)
+    token = _held.set(_held.get() | {folder})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+        if descriptor is not None:
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+            os.close(descriptor)
+        if is_new:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+
+
+def _take(folder: Path) -> int | None:
+    """Lock the lock file of a folder, and write into it who has it; None where the system has no locks."""
+    path = folder / LOCK
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:
+            return None  # a folder that cannot be written to: the error comes when it is
+        try:
+            lock_open(descriptor)
+        except BlockingIOError:
+            owner = os.read(descriptor, 1000).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise FolderError(
+                f"{folder} is in use by {owner or 'another process'}: wait until it ends, stop it, or choose "
+                "another folder"
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            return None
+        # the owner before may have removed the file after it was opened here
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                os.ftruncate(descriptor, 0)
+                with suppress(OSError):  # a full disk: the lock holds without a name
+                    os.write(descriptor, _who().encode())
+                return descriptor
+        os.close(descriptor)
+
+
+def _who() -> str:
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv and sys.argv[0] else ["python"]
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"process {os.getpid()} on {platform.node()} since {since} ({shlex.join(words)[:200]})"

@@ -1,0 +1,50 @@
+"""Temporary files and folders, in the system's folder for them (TMPDIR).
+
+Each is locked while its process lives. A process that is killed leaves its own; the next that needs some removes
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from chainrule.disk.locks import lock_open, locked, remove_abandoned
+
+PREFIX = "chainrule-scratch-"
+
+ScratchFile: TypeAlias = "tempfile._TemporaryFileWrapper[bytes]"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder, for as long as the block lasts."""
+    sweep_scratch()
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name, locked(Path(name)):
+        yield Path(name)
+
+
+def scratch_file(suffix: str = "") -> ScratchFile:
+    """A temporary file, open for writing, for as long as the returned object lives."""
+    sweep_scratch()
+    file = tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=suffix)  # noqa: SIM115 (lives with its owner)
+    with suppress(OSError):
+        lock_open(file.fileno())
+    return file
+
+
+def sweep_scratch() -> None:
+    """Remove the temporary files and folders that this user's killed processes left."""
+    try:
+        found = [entry for entry in os.scandir(tempfile.gettempdir()) if entry.name.startswith(PREFIX)]
+    except OSError:
+        return
+    user = os.getuid() if hasattr(os, "getuid") else None
+    for entry in found:
+        with suppress(OSError):  # removed by another process meanwhile
+            if user is None or entry.stat(follow_symlinks=False).st_uid == user:
+                remove_abandoned(Path(entry.path))

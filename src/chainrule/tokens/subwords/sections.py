@@ -1,0 +1,116 @@
+"""Long lines and long pieces, cut into sections that are learned from and encoded one by one.
+
+Subword algorithms work on pieces: runs of letters, of digits or of other signs, with the space before them, or of
+white space. Learning takes time that grows with the square of the longest piece, and base64, DNA or a file of NULs
+is one piece; so a piece of more than LONGEST_PIECE characters is cut after every LONGEST_PIECE of them, and no
+token reaches over a cut. The library needs more than a hundred bytes of memory for each byte of the text that it is
+given at once; so a line of more than LONGEST_SECTION characters is cut between two pieces, which changes no token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST_PIECE = 256
+"""The most characters of a piece."""
+LONGEST_SECTION = 1 << 16
+"""The most characters of a line that are given to the library at once."""
+
+Spans: TypeAlias = Callable[[str], list[tuple[int, int]]]
+"""The pieces of a text: where each begins, and one past its end."""
+
+SHORTEST_BOUND = 256
+"""The least bound on pieces: a run as long as this covers a whole group of `_GROUP` bytes, wherever it begins."""
+_GROUP = 128
+
+
+def sections(line: str, longest_piece: int | None, spans: Spans) -> list[str]:
+    """The sections of a line; joined, they are the line. None for `longest_piece`: no piece is cut."""
+    if len(line) <= LONGEST_SECTION and (longest_piece is None or not _may_be_too_long(line, longest_piece)):
+        return [line]
+    cuts = [0, *_cuts(line, longest_piece or len(line), spans)]
+    return [line[start:end] for start, end in pairwise(cuts)]
+
+
+def _cuts(line: str, longest: int, spans: Spans) -> Iterator[int]:
+    """Where the sections of a line end."""
+    start = 0
+    while start < len(line):
+        window = line[start : start + LONGEST_SECTION]
+        is_last = start + len(window) == len(line)
+        if not _may_be_too_long(window, longest) and (end := len(window) if is_last else _between_words(window)):
+            start += end
+            yield start
+            continue
+        pieces = spans(window)
+        if not is_last:
+            # the last piece may go on after the window, and decides where white space before it is cut
+            pieces = pieces[:-2]
+        if not pieces:
+            # the window is one piece: it is cut as often as it can be
+            step = min(longest, len(window))
+            for end in range(step, len(window) + 1, step):
+                yield start + end
+            start += len(window) // step * step
+            continue
+        done = 0
+        for first, last in pieces:
+            if last - first > longest:
+                if first > done:
+                    yield start + first
+                yield from (start + cut for cut in range(first + longest, last, longest))
+                yield start + last
+                done = last
+        if pieces[-1][1] > done:
+            yield start + pieces[-1][1]
+        start += pieces[-1][1]
+
+
+def lines_to_cut(block: bytes, longest_piece: int | None) -> NDArray[np.int64]:
+    """The indices of the lines of a block that `sections` may cut: almost always none, which is found out fast.
+
+    A line may have to be cut if it is long, or if a group of its bytes is without white space, or nothing else.
+    """
+    flagged = np.zeros(0, np.int64) if longest_piece is None else _long_runs(block)
+    if not len(flagged) and len(block) <= LONGEST_SECTION:
+        return flagged
+    ends = np.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")), len(block))
+    long = np.flatnonzero(np.diff(ends, prepend=-1) > LONGEST_SECTION)
+    return np.union1d(np.searchsorted(ends, flagged), long)
+
+
+def _long_runs(block: bytes) -> NDArray[np.int64]:
+    """The offsets of the groups of bytes in which there is no white space, or nothing else."""
+    groups = np.frombuffer(block, np.uint8, len(block) // _GROUP * _GROUP).reshape(-1, _GROUP)
+    is_space = (groups == ord(" ")) | (groups - ord("\t") < 5)
+    # eight booleans as one integer: each byte of the sum of sixteen of them is at most 16
+    spaces = is_space.view(np.uint64).sum(axis=1, dtype=np.uint64)
+    return np.flatnonzero((spaces == 0) | (spaces == 0x1010101010101010)) * _GROUP
+
+
+def _between_words(window: str) -> int:
+    """The last index before which a piece ends for certain: that of a space between visible characters; else 0."""
+    place = window.rfind(" ", 0, -1)
+    while place > 0 and not ("!" <= window[place - 1] <= "~" and "!" <= window[place + 1] <= "~"):
+        place = window.rfind(" ", 0, place)
+    return max(place, 0)
+
+
+@cache
+def _too_long(longest: int) -> re.Pattern[str]:
+    """Runs longer than a piece may be; every piece is inside a run of letters and digits, signs or white space."""
+    return re.compile(rf"[^\W_]{{{longest}}}|(?:[^\w\s]|_){{{longest}}}|\s{{{longest}}}")
+
+
+def _may_be_too_long(line: str, longest: int) -> bool:
+    """Whether a line may have a piece that is too long."""
+    return (
+        len(line) > longest and len(_long_runs(line.encode())) > 0 and _too_long(longest).search(line) is not None
+    )

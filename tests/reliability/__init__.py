@@ -1,0 +1,1 @@
+"""What went wrong when chainrule was broken on purpose, each as a small reproduction."""

@@ -1,0 +1,384 @@
+"""Model folders that were damaged, replaced, or half written when a process was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule import disk
+from chainrule.disk import atomic, locks, scratch
+from chainrule.errors import DamagedFileError, FolderError, SettingsError, TokenizerError
+from chainrule.evaluation import compare as compare_module
+from chainrule.folder import integrity, manifest, read_folder
+from chainrule.tokens.registry import load_tokenizer, train_tokenizer, write_tokenizer
+from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove_checkpoints
+from manifests import read_manifest, write_manifest
+
+TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 4
+SMALL: dict[str, dict[str, Any]] = {
+    "ngram": {"order": 3},
+    "anygram": {},
+    "transformer": {"layers": 1, "width": 16, "heads": 2, "window": 16, "steps": 1},
+    "lstm": {"hidden": 8, "embedding": 8, "layers": 1, "steps": 1},
+    "feedforward": {"hidden": 8, "embedding": 8, "steps": 1},
+    "averaging": {"hidden": 8, "embedding": 8, "steps": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    for kind, settings in SMALL.items():
+        cr.train(kind, cr.Corpus.from_text(TEXT), **settings).save(folder / kind)
+    return {kind: folder / kind for kind in SMALL}
+
+
+def copied(folder: Path, to: Path) -> Path:
+    shutil.copytree(folder, to)
+    return to
+
+
+# -- the manifest -----------------------------------------------------------------------------------------
+
+
+def test_one_bit_in_a_manifest_is_found_wherever_it_is(saved: dict[str, Path], tmp_path: Path) -> None:
+    """Of every byte one bit: one that decides a score, such as a digit of rotary_base, is as good as another."""
+    folder = copied(saved["transformer"], tmp_path / "m")
+    path = folder / "manifest.json"
+    content = path.read_bytes()
+    for place in range(0, len(content), 7):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(FolderError, match=r"manifest\.json"):
+            cr.load(folder)
+    path.write_bytes(content)
+    cr.load(folder)
+
+
+def test_another_setting_is_refused_by_inspect_too(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = copied(saved["transformer"], tmp_path / "m")
+    content = (folder / "manifest.json").read_text()
+    assert '"rotary_base": 10000.0' in content
+    (folder / "manifest.json").write_text(content.replace('"rotary_base": 10000.0', '"rotary_base": 90000.0'))
+    with pytest.raises(DamagedFileError, match="checksum"):
+        read_folder(folder, verify=True)
+
+
+def test_a_tokenizer_alone_has_a_checksum_too(tmp_path: Path) -> None:
+    write_tokenizer(train_tokenizer("char", cr.Corpus.from_text("abc\n")), tmp_path)
+    path = tmp_path / "tokenizer.json"
+    assert load_tokenizer(tmp_path).vocab_size == 6
+    path.write_text(path.read_text().replace("abc", "abd"))
+    with pytest.raises(TokenizerError, match="checksum differs"):
+        load_tokenizer(tmp_path)
+
+
+# -- large files ------------------------------------------------------------------------------------------
+
+
+def test_a_large_file_is_read_again_whenever_it_may_have_changed(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "_VERIFY_UP_TO", 100)
+    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3).save(tmp_path / "m")
+    file = tmp_path / "m" / "model.safetensors"
+    read: list[str] = []
+
+    def counting(path: Path) -> str:
+        read.append(path.name)
+        return digest(path)
+
+    digest = integrity.sha256
+    monkeypatch.setattr(integrity, "sha256", counting)
+    cr.load(tmp_path / "m")
+    assert file.name not in read  # it was read when it was written
+    shutil.copytree(tmp_path / "m", tmp_path / "copy")
+    cr.load(tmp_path / "copy")
+    assert read.count(file.name) == 1  # a copy is another file
+    before = file.stat()
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 64
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # the time of the change is seen even so
+    with pytest.raises(DamagedFileError, match="checksum"):
+        cr.load(tmp_path / "m")
+
+
+def test_a_folder_that_cannot_be_written_to_is_read_each_time(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(saved["ngram"], tmp_path / "m")
+    monkeypatch.setattr(integrity, "_VERIFY_UP_TO", 100)
+    monkeypatch.setattr(atomic, "_temporary", lambda path, what: path.with_name("no") / "such" / "folder")
+    cr.load(folder)
+    assert not (folder / integrity.VERIFIED).exists()
+
+
+# -- sizes ------------------------------------------------------------------------------------------------
+
+IMPOSSIBLE = [
+    ("transformer", {"layers": 2_000_000}),
+    ("transformer", {"layers": 900}),
+    ("transformer", {"window": 1_000_000_000}),
+    ("transformer", {"width": 2**40}),
+    ("transformer", {"width": 32}),
+    ("transformer", {"heads": 8, "kv_heads": 8, "width": 8_000_000_000}),
+    ("transformer", {"hidden": 2**31}),
+    ("lstm", {"layers": 10**12}),
+    ("lstm", {"layers": 999}),
+    ("lstm", {"hidden": 2**31}),
+    ("lstm", {"embedding": 10**9}),
+    ("feedforward", {"order": 999}),
+    ("feedforward", {"layers": 1000}),
+    ("feedforward", {"hidden": 2**31}),
+    ("averaging", {"window": 10**12}),
+    ("averaging", {"embedding": 2**30}),
+    ("ngram", {"order": 999}),
+    ("ngram", {"order": 10**12}),
+    ("ngram", {"bits": 8}),
+    ("ngram", {"index": "hash"}),
+]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("kind", "config"), IMPOSSIBLE, ids=str)
+def test_sizes_are_compared_with_the_arrays_before_they_are_believed(
+    saved: dict[str, Path], tmp_path: Path, kind: str, config: dict[str, Any], version: int
+) -> None:
+    folder = copied(saved[kind], tmp_path / "m")
+    content = read_manifest(folder)
+    content["config"] |= config
+    if version == 1:
+        del content["checksum"]
+    write_manifest(folder, {**content, "version": version})
+    began, before = time.process_time(), memory()
+    with pytest.raises((DamagedFileError, SettingsError)):
+        cr.load(folder)
+    assert time.process_time() - began < 10
+    assert memory() - before < 500e6
+
+
+def memory() -> float:
+    """The peak memory of this process, in bytes."""
+    from chainrule.devices import peak_memory
+
+    return float(peak_memory())
+
+
+def test_a_shape_that_overflows_is_damage(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = copied(saved["ngram"], tmp_path / "m")
+    file = folder / "model.safetensors"
+    header = {"base": {"dtype": "F32", "shape": [2**62, 2**62, 0], "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(len(text).to_bytes(8, "little") + text)
+    content = read_manifest(folder)
+    content["files"][file.name] = integrity.files_in(folder)[file.name]
+    write_manifest(folder, content)
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors"):
+        cr.load(folder)
+
+
+# -- replacing --------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import chainrule as cr
+from chainrule.disk import atomic
+
+if sys.argv[2] == "renames":
+    atomic._exchange = lambda one, other: False
+rename, calls = os.rename, []
+
+def deadly(source, target, **options):
+    calls.append(source)
+    if len(calls) == int(sys.argv[3]) + 1:
+        os._exit(9)
+    rename(source, target, **options)
+
+lm = cr.train("ngram", cr.Corpus.from_text("a b\\nb a\\n"), order=1, smoothing="mle")
+os.rename = deadly
+lm.save(sys.argv[1], overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_model_survives_a_kill_between_the_two_renames(
+    saved: dict[str, Path], tmp_path: Path, renames: int
+) -> None:
+    folder = copied(saved["ngram"], tmp_path / "m")
+    command = [sys.executable, "-c", KILLED, str(folder), "renames", str(renames)]
+    assert subprocess.run(command, check=False, timeout=100).returncode == 9
+    assert folder.exists() == (renames == 0)
+    assert cr.load(folder).provenance == cr.load(saved["ngram"]).provenance
+    cr.train("ngram", cr.Corpus.from_text(TEXT), order=2).save(folder, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]  # nothing is left
+
+
+def test_what_earlier_versions_left_between_two_renames_is_put_back(saved: dict[str, Path], tmp_path: Path) -> None:
+    copied(saved["ngram"], tmp_path / ".m-old-ab12cd34" / "m")
+    assert cr.load(tmp_path / "m").kind == "ngram"
+
+
+def test_names_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "first").touch()
+    if not atomic._exchange(tmp_path / "one", tmp_path / "two"):
+        pytest.skip("this system cannot")
+    assert (tmp_path / "two" / "first").exists()
+    assert not atomic._exchange(tmp_path / "one", tmp_path / "nowhere")
+
+
+def test_the_only_checkpoint_survives_a_kill_while_it_is_replaced(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options: dict[str, Any] = {"steps": 4, "hidden": 8, "embedding": 8, "layers": 1, "checkpoint_minutes": 0.0}
+    whole = cr.train("lstm", cr.Corpus.from_text(TEXT), run=run, **options)
+    for folder in checkpoint_folders(run)[1:]:
+        shutil.rmtree(folder)
+    (only,) = checkpoint_folders(run)
+    only.rename(only.with_name(f".{only.name}.old-01234567"))
+    (tmp_path / "run" / "checkpoints" / f".{only.name}.part-01234567").mkdir()
+    assert checkpoint_folders(run) == [only]
+    resumed = cr.train("lstm", cr.Corpus.from_text(TEXT), run=run, resume=True, **options)
+    for name, array in whole.tensors().items():
+        np.testing.assert_array_equal(resumed.tensors()[name], array)
+    remove_checkpoints(run)
+    assert not (run / "checkpoints").exists() or checkpoint_folders(run) == []
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(saved["ngram"], tmp_path / "m")
+    other = cr.train("ngram", cr.Corpus.from_text(TEXT), order=2)
+    check, times = manifest.check_file, []
+
+    def replacing(path: Path, entry: Any, verify: bool | None) -> None:
+        if path.name == "model.safetensors" and len(times) < most:
+            times.append(path)
+            other.save(folder, overwrite=True)
+        check(path, entry, verify)
+
+    monkeypatch.setattr(manifest, "check_file", replacing)
+    most = 1
+    assert read_folder(folder).config["order"] == 2
+    most, times = 9, []
+    with pytest.raises(FolderError, match="is being replaced while it is read"):
+        read_folder(folder)
+
+
+# -- writers ----------------------------------------------------------------------------------------------
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_leaves_the_comparison_that_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, options = cr.Corpus.from_text(TEXT), {"kinds": ["anygram"], "tokenizer": cr.TokenizerChoice("char")}
+    cr.compare(text, tmp_path / "out", **options)  # type: ignore[arg-type]
+    before = (tmp_path / "out" / "compare.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"compare\.json"):
+            compare_module._write(compare_module.Comparison("", "", 0, "line", {}, []), tmp_path / "out")
+    assert (tmp_path / "out" / "compare.json").read_bytes() == before
+    cr.compare(text, tmp_path / "out", overwrite=True, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["new.txt", "old.txt"])
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=name), disk.replaced_file(tmp_path / name) as file:
+        file.write(b"half of it")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
+
+
+# -- what is left behind ----------------------------------------------------------------------------------
+
+
+def test_the_next_start_sweeps_what_no_living_process_owns(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    dead, living, mine = (tmp_path / f".m.part-0000000{i}" for i in range(3))
+    scraps = tmp_path / f"{scratch.PREFIX}dead", tmp_path / f"{scratch.PREFIX}alive"
+    for folder in (dead, living, *scraps):
+        folder.mkdir()
+        (folder / "half").write_text("of it")
+    mine.write_text("a file of the user's own")
+    with locks.locked(living), locks.locked(scraps[1]), disk.scratch_folder() as now:
+        assert now.parent == tmp_path
+        cr.load(saved["ngram"]).save(tmp_path / "m")
+    assert not dead.exists() and not scraps[0].exists()
+    assert living.exists() and scraps[1].exists()
+
+
+def test_what_is_empty_and_new_may_be_about_to_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "new").mkdir()
+    locks.remove_abandoned(tmp_path / "new")
+    assert (tmp_path / "new").exists()
+    monkeypatch.setattr(locks, "_FRESH_SECONDS", -1.0)
+    locks.remove_abandoned(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_killed_process_leaves_its_text_until_the_next_start(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    code = "import os; from chainrule import disk\nwith disk.scratch_folder() as f:\n (f/'a').write_text('a')"
+    killed = f"{code}; os._exit(9)"
+    subprocess.run([sys.executable, "-c", killed], env=environment, check=False, timeout=60)
+    assert len(list(tmp_path.iterdir())) == 1
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_training_is_told_who_holds_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    code = (
+        "import sys, time; from pathlib import Path; from chainrule.disk import holding\n"
+        "with holding(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(run)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        try:
+            with pytest.raises(FolderError, match=rf"run is in use by process {process.pid} on .* since 20"):
+                cr.train("elman", cr.Corpus.from_text(TEXT), run=run, steps=1, hidden=8)
+        finally:
+            process.kill()
+    cr.train("elman", cr.Corpus.from_text(TEXT), run=run, steps=1, hidden=8)
+    assert not (run / locks.LOCK).exists()
+
+
+def test_blocks_that_hold_a_folder_may_be_nested_but_not_in_another_thread(tmp_path: Path) -> None:
+    import threading
+
+    errors: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            with disk.holding(tmp_path / "run"):
+                pass
+        except FolderError as error:
+            errors.append(error)
+
+    with disk.holding(tmp_path / "run"), disk.holding(tmp_path / "run"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert len(errors) == 1
+    assert not (tmp_path / "run").exists()  # it was made for this, and is empty

@@ -1,0 +1,108 @@
+"""Signals and plug-ins, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from chainrule import signals
+
+SWALLOWING = """
+import sys, time
+from chainrule.cli import main as cli_main
+
+class Bad:
+    def __del__(self):
+        print("ready", flush=True)
+        time.sleep({seconds})  # SystemExit raised here is printed and dropped
+
+def work():
+    Bad()
+    for _ in range(int({after} * 100)):
+        time.sleep(0.01)
+
+import click
+cli_main.cli.add_command(click.command("work")(work))
+cli_main.main(["work"])
+"""
+
+
+@pytest.mark.parametrize("after", [0, 20], ids=["at the end", "in the middle"])
+def test_a_sigterm_that_a_destructor_swallows_still_ends_the_process(after: int) -> None:
+    code = SWALLOWING.format(seconds=3, after=after)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        process.communicate(timeout=60)
+    assert process.returncode == signals.EXIT_CODE
+    assert time.monotonic() - began < 10
+
+
+CLEANING = """
+import sys, time
+from chainrule.cli import main as cli_main
+
+def work():
+    try:
+        print("ready", flush=True)
+        time.sleep(30)
+    finally:
+        time.sleep(2)  # the timer looks here several times
+        print("clean", flush=True)
+
+import click
+cli_main.cli.add_command(click.command("work")(work))
+cli_main.main(["work"])
+"""
+
+
+def test_cleaning_up_is_not_disturbed() -> None:
+    with subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (signals.EXIT_CODE, b"clean\n")
+
+
+def test_temporary_files_go_with_a_sigterm(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a line of text\n" * 300_000)
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "chainrule", "train", "anygram", "a.txt", "--out", "m"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 30
+        while not list((tmp_path / "tmp").iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == signals.EXIT_CODE
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_long_call_is_given_up_when_a_signal_raises() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            signals.interruptible(lambda: time.sleep(5))
+        assert time.monotonic() - began < 3
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert signals.interruptible(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        signals.interruptible(lambda: 1 // 0)
