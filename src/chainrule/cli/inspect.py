@@ -32,6 +32,9 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
     from chainrule.kinds import load
 
     content = read_folder(folder, verify=True)
+    found = "every checksum is right"
+    if not content.is_signed:
+        found += ", but the manifest of this earlier version has none of its own"
     lm = load(folder, verify=False)
     described: dict[str, Any] = {
         "kind": content.kind,
@@ -50,7 +53,7 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
     if as_json:
         print_json(described)
     else:
-        _print(folder, described)
+        _print(f"{folder}: {found}", described)
 
 
 def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
@@ -74,14 +77,12 @@ def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
     ]
 
 
-def _print(folder: str, described: dict[str, Any]) -> None:
+def _print(title: str, described: dict[str, Any]) -> None:
     from rich import box
     from rich.table import Table
 
     screen = console()
-    table = Table(
-        box=box.SIMPLE, show_header=False, title=f"{folder}: every checksum is right", title_justify="left"
-    )
+    table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in described.items():

@@ -57,6 +57,8 @@ class ModelFolder:
     parts: Mapping[str, ModelFolder] = field(default_factory=dict)
     """By name, the models that this one is made of."""
     path: Path | None = None
+    is_signed: bool = True
+    """Whether the manifest, which has the settings, has a checksum of itself; in format version 1 it has none."""
 
     @property
     def tokenizer(self) -> str:
@@ -169,6 +171,7 @@ def _read_folder(folder: Path, verify: bool | None, deepest: int) -> ModelFolder
             for name, entry in manifest.get("parts", {}).items()
         },
         path=folder,
+        is_signed=manifest["version"] != _UNSIGNED_VERSION,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from chainrule.errors import SettingsError
@@ -36,22 +37,23 @@ class TokenizerChoice:
     def check(self) -> None:
         """Refuse, before any text is read, a choice that cannot be made."""
         self._limit()
-        self._given()
+        _ = self._given
 
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
         """The tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
-        limit, tokenizer = self._limit(), self._given()
+        limit, tokenizer = self._limit(), self._given
         return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
 
     def make_and_encode(self, corpus: Corpus, path: Path, progress: Progress = SILENT) -> tuple[Tokenizer, Encoded]:
         """The tokenizer of `make`, and the ids of the corpus in a file; in one pass where the tokenizer can."""
-        limit, tokenizer = self._limit(), self._given()
+        limit, tokenizer = self._limit(), self._given
         if tokenizer is None:
             return train_and_encode(self.name, corpus, path, limit, progress)
         return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
 
+    @cached_property
     def _given(self) -> Tokenizer | None:
-        """The tokenizer of a folder or a list of words; None if it is to be learned from text."""
+        """The tokenizer of a folder or a list of words, read once; None if it is to be learned from text."""
         if self.vocabulary is None:
             return None if self.name in tokenizer_names() else load_tokenizer(self.name)
         splitting = word_splitting(self.name)

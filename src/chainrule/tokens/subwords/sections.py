@@ -73,26 +73,38 @@ def _cuts(line: str, longest: int, spans: Spans) -> Iterator[int]:
         start += pieces[-1][1]
 
 
-def lines_to_cut(block: bytes, longest_piece: int | None) -> NDArray[np.int64]:
-    """The indices of the lines of a block that `sections` may cut: almost always none, which is found out fast.
+def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int]]:
+    """Where lines that `sections` may cut begin in a block, and end: almost always none, which is found out fast.
 
     A line may have to be cut if it is long, or if a group of its bytes is without white space, or nothing else.
     """
-    flagged = np.zeros(0, np.int64) if longest_piece is None else _long_runs(block)
-    if not len(flagged) and len(block) <= LONGEST_SECTION:
-        return flagged
-    ends = np.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")), len(block))
-    long = np.flatnonzero(np.diff(ends, prepend=-1) > LONGEST_SECTION)
-    return np.union1d(np.searchsorted(ends, flagged), long)
+    flagged = [] if longest_piece is None else _long_runs(block).tolist()
+    if _has_long_line(block):
+        ends = np.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")), len(block))
+        flagged += (ends[np.diff(ends, prepend=-1) > LONGEST_SECTION] - 1).tolist()
+    found: list[tuple[int, int]] = []
+    for place in sorted(flagged):
+        if not found or place >= found[-1][1]:
+            end = block.find(b"\n", place)
+            found.append((block.rfind(b"\n", 0, place) + 1, len(block) if end < 0 else end))
+    return found
+
+
+def _has_long_line(block: bytes) -> bool:
+    """Whether there is a line of more than LONGEST_SECTION bytes, or about as many."""
+    half = LONGEST_SECTION // 2  # a long line covers a whole half, wherever it begins
+    return any(block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half))
 
 
 def _long_runs(block: bytes) -> NDArray[np.int64]:
     """The offsets of the groups of bytes in which there is no white space, or nothing else."""
     groups = np.frombuffer(block, np.uint8, len(block) // _GROUP * _GROUP).reshape(-1, _GROUP)
-    is_space = (groups == ord(" ")) | (groups - ord("\t") < 5)
     # eight booleans as one integer: each byte of the sum of sixteen of them is at most 16
-    spaces = is_space.view(np.uint64).sum(axis=1, dtype=np.uint64)
-    return np.flatnonzero((spaces == 0) | (spaces == 0x1010101010101010)) * _GROUP
+    spaces = (groups == ord(" ")).view(np.uint64).sum(axis=1, dtype=np.uint64)
+    suspects = np.flatnonzero((spaces == 0) | (spaces == 0x1010101010101010))  # few: the rest is quick
+    is_space = (groups[suspects] == ord(" ")) | (groups[suspects] - ord("\t") < 5)
+    offsets: NDArray[np.int64] = suspects[is_space.all(axis=1) | ~is_space.any(axis=1)] * _GROUP
+    return offsets
 
 
 def _between_words(window: str) -> int:

@@ -11,12 +11,11 @@ BPE has a second, much faster encoder (see fast_encoder.py), used where it prove
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainrule.errors import TokenizerError
 from chainrule.progress import SILENT, Progress
@@ -42,6 +41,7 @@ DEFAULT_VOCAB_SIZE = 8192
 _UNKNOWN_PIECE = "<unk> "  # holds a space, which byte-level text never does: no text is mistaken for it
 _INSIDE = "## "  # before a WordPiece piece inside a word; holds a space for the same reason
 _LONGEST_WORD = 100
+_BATCH = 4 << 20  # bytes of sections that are encoded at once
 _OPTIONS: dict[str, dict[str, Any]] = {
     "bpe": {
         "type": "BPE",
@@ -119,8 +119,13 @@ class SubwordTokenizer(Tokenizer):
         return fast_encoder(self.definition, self.eos, self.encode_lines_by_library)
 
     def encode_lines(self, block: bytes) -> Ids:
-        to_cut = lines_to_cut(block, self.longest_piece)
-        return self._encode_by_sections(block, to_cut) if len(to_cut) else self._encode_whole_lines(block)
+        lines = lines_to_cut(block, self.longest_piece)
+        cut = [(start, end, self._sections(block[start:end])) for start, end in lines]
+        cut = [(start, end, parts) for start, end, parts in cut if len(parts) > 1]
+        return self._encode_by_sections(block, cut) if cut else self._encode_whole_lines(block)
+
+    def _sections(self, line: bytes) -> list[str]:
+        return sections(line.decode(), self.longest_piece, _spans)
 
     def _encode_whole_lines(self, block: bytes) -> Ids:
         """The ids of a block whose lines need not be cut, by the fastest encoder."""
@@ -130,23 +135,22 @@ class SubwordTokenizer(Tokenizer):
                 return ids
         return self.encode_lines_by_library(block)
 
-    def _encode_by_sections(self, block: bytes, to_cut: NDArray[np.int64]) -> Ids:
-        """The ids of a block in which these lines may have to be cut: a section is encoded as if it were a line."""
-        found: list[Ids] = []
-        lines, first = lines_of(block), 0
-        for number in to_cut.tolist():
-            if number >= len(lines):  # after the last line end
-                break
-            if number > first:
-                found.append(self._encode_whole_lines(b"\n".join(lines[first:number]) + b"\n"))
-            for some in _batches(sections(lines[number].decode(), self.longest_piece, _spans)):
-                ids = self._encode_whole_lines("\n".join(some).encode() + b"\n")
-                found.append(ids[ids != self.eos])
-            found.append(np.array([self.eos], np.uint32))
-            first = number + 1
-        if first < len(lines):
-            found.append(self._encode_whole_lines(b"\n".join(lines[first:]) + b"\n"))
-        return np.concatenate(found)
+    def _encode_by_sections(self, block: bytes, cut: list[tuple[int, int, list[str]]]) -> Ids:
+        """The ids of a block in which some lines, from a start to an end, are cut into sections.
+
+        A section is encoded as if it were a line; the line ends that this adds are then removed.
+        """
+        batch, position = _Batch(self._encode_whole_lines, self.eos), 0
+        for start, end, parts in cut:
+            if start > position:
+                batch.add(block[position : start - 1])
+            for part in parts[:-1]:
+                batch.add(part.encode(), ends_line=False)
+            batch.add(parts[-1].encode())
+            position = end + 1
+        if position < len(block):
+            batch.add(block[position:].removesuffix(b"\n"))
+        return batch.ids()
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
         """The ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
@@ -160,8 +164,8 @@ class SubwordTokenizer(Tokenizer):
         return np.asarray(ids, dtype=np.uint32)
 
     def encode_line(self, line: bytes) -> list[int]:
-        parts = sections(line.decode(), self.longest_piece, _spans)
-        return [i for part in parts for i in self.reference.encode(part, add_special_tokens=False).ids]
+        encode = self.reference.encode
+        return [i for part in self._sections(line) for i in encode(part, add_special_tokens=False).ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         return b"".join(self._piece_bytes[int(i)] for i in ids).decode(errors="replace")
@@ -188,6 +192,41 @@ class SubwordTokenizer(Tokenizer):
         ):
             raise TokenizerError(f"longest_piece should be a number of characters, not {longest!r}")
         return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False), longest)
+
+
+class _Batch:
+    """Texts that are encoded together, as many at once as is fast and does not take much memory."""
+
+    def __init__(self, encode: Callable[[bytes], Ids], eos: int) -> None:
+        self._encode, self._eos = encode, eos
+        self._found: list[Ids] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._texts: list[bytes] = []
+        self._added: list[int] = []  # the indices of the line ends that the text does not have
+        self._size = self._ends = 0
+
+    def add(self, text: bytes, *, ends_line: bool = True) -> None:
+        """Add a line, or several, or a section after which no line ends."""
+        self._texts.append(text)
+        self._size += len(text)
+        self._ends += text.count(b"\n") + 1
+        if not ends_line:
+            self._added.append(self._ends - 1)
+        if self._size > _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        ids = self._encode(b"\n".join(self._texts) + b"\n")
+        self._found.append(np.delete(ids, np.flatnonzero(ids == self._eos)[self._added]))
+        self._clear()
+
+    def ids(self) -> Ids:
+        """The ids of all texts."""
+        if self._texts:
+            self._flush()
+        return np.concatenate(self._found)
 
 
 def _check_definition(definition: dict[str, Any], library: tokenizers.Tokenizer, algorithm: Algorithm) -> None:
@@ -238,30 +277,14 @@ def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:
     """The lines of each block, or their sections where a line or a piece of it is too long."""
     for block in blocks:
         lines = [line.decode() for line in lines_of(block)]
-        to_cut = set(lines_to_cut(block, LONGEST_PIECE).tolist())
-        if to_cut:
-            cut = (sections(line, LONGEST_PIECE, _spans) if i in to_cut else [line] for i, line in enumerate(lines))
-            lines = [section for part in cut for section in part]
+        if lines_to_cut(block, LONGEST_PIECE):
+            lines = [section for line in lines for section in sections(line, LONGEST_PIECE, _spans)]
         yield lines
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
     """The pieces of a text, as the library splits it."""
     return [span for _, span in byte_level().pre_tokenize_str(text)]
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The sections of a line, in batches of bounded size."""
-    batch: list[str] = []
-    size = 0
-    for section in texts:
-        batch.append(section)
-        size += len(section)
-        if size > 16 * LONGEST_SECTION:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _train(
