@@ -1,6 +1,6 @@
 """`python -m chainrule` is the command line."""
 
-from chainrule.cli.main import main
+from chainrule.cli.main import run_process
 
 if __name__ == "__main__":
-    main()
+    run_process()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 EXIT_CODE = 128 + signal.SIGTERM
-"""The exit code of a process that was told to stop."""
+"""The exit code of a process that was told to stop by SIGTERM."""
+EXIT_CODES = (128 + signal.SIGINT, EXIT_CODE)
+"""The exit codes of a process that was told to stop."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AGAIN_SECONDS = 0.5
 _WAIT_SECONDS = 0.1  # the longest that a signal waits to be handled
@@ -40,6 +44,17 @@ def interruptible(work: Callable[[], Result]) -> Result:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def end_process(code: int) -> None:
+    """End the process at once, as after a signal: threads of libraries may be in the middle of their work.
+
+    When Python ends in its usual way, such a thread cannot come back to it, and the C library aborts the process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or a pipe that nobody reads
+            stream.flush()
+    os._exit(code)
 
 
 class Interrupts:
@@ -74,46 +89,54 @@ class Interrupts:
 
 
 class Termination:
-    """Turns SIGTERM into SystemExit, raised in the main thread wherever it is.
+    """Turns SIGTERM into SystemExit and SIGINT into KeyboardInterrupt, raised in the main thread wherever it is.
 
     Python drops an exception that is raised inside a destructor, a callback from C, or the like: it prints it, and
     the program goes on. So a timer looks twice a second whether the exit is under way, and raises it once more if
-    it is not. It is under way while `finally` and `except` blocks, which clean up, handle the SystemExit.
+    it is not. It is under way while `finally` and `except` blocks, which clean up, handle the exception.
     """
 
     def __init__(self) -> None:
-        self.received = False
+        self.received: int | None = None
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # Python allows it only there
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._exit)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have it ignored
+                self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._exit)
 
     def end(self) -> None:
-        """Leave signals as they were; if SIGTERM was received and dropped, exit now."""
+        """Leave signals as they were; if one was received and its exception dropped, raise it now."""
         if signal.SIGALRM in self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
-        if self.received and not _is_exiting():
-            sys.exit(EXIT_CODE)
+        self._raise()
 
     def _exit(self, number: int, frame: FrameType | None) -> None:
-        self.received = True
+        self.received = number
         if hasattr(signal, "setitimer") and signal.SIGALRM not in self._before:
             self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._look)
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS, _AGAIN_SECONDS)
-        sys.exit(EXIT_CODE)
+        raise _exception(number)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
-        if not _is_exiting():
-            sys.exit(EXIT_CODE)
+        self._raise()
+
+    def _raise(self) -> None:
+        if self.received is not None and not _is_exiting():
+            raise _exception(self.received)
+
+
+def _exception(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _is_exiting() -> bool:
-    """Whether a SystemExit is being handled in the main thread, or an exception that one led to."""
+    """Whether the exception of a signal is being handled in the main thread, or one that it led to."""
     error: BaseException | None = sys.exception()
     while error is not None:
-        if isinstance(error, SystemExit):
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
             return True
         error = error.__context__
     return False

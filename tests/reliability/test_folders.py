@@ -308,6 +308,18 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
 
 
+def test_errors_call_files_by_their_final_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="No space") as raised, disk.replaced_path(tmp_path / "ids") as path:
+        raise OSError(28, "No space left on device", str(path))
+    assert raised.value.filename == str(tmp_path / "ids")
+    with pytest.raises(OSError, match="No space") as raised, disk.new_folder(tmp_path / "m") as folder:
+        raise OSError(28, "No space left on device", str(folder / "model.safetensors"))
+    assert raised.value.filename == str(tmp_path / "m" / "model.safetensors")
+    with pytest.raises(FileNotFoundError) as raised, disk.replaced_path(tmp_path / "ids"):
+        (tmp_path / "elsewhere").open()
+    assert raised.value.filename == str(tmp_path / "elsewhere")
+
+
 # -- what is left behind ----------------------------------------------------------------------------------
 
 

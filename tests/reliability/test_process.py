@@ -33,17 +33,20 @@ cli_main.main(["work"])
 """
 
 
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("after", [0, 20], ids=["at the end", "in the middle"])
-def test_a_sigterm_that_a_destructor_swallows_still_ends_the_process(after: int) -> None:
+def test_a_signal_that_a_destructor_swallows_still_ends_the_process(
+    after: int, number: signal.Signals, exit_code: int
+) -> None:
     code = SWALLOWING.format(seconds=3, after=after)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.3)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         began = time.monotonic()
         process.communicate(timeout=60)
-    assert process.returncode == signals.EXIT_CODE
+    assert process.returncode == exit_code
     assert time.monotonic() - began < 10
 
 

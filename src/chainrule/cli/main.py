@@ -25,7 +25,7 @@ from chainrule.cli.score import score
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError, Interrupted
-from chainrule.signals import Termination
+from chainrule.signals import EXIT_CODES, Termination, end_process
 
 VERBS = (
     compare,
@@ -72,6 +72,19 @@ def cli(debug: bool) -> None:
 
 for _verb in VERBS:
     cli.add_command(_verb)
+
+
+def run_process() -> NoReturn:
+    """Run the verb that the command line names, as a process of its own."""
+    try:
+        main()
+    except SystemExit as ending:
+        if ending.code in EXIT_CODES:
+            from chainrule.disk.scratch import close_scratch_files
+
+            close_scratch_files()
+            end_process(int(ending.code))
+        raise
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

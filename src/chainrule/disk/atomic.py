@@ -52,7 +52,7 @@ def replaced_path(path: Path) -> Iterator[Path]:
         path = path.resolve()  # what it points to is replaced, not the link
     sweep(path)
     temporary = _temporary(path, PART)
-    with naming(path):
+    with naming(path, temporary):
         temporary.open("xb").close()
         try:
             with locked(temporary):
@@ -70,10 +70,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """An empty temporary folder, which takes the name of `folder` when the block ends without an error."""
     if folder.is_symlink():
         folder = folder.resolve()
-    with naming(folder):
+    temporary = _temporary(folder, PART)
+    with naming(folder, temporary):
         folder.parent.mkdir(parents=True, exist_ok=True)
         sweep(folder)
-        temporary = _temporary(folder, PART)
         temporary.mkdir()
         try:
             with locked(temporary):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ from chainrule.disk.locks import lock_open, locked, remove_abandoned
 PREFIX = "chainrule-scratch-"
 
 ScratchFile: TypeAlias = "tempfile._TemporaryFileWrapper[bytes]"
+
+_files: weakref.WeakSet[ScratchFile] = weakref.WeakSet()
 
 
 @contextmanager
@@ -32,9 +35,17 @@ def scratch_file(suffix: str = "") -> ScratchFile:
     """A temporary file, open for writing, for as long as the returned object lives."""
     sweep_scratch()
     file = tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=suffix)  # noqa: SIM115 (lives with its owner)
+    _files.add(file)
     with suppress(OSError):
         lock_open(file.fileno())
     return file
+
+
+def close_scratch_files() -> None:
+    """Close the temporary files of this process, which removes them."""
+    for file in list(_files):
+        with suppress(OSError):
+            file.close()
 
 
 def sweep_scratch() -> None:
