@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from chainrule.arrays import to_numpy
 from chainrule.autodiff.model import TapeModel
 from chainrule.decode.sample import Choice, sample_after
 from chainrule.designs.settings import TransformerSettings
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
 from chainrule.kinds import find_kind
 from chainrule.neural.gpu.graph_sampling import GraphSampler
 from chainrule.neural.inference import model as model_module
+from chainrule.neural.inference.loading import load_network
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import spans
@@ -325,3 +328,20 @@ def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest
     monkeypatch.setattr(NeuralModel, "write", write)
     LAWS["writing_is_choosing_and_extending"](lm)
     assert len(written) == 3 and None not in written
+
+
+class Computing(Transformer):
+    """A network that looks at its numbers while it is built."""
+
+    def __init__(self, config: TransformerConfig, vocab_size: int, bos: int = 0) -> None:
+        super().__init__(config, vocab_size, bos)
+        self.largest = self.embedding.detach().max().item()
+
+
+def test_a_network_that_cannot_be_built_without_numbers_is_loaded_all_the_same() -> None:
+    build = partial(Computing, TransformerConfig(layers=1, width=16, heads=2, window=8), 12)
+    made = build()
+    arrays = {name: weight.detach().numpy() for name, weight in made.named_parameters()}
+    loaded = load_network(build, arrays)
+    for name, weight in loaded.named_parameters():
+        assert (weight.detach().numpy() == arrays[name]).all()

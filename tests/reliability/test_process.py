@@ -50,6 +50,31 @@ def test_a_signal_that_a_destructor_swallows_still_ends_the_process(
     assert time.monotonic() - began < 10
 
 
+WRAPPING = """
+import os, signal, sys, time
+from chainrule.cli import main as cli_main
+
+def work():
+    try:
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(5)
+    except BaseException as error:
+        raise RuntimeError("some code turns every exception into one of its own") from error
+
+import click
+cli_main.cli.add_command(click.command("work")(work))
+cli_main.main(["work"])
+"""
+
+
+@pytest.mark.parametrize(("name", "exit_code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_that_becomes_another_exception_still_is_a_stop(name: str, exit_code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WRAPPING.format(name=name)], capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (exit_code, b"")
+
+
 CLEANING = """
 import sys, time
 from chainrule.cli import main as cli_main

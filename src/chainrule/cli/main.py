@@ -122,6 +122,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _say(f"error: {_message(error)}")
         sys.exit(2)
     except Exception as error:
+        if termination.received is not None:  # some code turns every exception into one of its own
+            sys.exit(128 + termination.received)
         if debug:
             raise
         _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
