@@ -17,7 +17,8 @@ from chainrule.designs.networks import padded_size
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
-from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, byte_level
+from chainrule.tokens.subwords.library import byte_level
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 
 ROWS, CONTEXT, STEPS = 64, 1024, 300

@@ -25,8 +25,9 @@ from chainrule.tokens.base import encode_lines_slowly
 from chainrule.tokens.ids import learn_and_encode
 from chainrule.tokens.registry import parse_tokenizer, train_tokenizer
 from chainrule.tokens.subwords import sections as sections_module
+from chainrule.tokens.subwords.library import spans_of
 from chainrule.tokens.subwords.merges import count_pieces, learn_merges
-from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, _spans
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 
 LINES = "".join(f"line {i} of a text with {i % 13} kinds of words\n" for i in range(5000))
@@ -245,9 +246,9 @@ def test_sections_join_to_the_line_and_long_lines_change_no_token(
     subwords: dict[str, SubwordTokenizer], text: str
 ) -> None:
     line = text.replace("\n", "")
-    parts = sections_module.sections(line, 256, _spans)
+    parts = sections_module.sections(line, 256, spans_of)
     assert "".join(parts) == line
-    assert len(parts) == 1 or all(end - start <= 256 for part in parts for start, end in _spans(part))
+    assert len(parts) == 1 or all(end - start <= 256 for part in parts for start, end in spans_of(part))
     block = f"{line}\nanother line\n{line}".encode()
     for tokenizer in subwords.values():
         np.testing.assert_array_equal(tokenizer.encode_lines(block), encode_lines_slowly(tokenizer, block))
@@ -261,7 +262,7 @@ def test_a_long_line_gives_the_tokens_of_its_whole(monkeypatch: pytest.MonkeyPat
     line = " ".join(LINES.split("\n")) + "  \t two  spaces 'll " + "x" * 200
     expected: list[int] = tokenizer.reference.encode(line).ids
     monkeypatch.setattr(sections_module, "LONGEST_SECTION", 1000)
-    assert len(sections_module.sections(line, 256, _spans)) > 100
+    assert len(sections_module.sections(line, 256, spans_of)) > 100
     assert tokenizer.encode_line(line.encode()) == expected
     assert tokenizer.encode_lines(line.encode()).tolist() == [*expected, tokenizer.eos]
 

@@ -9,8 +9,9 @@ from collections import Counter
 import pytest
 
 from chainrule.text.corpus import python_reference
+from chainrule.tokens.subwords.library import byte_characters
 from chainrule.tokens.subwords.merges import Merge, count_pieces, learn_merges
-from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, byte_characters
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 
 LOVE = b"i love cats\ni love dogs\ni love cats\n"

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from chainrule.errors import TokenizerError
 from chainrule.text.corpus import python_reference
 from chainrule.tokens.subwords.fast_encoder import FastEncoder
-from chainrule.tokens.subwords.tokenizer import Algorithm, SubwordTokenizer, byte_characters, byte_level, readable
+from chainrule.tokens.subwords.library import Algorithm, byte_characters, byte_level
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
 from chainrule.tokens.vocabulary import Limit
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)

@@ -24,7 +24,8 @@ from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
-from chainrule.tokens.subwords.tokenizer import Algorithm, SubwordTokenizer
+from chainrule.tokens.subwords.library import Algorithm
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.splitting import Splitting
 from chainrule.tokens.words.tokenizer import WordTokenizer

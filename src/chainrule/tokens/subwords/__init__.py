@@ -1,6 +1,8 @@
 """Subwords as tokens: byte-level BPE, WordPiece and Unigram.
 
 merges.py          how BPE learns its vocabulary, slowly and obviously
-tokenizer.py       `SubwordTokenizer`, on top of the `tokenizers` library
+sections.py        long pieces and long lines, cut
+library.py         the `tokenizers` library: pieces, learning, definitions
+tokenizer.py       `SubwordTokenizer`, on top of the library
 fast_encoder.py    a much faster BPE encoder, used as long as it gives the same ids
 """

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from chainrule.tokens.subwords.tokenizer import byte_characters, byte_level, readable, section_lists
+from chainrule.tokens.subwords.library import byte_characters, byte_level, section_lists
+from chainrule.tokens.subwords.tokenizer import readable
 
 
 @dataclass(frozen=True)
