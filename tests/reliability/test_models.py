@@ -92,3 +92,25 @@ def test_an_exception_while_packing_is_raised(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(bitstream_kernels, "pack_bits", fail)
     with pytest.raises(MemoryError, match="no room"):
         bitstream._pack_fast(np.arange(64, dtype=np.uint32), 7, None)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile brings some of its own
+def test_a_compiled_run_on_lines_is_resumed_bit_for_bit(tmp_path: Any) -> None:
+    """More shapes than torch compiles made it depend on where a run began, and threads on chance."""
+    text = cr.Corpus.from_text("".join(f"{'word ' * (i % 23)}{i % 7}\n" for i in range(3000)))
+    size = {"layers": 1, "width": 32, "heads": 2, "window": 64, "batch": 512}
+    options: dict[str, Any] = {
+        **size,
+        "compile": "yes",
+        "schedule": "constant",
+        "warmup": 0,
+        "validate_every": 1000,
+    }
+    whole = cr.train("transformer", text, tokenizer="char", run=tmp_path / "whole", steps=30, **options)
+    cr.train("transformer", text, tokenizer="char", run=tmp_path / "stopped", steps=11, **options)
+    resumed = cr.train(
+        "transformer", text, tokenizer="char", run=tmp_path / "stopped", steps=30, resume=True, **options
+    )
+    for name, array in whole.tensors().items():
+        np.testing.assert_array_equal(resumed.tensors()[name], array)
