@@ -115,6 +115,28 @@ def test_a_large_file_is_read_again_whenever_it_may_have_changed(
         cr.load(tmp_path / "m")
 
 
+def test_a_large_file_that_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3).save(tmp_path / "m")
+    monkeypatch.setattr(integrity, "_VERIFY_UP_TO", 100)
+    digest = integrity.sha256
+
+    def changing(path: Path) -> str:
+        found = digest(path)
+        if path.name == "model.safetensors":
+            with path.open("r+b") as file:
+                file.seek(-2, os.SEEK_END)
+                file.write(b"\x40")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(integrity, "sha256", changing)
+        read_folder(tmp_path / "m")
+    with pytest.raises(DamagedFileError, match="checksum"):
+        read_folder(tmp_path / "m")
+
+
 def test_a_folder_that_cannot_be_written_to_is_read_each_time(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +349,7 @@ def test_the_next_start_sweeps_what_no_living_process_owns(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
-    dead, living, mine = (tmp_path / f".m.part-0000000{i}" for i in range(3))
+    dead, living, mine = (tmp_path / name for name in (".m.part-00000000", ".m.part-00000001", ".m.part-mine"))
     scraps = tmp_path / f"{scratch.PREFIX}dead", tmp_path / f"{scratch.PREFIX}alive"
     for folder in (dead, living, *scraps):
         folder.mkdir()
@@ -338,6 +360,7 @@ def test_the_next_start_sweeps_what_no_living_process_owns(
         cr.load(saved["ngram"]).save(tmp_path / "m")
     assert not dead.exists() and not scraps[0].exists()
     assert living.exists() and scraps[1].exists()
+    assert mine.exists()  # the names of temporary files are more particular
 
 
 def test_what_is_empty_and_new_may_be_about_to_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

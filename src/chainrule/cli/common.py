@@ -70,7 +70,7 @@ def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
     path = Path(path)
     if path.is_dir():
         raise FolderError(f"{path} is a folder; choose another {option}")
-    if path.exists() and path.is_file() and not overwrite:
+    if path.is_file() and not overwrite:
         raise FolderError(f"{path} exists; choose another {option}, or --overwrite it")
     if not path.parent.is_dir():
         raise FolderError(f"{path}: there is no folder {path.parent}; make it, or choose another {option}")

@@ -50,21 +50,27 @@ def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> Non
         raise what_it_is(path, f"{size:,} bytes where {expected} were written")
     if verify is False:
         return
-    is_large = size > _VERIFY_UP_TO
-    if is_large and verify is None and _is_known(path, entry):
+    if not is_large(path):
+        known = None
+    elif (known := _identity(path, entry)) == _known(path.parent).get(path.name) and verify is None:
         return
     if sha256(path) != entry.get("sha256"):
         raise what_it_is(path, "its checksum differs from what was written")
-    if is_large:
-        remember(path, entry)
+    if known is not None:  # as it was before it was read: a change during the reading is seen the next time
+        _remember(path, known)
 
 
 # -- large files that were found right --------------------------------------------------------------------
 
 
 def remember(path: Path, entry: Mapping[str, Any]) -> None:
-    """Note that a large file is right as it is now; a folder that cannot be written to is read each time."""
-    known = {**_known(path.parent), path.name: _identity(path, entry)}
+    """Note that a large file is right as it is now."""
+    _remember(path, _identity(path, entry))
+
+
+def _remember(path: Path, identity: list[Any]) -> None:
+    """Note that a large file with this identity is right; a folder that cannot be written to is read each time."""
+    known = {**_known(path.parent), path.name: identity}
     with suppress(OSError), replaced_file(path.parent / VERIFIED) as file:
         file.write(json.dumps(known).encode())
 
@@ -72,10 +78,6 @@ def remember(path: Path, entry: Mapping[str, Any]) -> None:
 def is_large(path: Path) -> bool:
     """Whether a file is so large that it is not read each time it is loaded."""
     return path.stat().st_size > _VERIFY_UP_TO
-
-
-def _is_known(path: Path, entry: Mapping[str, Any]) -> bool:
-    return _known(path.parent).get(path.name) == _identity(path, entry)
 
 
 def _known(folder: Path) -> dict[str, Any]:
