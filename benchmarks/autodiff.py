@@ -29,7 +29,7 @@ from chainrule.devices import peak_memory
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.networks.feedforward import Feedforward
 from chainrule.neural.networks.recurrent.rnn import Recurrent
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.backends import Backend
@@ -58,7 +58,7 @@ class Task:
 
     @property
     def parsed(self) -> Any:
-        return parse(find_kind(self.kind).settings, {"clip": CLIP, "schedule": "constant", **self.settings})
+        return closed(parse(find_kind(self.kind).settings, {"clip": CLIP, "schedule": "constant", **self.settings}))
 
     def data(self) -> TrainingData:
         """Words as frequent as in a text: the n-th has a share of about 1/n (Zipf)."""
@@ -121,7 +121,7 @@ def _steps(task: Task, backend: Backend) -> tuple[Work, Engine, Feed]:
     layout = choose_layout(data.train.ids, data.tokenizer.eos, data.context, engine.window, size, 0)
     text = Feed(layout, engine.gatherer(data.train.ids, NextToken.of(data.tokenizer, data.context)))
     epoch = layout.epoch(0)
-    engine.start(Mode(), task.steps)
+    engine.start(Mode())
 
     def work() -> None:
         engine.forget()

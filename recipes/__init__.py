@@ -18,7 +18,7 @@ from chainrule.errors import ChainruleError
 from chainrule.kinds import find_kind
 from chainrule.lm import Context
 from chainrule.progress import SILENT, Progress
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Recipe:
 
     def check(self, **settings: Any) -> Any:
         """The settings as the kind reads them, some of them changed."""
-        return parse(find_kind(self.kind).settings, {**self.settings, **settings})
+        return closed(parse(find_kind(self.kind).settings, {**self.settings, **settings}))
 
 
 def split_end(text: Path, share: float, folder: Path) -> tuple[Path, Path]:
@@ -108,7 +108,7 @@ def run(
             device=device,
             run=run_folder,
             resume=resume,
-            **{**recipe.settings, **(settings or {})},
+            **vars(recipe.check(**(settings or {}))),
         )
         return lm, cr.evaluate(lm, texts.test, progress=progress)
 

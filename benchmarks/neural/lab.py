@@ -22,7 +22,7 @@ from chainrule.errors import ChainruleError
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.progress import SILENT, Silent, Task
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
@@ -105,7 +105,7 @@ class Lab:
         )
         self.forget_compiled()
         began = time.perf_counter()
-        lm = the_kind.train(parse(the_kind.settings, {**settings, **self.settings}), data)
+        lm = the_kind.train(closed(parse(the_kind.settings, {**settings, **self.settings})), data)
         assert isinstance(lm, NeuralModel)
         records = []
         if run is not None:

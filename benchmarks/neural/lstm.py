@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from benchmarks.harness import show
 from benchmarks.neural.lab import Lab, Texts, ratio
 from chainrule.kinds import find_kind
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer
 
@@ -53,7 +53,7 @@ def run(lab: Lab) -> None:
     settings = {key: value for key, value in recipe.settings.items() if key != "minutes"}
     settings |= {"batch": ROWS * LENGTH, "length": LENGTH, "steps": lab.pick(2000, 4), "validate_every": 2000}
     settings |= lab.pick({}, {"embedding": 8, "hidden": 16, "batch": 32, "length": 8})
-    chosen = parse(find_kind("lstm").settings, {**settings, **lab.settings})
+    chosen = closed(parse(find_kind("lstm").settings, {**settings, **lab.settings}))
     plain = {name: 0 for name in settings if name.endswith("dropout") or name in ("alpha", "beta")}
     rates = {
         "chainrule": lab.train("lstm", texts, {**settings, **plain}).rate,

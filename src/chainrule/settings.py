@@ -52,6 +52,31 @@ def setting(default: T, explanation: str) -> T:
     return field
 
 
+def left_open(settings_class: type, name: str) -> Any:
+    """A field of a subclass of `settings_class` that is None until a rule chooses its value.
+
+    It has the explanation of the field that it replaces, whose default is what `closed` fills in.
+    """
+    replaced = next(field for field in dataclasses.fields(settings_class) if field.name == name)
+    metadata = {**replaced.metadata, "open": True, "fixed": replaced.default}
+    return dataclasses.field(default=None, metadata=metadata)
+
+
+def open_names(settings: Any) -> list[str]:
+    """The names of the settings that are left open, and have no value yet."""
+    return [
+        field.name
+        for field in dataclasses.fields(settings)
+        if field.metadata.get("open") and getattr(settings, field.name) is None
+    ]
+
+
+def closed(settings: T) -> T:
+    """The settings with a fixed value for everything that is left open, where there is no text to choose it by."""
+    fixed = {field.name: field.metadata.get("fixed") for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    return dataclasses.replace(settings, **{name: fixed[name] for name in open_names(settings)})  # type: ignore[type-var]
+
+
 def describe(settings_class: type) -> list[dict[str, Any]]:
     """The settings of a dataclass: name, type in words, default and explanation of each."""
     hints = typing.get_type_hints(settings_class)
@@ -59,7 +84,7 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
         {
             "name": field.name,
             "type": _type_in_words(hints[field.name]),
-            "default": field.default,
+            "default": "chosen" if field.metadata.get("open") else field.default,
             "help": field.metadata.get("help", ""),
         }
         for field in dataclasses.fields(settings_class)

@@ -15,7 +15,7 @@ from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.networks.feedforward import Feedforward
 from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.recurrent.rnn import Recurrent
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
@@ -44,7 +44,7 @@ NO_DROPOUT = {
 
 def settings_of(design: str, **more: Any) -> Any:
     kind, values = DESIGNS[design]
-    return parse(find_kind(kind).settings, {**SMALL, **values, **NO_DROPOUT[kind], **more})
+    return closed(parse(find_kind(kind).settings, {**SMALL, **values, **NO_DROPOUT[kind], **more}))
 
 
 def twins(design: str, dtype: Any = np.float64, **more: Any) -> tuple[Network, TapeNetwork]:

@@ -24,7 +24,7 @@ def test_json_describes_the_folder(run: Run, model: Path) -> None:
     assert described["vocab_size"] == cr.load(model).tokenizer.vocab_size
     assert described["megabytes"] == sum(file.stat().st_size for file in model.iterdir()) / 1e6
     assert described["arrays"]["log_prob"]["dtype"].startswith("float")
-    assert described["metrics"].keys() == {"training_seconds", "ngrams"}
+    assert described["metrics"].keys() == {"training_seconds", "seconds", "ngrams"}
     assert described["provenance"]["chainrule"] == cr.__version__
     assert "next" not in described
 

@@ -260,7 +260,9 @@ def test_what_was_learned_is_said(run: Run, corpus: Path, held_out: Path, tmp_pa
     words = ["train", "feedforward", corpus, "--valid", held_out, *SMALL]
     said = run(*words, "--out", tmp_path / "m")
     nats = cr.load(tmp_path / "m").metrics["validation_nats"]
-    assert f"(perplexity {math.exp(nats):#.4g} there), in " in said.out and " s, 4 steps; vocabulary" in said.out
+    assert " s and 4 steps (" in said.out and f"; perplexity {math.exp(nats):#.4g} on " in said.out
+    seen = cr.load(tmp_path / "m").metrics["tokens_seen"]
+    assert f"trained on {seen:,} tokens (" in said.out
     figures = run(*words, "--out", tmp_path / "n", "--json").json
     assert (figures["steps"], figures["validation_nats"]) == (4, nats)
 

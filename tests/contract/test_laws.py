@@ -24,7 +24,8 @@ MODELS += [(kind, rung, "line", "char") for kind, rung in RUNGS[-2:]]
 def trained(place: int) -> LanguageModel:
     kind, rung, context, tokenizer = MODELS[place]
     text = TOY if tokenizer == "word" else "abba\nbaa\n\nab\n"
-    return cr.train(kind, cr.Corpus.from_text(text), tokenizer=tokenizer, context=context, **rung.settings)
+    settings = {"steps": 3} if "minutes" in rung.settings else rung.settings  # a law needs no good model
+    return cr.train(kind, cr.Corpus.from_text(text), tokenizer=tokenizer, context=context, **settings)
 
 
 def name(place: int) -> str:

@@ -25,7 +25,7 @@ from chainrule.neural.inference.loading import load_network
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import spans
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 from chainrule.testing import LAWS
 from chainrule.training.backends.torch_backend import TorchBackend, _is_float8
 from listening import Listening
@@ -251,8 +251,10 @@ def test_eight_bits_take_sides_of_sixteen() -> None:
 
 
 def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
-    far = {"learning_rate": 0.1, "schedule": "constant", "validate_every": 1, "dropout": 0.0}
-    lm = cr.train("feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path, **far)
+    far = {"learning_rate": 0.1, "schedule": "constant", "validate_every": 1, "dropout": 0.0, "tied": False}
+    lm = cr.train(
+        "feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path, embedding=128, hidden=512, batch=4096, **far
+    )
     last = cr.load(tmp_path / "last")
     assert last.provenance["corpus_sha256"] == lm.provenance["corpus_sha256"]
     assert last.metrics["steps"] == lm.metrics["steps"] == 20
@@ -292,7 +294,7 @@ def test_what_does_not_fit_into_memory_is_said() -> None:
 
     backend = TorchBackend("lstm", built)
     with pytest.raises(TrainingError, match="the network does not fit into memory: set a smaller width"):
-        backend.build(TransformerSettings(), small().tokenizer, "line", 0)
+        backend.build(closed(TransformerSettings()), small().tokenizer, "line", 0)
 
 
 @pytest.mark.parametrize("pieces", [[1], [30], [64], [65], [200], [63, 1, 1, 130, 5]])

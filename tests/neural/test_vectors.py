@@ -14,6 +14,7 @@ from chainrule.designs.word_vectors import load_vectors
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.kinds import TrainingData
 from chainrule.lm import LanguageModel
+from chainrule.settings import closed
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.kinds import NetworkKind, _initialise_vectors
@@ -61,7 +62,7 @@ NETWORKS = {
 
 def filled(path: Path, engine: str, *, embedding: int, tied: bool) -> tuple[np.ndarray, LanguageModel]:
     """The embedding table of a network before it was filled with vectors, and the network."""
-    settings = FeedforwardSettings(engine=engine, embedding=embedding, hidden=3, tied=tied)
+    settings = closed(FeedforwardSettings(engine=engine, embedding=embedding, hidden=3, tied=tied))
     backend = NetworkKind("feedforward", FeedforwardSettings, NETWORKS).backend(settings)
     lm = backend.build(settings, TOKENIZER, "line", 0)
     before = lm.tensors()["embedding.weight"].copy()

@@ -139,13 +139,13 @@ def test_the_best_weights_outlive_the_checkpoint_they_were_read_from(tmp_path: P
 def test_a_snapshot_is_a_copy() -> None:
     texts = feed(data().train.ids, "stream", None, Size(8, 64, 24))
     engine = TorchEngine(seeded(Recurrent), settings("adam", "ema"), "cpu")
-    engine.start(Mode(), 40)
+    engine.start(Mode())
     epoch = texts.layout.epoch(0)
     for number in range(2):
         before = engine.snapshot().arrays
         as_it_was = {name: array.copy() for name, array in before.items()}
         engine.take_step(texts, epoch[number], 1.0, Place(number + 1, 0, number))
-        engine.average_weights(number + 1, 0)
+        engine.average_weights(number + 1, 40, 0)
     assert {name.partition("/")[0] for name in before} == {"weights", "optimiser", "average", "memory", "random"}
     for name, array in before.items():
         assert np.array_equal(array, as_it_was[name]), name
@@ -576,7 +576,7 @@ def test_precision_may_be_another(tmp_path: Path) -> None:
 def test_what_was_remembered_in_another_precision_goes_on_in_that_of_now() -> None:
     texts = feed(data().train.ids, "stream", None, Size(8, 64, 24))
     engine = TorchEngine(seeded(Recurrent), settings(), "cpu")
-    engine.start(Mode(), 40)
+    engine.start(Mode())
     engine.take_step(texts, texts.layout.epoch(0)[0], 1.0, Place(1, 0, 0))
     arrays, counts = engine.snapshot()
     remembered = {name: torch.tensor(arrays.pop(name)) for name in list(arrays) if name.startswith("memory/")}

@@ -38,7 +38,7 @@ def same(one: Trained, other: Trained) -> bool:
 def mean_nats(network: Bigram, ids: np.ndarray) -> float:
     """Of a network that reads windows, on a text of which every token is a target."""
     engine = TorchEngine(network, settings(), "cpu")
-    engine.start(Mode(), 1)
+    engine.start(Mode())
     return engine.mean_nats(feed(ids, "stream", 8, SIZE))
 
 

@@ -139,23 +139,38 @@ def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
     from chainrule.folder import megabytes
 
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
-    seconds, size = lm.metrics["training_seconds"], lm.tokenizer.vocab_size
-    steps, nats = lm.metrics.get("steps"), lm.metrics.get("validation_nats")
+    figures, size = lm.metrics, lm.tokenizer.vocab_size
+    steps, nats, seen = figures.get("steps"), figures.get("validation_nats"), figures.get("tokens_seen", tokens)
+    seconds, training = figures["seconds"], figures["training_seconds"]
     if as_json:
-        figures = {"tokens": tokens, "held_out_tokens": held_out, "vocab_size": size, "seconds": seconds}
-        learned = {} if steps is None else {"steps": steps, "validation_nats": nats}
-        print_json({"folder": out, **figures, **learned, "megabytes": megabytes(out)})
+        learned = {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
+        print_json(
+            {
+                "folder": out,
+                "tokens": tokens,
+                "held_out_tokens": held_out,
+                "vocab_size": size,
+                "seconds": seconds,
+                "training_seconds": training,
+                **learned,
+                "megabytes": megabytes(out),
+            }
+        )
         return
-    tuned = f", tuned on {held_out:,} held out" if held_out else ""
+    text = f"{seen:,} tokens" if steps is None else f"{seen:,} tokens ({_passes(seen / tokens)})"
+    tuned = ""
     if nats is not None:
-        tuned += f" (perplexity {number(perplexity_of(nats), 4)} there)"
-    work = (
-        f"{number(seconds)} s"
-        if steps is None
-        else f"{number(seconds)} s, {steps:,} {'step' if steps == 1 else 'steps'}"
-    )
+        tuned = f"; perplexity {number(perplexity_of(nats), 4)} on {figures['validation_tokens']:,} tokens held out"
+    elif held_out:
+        tuned = f", tuned on {held_out:,} held out,"
+    work = "" if steps is None else f" and {steps:,} {'step' if steps == 1 else 'steps'}"
     say(
         console(),
-        f"{out}: trained on {tokens:,} tokens{tuned}{',' if tuned else ''} in {work}; "
-        f"vocabulary {size:,}, {number(megabytes(out))} MB",
+        f"{out}: trained on {text} in {number(seconds)} s{work} ({number(seconds - training)} s to read the text)"
+        f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
     )
+
+
+def _passes(epochs: float) -> str:
+    """How often the text was read: 23 % of the text, 1.4 epochs."""
+    return f"{epochs:.0%} of the text" if epochs < 1 else f"{epochs:.3g} epochs"

@@ -23,20 +23,22 @@ _MOST = {"layers": 1000, "window": 1 << 20}
 """The largest sizes by name, so that a wrong one takes neither hours nor all memory; of others 2^31."""
 
 
-def check_sizes(**sizes: int) -> None:
-    """Refuse sizes below 1, and far too large ones, by name."""
+def check_sizes(**sizes: int | None) -> None:
+    """Refuse sizes below 1, and far too large ones, by name; None is a size that is not chosen yet."""
     for name, size in sizes.items():
         most = _MOST.get(name, 1 << 31)
+        if size is None:
+            continue
         if size < 1:
             raise SettingsError(f"{name} should be at least 1, not {size}")
         if size > most:
             raise SettingsError(f"{name} should be at most {most:,}, not {size:,}")
 
 
-def check_shares(**shares: float) -> None:
-    """Refuse shares outside [0, 1), by name."""
+def check_shares(**shares: float | None) -> None:
+    """Refuse shares outside [0, 1), by name; None is a share that is not chosen yet."""
     for name, share in shares.items():
-        if not 0 <= share < 1:
+        if share is not None and not 0 <= share < 1:
             raise SettingsError(f"{name} should be at least 0 and below 1, not {share}")
 
 
@@ -123,12 +125,13 @@ class RecurrentConfig:
 
     def __post_init__(self) -> None:
         check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
-        check_sizes(last=self.widths[-1])
+        check_sizes(last=self.last)
         names = ("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
         check_shares(**{name: getattr(self, name) for name in names})
         for name in ("alpha", "beta"):
-            if not getattr(self, name) >= 0:
-                raise SettingsError(f"{name} should be at least 0, not {getattr(self, name)}")
+            penalty = getattr(self, name)
+            if penalty is not None and not penalty >= 0:
+                raise SettingsError(f"{name} should be at least 0, not {penalty}")
         if self.activation != "tanh" and self.cell != "elman":
             raise SettingsError(f"activation={self.activation} goes with cell=elman, not with cell={self.cell}")
 

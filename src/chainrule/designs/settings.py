@@ -1,40 +1,59 @@
-"""The settings of each neural kind: its configuration and its training."""
+"""The settings of each neural kind: its configuration and its training.
+
+What a user does not set of sizes, batch, learning rate and regularisation is left open, and chosen when training
+begins: the class of a kind says which sizes there are to choose from, and what goes with a size.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
-from chainrule.designs.training import TrainingSettings
+from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropout_share
+from chainrule.designs.networks import GATES, AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.designs.training import (
+    DECAYING,
+    LEARNING_RATES,
+    Averaging,
+    Optimiser,
+    Schedule,
+    TrainingSettings,
+)
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.devices import has_torch
 from chainrule.errors import SettingsError
-from chainrule.settings import setting
-
-RUNG: dict[str, Any] = {
-    "epochs": 20,
-    "minutes": 0.5,
-    "patience": 3,
-    "batch": 256,  # with so little time, many small steps learn more than a few large ones
-    "learning_rate": 4e-3,
-    "tied": True,
-}
-"""The settings that rungs of the ladder share, chosen for half a minute of training."""
-SMALL = {"embedding": 128, "hidden": 256}
-"""The sizes of most rungs."""
+from chainrule.settings import left_open, open_names, setting
 
 
 @dataclass(frozen=True)
 class NeuralSettings(TrainingSettings):
     """The settings of every neural kind, beside those of its architecture."""
 
+    batch: int = left_open(TrainingSettings, "batch")
+    learning_rate: float | None = left_open(TrainingSettings, "learning_rate")
+    schedule: Schedule = left_open(TrainingSettings, "schedule")  # noqa: RUF009 (a field, as the others)
     vectors: str | None = setting(None, "a file of word vectors (GloVe or word2vec, text) to begin with")
 
     @property
     def slide_share(self) -> float:
         """The share of its tokens that a full window drops for new ones, for a network that has a window."""
         return 0.5
+
+    def sizes(self) -> list[Values]:
+        """The sizes to choose from, from small to large; a kind without any is trained as it was set."""
+        return [{}]
+
+    def cost(self, vocab_size: int) -> Cost:
+        """The cost of a token, once the sizes are chosen; 0 if it is not known."""
+        return Cost(0, 0)
+
+    def habits(self, prospect: Prospect) -> Values:
+        """The values of all other settings that are left open, once the sizes are chosen."""
+        return {
+            "batch": batch_size(prospect),
+            "learning_rate": LEARNING_RATES.get(self.optimiser),
+            "schedule": "linear",
+        }
 
     @property
     def chosen_engine(self) -> Literal["torch", "tape"]:
@@ -66,10 +85,63 @@ class WindowSettings(NeuralSettings):
 class AveragingSettings(WindowSettings, AveragingConfig):
     """A bag-of-words network and its training."""
 
+    embedding: int = left_open(AveragingConfig, "embedding")
+    hidden: int = left_open(AveragingConfig, "hidden")
+    dropout: float = left_open(AveragingConfig, "dropout")
+    tied: bool = left_open(AveragingConfig, "tied")
+
+    def sizes(self) -> list[Values]:
+        return [{"embedding": size // 2, "hidden": size} for size in _HIDDEN_SIZES]
+
+    def cost(self, vocab_size: int) -> Cost:
+        return _hidden_layers(self.embedding, self, vocab_size)
+
+    def habits(self, prospect: Prospect) -> Values:
+        return super().habits(prospect) | _hidden_habits(self, prospect)
+
 
 @dataclass(frozen=True)
 class TransformerSettings(WindowSettings, TransformerConfig):
     """A Transformer and its training."""
+
+    layers: int = left_open(TransformerConfig, "layers")
+    width: int = left_open(TransformerConfig, "width")
+    heads: int = left_open(TransformerConfig, "heads")
+    window: int = left_open(TransformerConfig, "window")
+    dropout: float = left_open(TransformerConfig, "dropout")
+    attention_dropout: float = left_open(TransformerConfig, "attention_dropout")
+    hidden_dropout: float = left_open(TransformerConfig, "hidden_dropout")
+    token_dropout: float = left_open(TransformerConfig, "token_dropout")
+    weight_decay: float | None = left_open(TrainingSettings, "weight_decay")
+    average: Averaging = left_open(TrainingSettings, "average")  # noqa: RUF009 (a field, as the others)
+    optimiser: Optimiser = left_open(TrainingSettings, "optimiser")  # noqa: RUF009 (a field, as the others)
+
+    def sizes(self) -> list[Values]:
+        return [{"width": width, "layers": layers} for width, layers in _BLOCK_SIZES]
+
+    def cost(self, vocab_size: int) -> Cost:
+        # queries and outputs, keys and values, and the feed-forward part
+        attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
+        feed_forward = (3 if self.activation == "swiglu" else 2) * self.width * self.hidden
+        return Cost(int(self.layers * (attention + feed_forward)), vocab_size * self.width)
+
+    def habits(self, prospect: Prospect) -> Values:
+        optimiser: Optimiser = "muon" if "optimiser" in open_names(self) else self.optimiser
+        rate = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}.get(optimiser)
+        dropout = dropout_share(prospect) if "dropout" in open_names(self) else self.dropout
+        return {
+            **super().habits(prospect),
+            "optimiser": optimiser,
+            "learning_rate": LEARNING_RATES[optimiser] if rate is None else _by_width(rate, self.width),
+            "heads": heads_for(self.width, self.kv_heads),
+            "window": 256 if prospect.seen > 1e7 else 128,
+            "dropout": dropout,
+            "attention_dropout": round(dropout / 3, 3),
+            "hidden_dropout": dropout,
+            "token_dropout": round(dropout / 3, 3),
+            "weight_decay": max(DECAYING.get(optimiser, 0.0), dropout) if optimiser in DECAYING else 0.0,
+            "average": "ema" if dropout else "none",
+        }
 
 
 @dataclass(frozen=True)
@@ -94,23 +166,142 @@ class EngineSettings(NeuralSettings):
 class FeedforwardSettings(EngineSettings, FeedforwardConfig):
     """A feed-forward network and its training."""
 
+    embedding: int = left_open(FeedforwardConfig, "embedding")
+    hidden: int = left_open(FeedforwardConfig, "hidden")
+    dropout: float = left_open(FeedforwardConfig, "dropout")
+    tied: bool = left_open(FeedforwardConfig, "tied")
+
+    def sizes(self) -> list[Values]:
+        return [{"embedding": size // 2, "hidden": size} for size in _HIDDEN_SIZES]
+
+    def cost(self, vocab_size: int) -> Cost:
+        return _hidden_layers((self.order - 1) * self.embedding, self, vocab_size)
+
+    def habits(self, prospect: Prospect) -> Values:
+        return super().habits(prospect) | _hidden_habits(self, prospect)
+
 
 @dataclass(frozen=True)
-class ElmanSettings(EngineSettings, RecurrentConfig):
+class RecurrentSettings(EngineSettings, RecurrentConfig):
+    """A recurrent network and its training."""
+
+    embedding: int = left_open(RecurrentConfig, "embedding")
+    hidden: int = left_open(RecurrentConfig, "hidden")
+    layers: int = left_open(RecurrentConfig, "layers")
+    input_dropout: float = left_open(RecurrentConfig, "input_dropout")
+    hidden_dropout: float = left_open(RecurrentConfig, "hidden_dropout")
+    output_dropout: float = left_open(RecurrentConfig, "output_dropout")
+    embedding_dropout: float = left_open(RecurrentConfig, "embedding_dropout")
+    weight_dropout: float = left_open(RecurrentConfig, "weight_dropout")
+    alpha: float = left_open(RecurrentConfig, "alpha")
+    beta: float = left_open(RecurrentConfig, "beta")
+    beta1: float = left_open(TrainingSettings, "beta1")
+    beta2: float = left_open(TrainingSettings, "beta2")
+    clip: float = left_open(TrainingSettings, "clip")
+    warmup: float = left_open(TrainingSettings, "warmup")
+
+    def sizes(self) -> list[Values]:
+        return [dict(zip(("embedding", "hidden", "layers"), sizes, strict=True)) for sizes in _RECURRENT_SIZES]
+
+    def cost(self, vocab_size: int) -> Cost:
+        widths, gates = self.widths, GATES[self.cell]
+        below = [self.embedding, *widths[:-1]]
+        hidden = sum(gates * (under + width) * width for under, width in zip(below, widths, strict=True))
+        if not self.tied:
+            return Cost(hidden, vocab_size * widths[-1])
+        projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
+        return Cost(hidden + projection, vocab_size * self.embedding)
+
+    def habits(self, prospect: Prospect) -> Values:
+        rate = _RECURRENT_RATES[self.cell] if self.optimiser in ("adam", "adamw") else None
+        share = min(1.0, dropout_share(prospect) / _FULL_DROPOUT)
+        return {
+            **super().habits(prospect),
+            **({} if rate is None else {"learning_rate": _by_width(rate, self.hidden)}),
+            **{name: round(value * share, 3) for name, value in _FULL_REGULARISATION.items()},
+            # gradients of a network with much dropout are noisy: small and cautious steps, at first above all
+            "beta1": round(0.9 - 0.15 * share, 3),
+            "beta2": 0.99,
+            "clip": round(0.1**share, 3),
+            "warmup": round(0.02 + 0.23 * share, 3),
+        }
+
+
+@dataclass(frozen=True)
+class ElmanSettings(RecurrentSettings):
     """An Elman network and its training."""
 
     cell: Literal["elman"] = setting("elman", "what a layer is made of")
 
 
 @dataclass(frozen=True)
-class LstmSettings(EngineSettings, RecurrentConfig):
+class LstmSettings(RecurrentSettings):
     """An LSTM and its training."""
 
     cell: Literal["lstm"] = setting("lstm", "what a layer is made of")
 
 
 @dataclass(frozen=True)
-class GruSettings(EngineSettings, RecurrentConfig):
+class GruSettings(RecurrentSettings):
     """A GRU and its training."""
 
     cell: Literal["gru"] = setting("gru", "what a layer is made of")
+
+
+# -- tables and formulas ----------------------------------------------------------------------------------
+
+_HIDDEN_SIZES = (64, 128, 256, 512, 1024)
+"""Hidden units of networks without recurrence and attention; an embedding has half as many numbers."""
+
+_WORTH_TYING = 1000
+"""The size of a vocabulary from which on two tables of vectors, for inputs and for outputs, are one too many."""
+
+_BLOCK_SIZES = ((32, 2), (48, 3), (64, 4), (96, 4), (128, 4), (192, 4), (256, 5), (384, 6), (512, 6), (768, 12))
+"""Width and layers of Transformers."""
+
+_RECURRENT_SIZES = (
+    *((32, 64, 1), (48, 96, 1), (64, 128, 1), (64, 192, 1), (64, 256, 1), (128, 384, 1), (192, 512, 1)),
+    *((256, 640, 2), (320, 896, 2), (400, 1152, 3)),
+)
+"""Numbers of an embedding, units of a layer, and layers of recurrent networks."""
+
+_RECURRENT_RATES = {"elman": 0.048, "gru": 0.16, "lstm": 0.18}
+"""The learning rate of each cell times the square root of its units, for adam and adamw."""
+
+_FULL_DROPOUT = 0.35
+_FULL_REGULARISATION = {
+    "input_dropout": 0.6,
+    "hidden_dropout": 0.2,
+    "output_dropout": 0.4,
+    "embedding_dropout": 0.1,
+    "weight_dropout": 0.5,
+    "alpha": 3.0,
+    "beta": 2.0,
+}
+"""The regularisation of a recurrent network that reads its text dozens of times: that of AWD-LSTM."""
+
+
+def heads_for(width: int, kv_heads: int | None) -> int:
+    """The number of heads: of 32 features each in narrow networks, of about 64 in others."""
+    wanted = width / (64 if width >= 256 else 32)
+    fitting = [heads for heads in range(1, width + 1) if width % (2 * heads) == 0 and heads % (kv_heads or 1) == 0]
+    return min(fitting, key=lambda heads: (abs(heads - wanted), -heads), default=kv_heads or 1)
+
+
+def _by_width(rate: float, width: int) -> float:
+    """A learning rate that falls with the square root of the width, from 64 on; two digits are enough."""
+    return float(f"{rate / max(64, width) ** 0.5:.2g}")
+
+
+def _hidden_layers(inputs: int, config: AveragingConfig | FeedforwardConfig, vocab_size: int) -> Cost:
+    hidden = inputs * config.hidden + (config.layers - 1) * config.hidden**2
+    if not config.tied:
+        return Cost(hidden, vocab_size * config.hidden)
+    return Cost(hidden + config.hidden * config.embedding, vocab_size * config.embedding)
+
+
+def _hidden_habits(settings: AveragingSettings | FeedforwardSettings, prospect: Prospect) -> Values:
+    habits: Values = {"dropout": dropout_share(prospect), "tied": prospect.vocab_size >= _WORTH_TYING}
+    if settings.optimiser in ("adam", "adamw"):
+        habits["learning_rate"] = _by_width(0.064, settings.hidden)
+    return habits

@@ -38,7 +38,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "gain": False,
             "activation": "relu2",
             "bias": False,
-            "tied": False,
             "qk_norm": True,
             "zero_init": True,
         },
@@ -108,6 +107,9 @@ class TransformerConfig:
     layer_dropout: float = setting(0.0, "how often a row skips attention, or the feed-forward part, of a block")
 
     def __post_init__(self) -> None:
+        if AS_PRESET in (self.layers, self.width, self.heads, self.window):
+            self._check()  # sizes are left open: the rest is filled in once they are chosen
+            return
         self._fill({**_DEFAULTS, **PRESETS.get(self.preset, {})})
         self._check_choices()
         self._fill(
@@ -135,17 +137,22 @@ class TransformerConfig:
     def _check(self) -> None:
         sizes = ("layers", "width", "heads", "kv_heads", "window", "hidden")
         check_sizes(**{name: getattr(self, name) for name in sizes})
+        if self.width is not None and self.heads is not None:
+            self._check_heads()
+        shares = ("", "embedding_", "token_", "attention_", "hidden_", "layer_")
+        check_shares(**{f"{part}dropout": getattr(self, f"{part}dropout") for part in shares})
+        for name in ("initial_std", "rotary_base", "norm_eps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise SettingsError(f"{name} should be above 0, not {value}")
+
+    def _check_heads(self) -> None:
         if self.width % self.heads:
             raise SettingsError(f"width should be a multiple of heads ({self.heads}), not {self.width}")
-        if self.heads % self.kv_heads:
+        if self.kv_heads is not AS_PRESET and self.heads % self.kv_heads:
             raise SettingsError(f"kv_heads should divide heads ({self.heads}), not be {self.kv_heads}")
         if self.positions == "rotary" and self.width // self.heads % 2:
             size = self.width // self.heads
             raise SettingsError(
                 f"rotary positions turn pairs of features: width / heads should be even, not {size}"
             )
-        shares = ("", "embedding_", "token_", "attention_", "hidden_", "layer_")
-        check_shares(**{f"{part}dropout": getattr(self, f"{part}dropout") for part in shares})
-        for name in ("initial_std", "rotary_base", "norm_eps"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name} should be above 0, not {getattr(self, name)}")

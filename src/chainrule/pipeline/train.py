@@ -79,6 +79,7 @@ def train_kind(
     resume: bool = False,
 ) -> LanguageModel:
     """The same as `train`, but with the kind and its settings as values."""
+    started = time.perf_counter()
     kind.check(settings, device)
     device = choose_device(device)
     if resume and not kind.keeps_run:
@@ -95,8 +96,12 @@ def train_kind(
         began = time.perf_counter()
         lm = kind.train(settings, data)
         lm.provenance = data.provenance()
-        seconds = time.perf_counter() - began + lm.metrics.get(EARLIER, 0.0)
-        lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics}
+        ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
+        seconds = {
+            "training_seconds": round(ended - began + earlier, 3),
+            "seconds": round(ended - started + earlier, 3),
+        }
+        lm.metrics = {**seconds, **lm.metrics}
     return lm
 
 

@@ -8,8 +8,10 @@ In reading order:
     batches/          how a text is cut into batches, and how these are gathered
     engines/          what computes the steps: torch or the tape
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
-    pace.py           how many steps a run has, and how many lie between two validations
-    autotune.py       steps timed before the run, to choose how to compute them and how many to take
+    defaults.py       the rule for settings that are left open: sizes, batch, learning rate, regularisation
+    feeds.py          the texts of a run, cut into batches
+    pace.py           how long a run is, by its steps or by the clock, and how far it has come
+    autotune.py       what is decided before the first step, partly by timing steps
     advice.py         notes to the user about a run that is allowed but probably not intended
     metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit

@@ -1,8 +1,7 @@
-"""Decisions made before the first step: how steps are computed, and how many of them fit into the time.
+"""Decisions made before the first step: how steps are computed, how long the run is, what validations read.
 
-Decisions are made by timing a few steps on real batches; weights and random generators are then put back as they
-were. A run that is resumed keeps its decisions, so that it depends only on its steps and no longer on the clock,
-unless the settings behind a decision have changed.
+Some decisions take a measurement: a few steps on real batches are timed, and weights and random generators are
+then put back as they were. A run that is resumed keeps its decisions, unless the settings behind one have changed.
 """
 
 from __future__ import annotations
@@ -14,11 +13,20 @@ from typing import Any
 
 from chainrule.designs.training import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.pace import Times, between_validations, pace, planned_steps
+from chainrule.training.pace import (
+    FEWEST_VALIDATION_TOKENS,
+    VALIDATION_SHARE,
+    VALIDATIONS,
+    between_validations,
+    check_something_is_left,
+    planned_steps,
+)
 from chainrule.training.run_state import Decisions, Mode, Place, RunState
 
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
-_TIMED_VALIDATION_STEPS = 5
+_TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
+_TIMED_VALIDATION_TOKENS = 4096
+_VALIDATION_SPEED = 3  # a token costs a third as much in validation as in training, where gradients follow
 
 
 class Autotune:
@@ -30,52 +38,71 @@ class Autotune:
 
     def decide(self) -> Decisions:
         """All decisions for a run that begins."""
-        began = time.perf_counter()
         mode = self.engine.choose_mode(self.train, self)
-        total, every = self._pace(mode, began)
-        return Decisions.of(mode, total, every, self.measured)
+        total = planned_steps(self.settings, self.train.layout)
+        every = between_validations(self.settings, self.train.layout, total)
+        return self._with_validations(Decisions.of(mode, total, every, self.measured))
 
     def decide_anew(self, state: RunState, changed: Set[str]) -> Decisions:
         """The decisions of a run that continues; only those that depend on a changed setting are made again."""
         decided = state.decisions
         if changed & set(HOW_COMPUTED):
             mode = self.engine.choose_mode(self.train, self)
-            decided = Decisions.of(mode, decided.total, decided.validate_every, decided.measured)
+            decided = replace(decided, **mode._asdict())
         if changed & set(HOW_LONG):
-            total, every = self._pace(decided.mode, time.perf_counter() - state.seconds, state.step)
-            decided = replace(decided, total=total, validate_every=every)
-        elif "validate_every" in changed:
+            total = planned_steps(self.settings, self.train.layout)
+            check_something_is_left(total, self.settings, state.step, state.seconds)
+            decided = replace(decided, total=total)
+        if changed & {*HOW_LONG, "validate_every"}:
             every = between_validations(self.settings, self.train.layout, decided.total)
-            decided = replace(decided, validate_every=every)
+            decided = self._with_validations(replace(decided, validate_every=every))
         return replace(decided, measured={**decided.measured, **self.measured})
 
-    def _pace(self, mode: Mode, began: float, done: int = 0) -> tuple[int, int]:
-        """The steps of the run and the steps between validations; `done` steps were taken before."""
-        times = None if self.settings.minutes is None else self._times(mode, began)
-        return pace(self.settings, self.train.layout, times, done)
+    # -- validations --------------------------------------------------------------------------------------
 
-    def _times(self, mode: Mode, began: float) -> Times:
-        """The seconds of a step and of a validation, and those left of the minutes that started at `began`."""
-        assert self.settings.minutes is not None
-        seconds, validation = self.seconds(mode), self._validation_seconds(mode)
-        self.note({"step_seconds": seconds, "validation_seconds": validation})
-        return Times(seconds, validation, began + 60 * self.settings.minutes - time.perf_counter())
+    def _with_validations(self, decided: Decisions) -> Decisions:
+        """The decisions with the number of validations, and the size of the sample they read."""
+        if self.valid is None or self.settings.validate_every is not None:
+            return replace(decided, validations=VALIDATIONS, validation_tokens=None)
+        if self.settings.minutes is not None:
+            tokens = VALIDATION_SHARE * 60 * self.settings.minutes * self._validated_per_second(decided.mode)
+        else:
+            assert decided.total is not None
+            tokens = VALIDATION_SHARE * decided.total * self.train.layout.size.step * _VALIDATION_SPEED
+        least = min(FEWEST_VALIDATION_TOKENS, self.valid.layout.tokens)
+        validations = max(1, min(VALIDATIONS, int(tokens / least)))
+        sample = max(least, int(tokens / validations))
+        return replace(
+            decided,
+            validations=validations,
+            validation_tokens=None if sample >= self.valid.layout.tokens else sample,
+        )
 
-    def _validation_seconds(self, mode: Mode) -> float:
-        """The seconds of a validation, extrapolated from its first steps."""
-        if self.valid is None:
-            return 0.0
-        steps = self.valid.layout.count(None)
-        timed = min(steps, _TIMED_VALIDATION_STEPS)
+    def _validated_per_second(self, mode: Mode) -> float:
+        """The tokens that a validation reads in a second, from its first steps."""
+        assert self.valid is not None
+        layout, targets = self.valid.layout, 0
+        epoch = layout.epoch(None)
+        steps = 0
+        while steps < len(epoch) and targets < _TIMED_VALIDATION_TOKENS:
+            targets += epoch[steps].targets
+            steps += 1
         with self.engine.trial(mode) as trial:
+            trial.mean_nats(self.valid, 1)  # the first call allocates memory
+            trial.wait()
             began = time.perf_counter()
-            trial.mean_nats(self.valid, timed)
-            return (time.perf_counter() - began) * steps / timed
+            trial.mean_nats(self.valid, steps)
+            rate = targets / max(1e-9, time.perf_counter() - began)
+        self.note({"validation_tokens_per_second": round(rate)})
+        return rate
 
     # -- what an engine may ask ---------------------------------------------------------------------------
 
     def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS) -> float:
         """The mean seconds of a step; warm-up steps, which allocate memory and compile code, do not count."""
+        enough = _TIMED_SECONDS
+        if self.settings.minutes is not None:
+            enough = min(enough, _TIMED_SHARE * 60 * self.settings.minutes)
         epoch, first, began = self.train.layout.epoch(0), 1 if mode.recorded else 0, 0.0
         with self.engine.trial(mode) as trial:
             for number in range(1 + first + at_most):
@@ -87,7 +114,7 @@ class Autotune:
                 if number == first:
                     trial.wait()
                     began = time.perf_counter()
-                elif number > first and time.perf_counter() - began > _TIMED_SECONDS:
+                elif number > first and time.perf_counter() - began > enough:
                     break
             trial.wait()
             return (time.perf_counter() - began) / (number - first)

@@ -8,6 +8,7 @@ Torch and the tape train the same network on the same batches, and one model fol
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,6 @@ from typing import Any
 from chainrule.decode.generate import sample_text
 from chainrule.designs.networks import count_parameters
 from chainrule.designs.settings import (
-    RUNG,
-    SMALL,
     AveragingSettings,
     ElmanSettings,
     FeedforwardSettings,
@@ -32,10 +31,16 @@ from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import LanguageModel
 from chainrule.plugins import import_object
+from chainrule.progress import SILENT
 from chainrule.settings import parse
 from chainrule.training.backends import Backend
+from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, LAST
+from chainrule.training.defaults import complete, remembered, with_time
 from chainrule.training.loop import Trained, train_network
+
+RUNG = {"minutes": 0.5}
+"""The settings of a network's rung of the ladder; all others are chosen when its training begins."""
 
 _BACKENDS = {
     "torch": "chainrule.training.backends.torch_backend:TorchBackend",
@@ -66,20 +71,20 @@ class NetworkKind:
 
     def train(self, settings: NeuralSettings, data: TrainingData) -> LanguageModel:
         """Train a network on a text; its last weights are saved in the run folder too."""
+        began = time.perf_counter()
         backend, settings = self.backend(settings), settings.with_chosen_engine()
+        then = _settings_of_checkpoint(data)
+        if then is None:
+            settings = complete(with_time(settings), data, backend, began)
+        else:
+            settings = remembered(settings, then)
         lm = backend.build(settings, data.tokenizer, data.context, data.seed)
         coverage = _initialise_vectors(backend, lm, settings.vectors, data) if settings.vectors else {}
         engine = backend.engine(lm, settings, data)
-        trained = train_network(engine, settings, data, sample=lambda: sample_text(lm, data.seed))
+        trained = train_network(engine, settings, data, sample=lambda: sample_text(lm, data.seed), began=began)
         lm.metrics = {**coverage, **_figures(lm, trained, data.tokenizer.vocab_size)}
         if data.run is not None:
-            last = backend.build(settings, data.tokenizer, data.context, data.seed)
-            backend.load_weights(last, trained.last)
-            # validations measure averaged weights where there are any, not the last ones
-            nats = trained.history[-1]["validation_loss"] if settings.average == "none" else None
-            last.metrics = {**lm.metrics, "validation_nats": nats}
-            last.provenance = data.provenance()
-            last.save(data.run / LAST, overwrite=True)
+            _save_last(backend, lm, trained, settings, data)
         return lm
 
     def load(self, folder: ModelFolder) -> LanguageModel:
@@ -88,6 +93,29 @@ class NetworkKind:
         if not has_torch() and "tape" in self.networks:
             settings = parse(self.settings, {**folder.config, "engine": "tape"})
         return self.backend(settings).load(settings, folder)
+
+
+def _settings_of_checkpoint(data: TrainingData) -> dict[str, Any] | None:
+    """The settings of the run that is resumed; None if it begins."""
+    if data.run is None or not data.resume:
+        return None
+    found = Checkpoints(data.run, SILENT).newest()
+    return None if found is None else dict(found.state["identity"]["settings"])
+
+
+def _save_last(backend: Backend, lm: Any, trained: Trained, settings: NeuralSettings, data: TrainingData) -> None:
+    """Save the last weights in the run folder, as a model; the model itself keeps the best ones."""
+    metrics, provenance = lm.metrics, lm.provenance
+    # validations measure averaged weights where there are any, not the last ones
+    nats = trained.history[-1]["validation_loss"] if settings.average == "none" else None
+    lm.metrics, lm.provenance = {**metrics, "validation_nats": nats}, data.provenance()
+    backend.load_weights(lm, trained.last)
+    try:
+        assert data.run is not None
+        lm.save(data.run / LAST, overwrite=True)
+    finally:
+        backend.load_weights(lm, trained.best)
+        lm.metrics, lm.provenance = metrics, provenance
 
 
 def _initialise_vectors(backend: Backend, lm: LanguageModel, path: str, data: TrainingData) -> dict[str, float]:
@@ -106,6 +134,7 @@ def _figures(lm: LanguageModel, trained: Trained, vocab_size: int) -> dict[str, 
         "steps": trained.steps,
         "tokens_seen": trained.tokens,
         "validation_nats": trained.best_loss,
+        "validation_tokens": trained.validation_tokens,
         "tokens_per_second_in_training": round(trained.tokens / max(trained.seconds, 1e-9), 1),
         **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
         **{key: value for key, value in trained.decisions.items() if key in ("bfloat16", "compiled")},
@@ -150,14 +179,14 @@ FEEDFORWARD = network_kind(
     FeedforwardSettings,
     torch=f"{_TORCH}.feedforward:Feedforward",
     tape=f"{_TAPE}.feedforward:TapeFeedforward",
-    rung=Rung("feed-forward", {**RUNG, **SMALL}),
+    rung=Rung("feed-forward", RUNG),
 )
 AVERAGING = network_kind(
     "averaging",
     "a bag of words: the mean of the tokens before, whatever their order",
     AveragingSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
-    rung=Rung("bag of words", {**RUNG, **SMALL}),
+    rung=Rung("bag of words", RUNG),
 )
 ELMAN = network_kind(
     "elman",
@@ -165,7 +194,7 @@ ELMAN = network_kind(
     ElmanSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("elman", {**RUNG, "layers": 1, **SMALL}),
+    rung=Rung("elman", RUNG),
 )
 LSTM = network_kind(
     "lstm",
@@ -173,7 +202,7 @@ LSTM = network_kind(
     LstmSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("lstm", {**RUNG, "layers": 1, **SMALL}),
+    rung=Rung("lstm", RUNG),
 )
 GRU = network_kind(
     "gru",
@@ -181,12 +210,12 @@ GRU = network_kind(
     GruSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("gru", {**RUNG, "layers": 1, **SMALL}),
+    rung=Rung("gru", RUNG),
 )
 TRANSFORMER = network_kind(
     "transformer",
     "every token looks at those before it",
     TransformerSettings,
     torch=f"{_TORCH}.transformer.decoder:Transformer",
-    rung=Rung("transformer", {**RUNG, "layers": 2, "width": 128, "window": 128}),
+    rung=Rung("transformer", RUNG),
 )

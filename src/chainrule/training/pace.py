@@ -1,4 +1,9 @@
-"""How many steps a run has, and how many lie between two validations."""
+"""The length of a run, by its steps or by the clock, and how far a run has come.
+
+A run of `steps` or `epochs` has a known number of steps, and depends on nothing else. A run of `minutes` ends when
+the time is over, whatever a step takes: its schedule and its validations follow the clock. Where both are set, the
+first limit that is reached counts.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +14,43 @@ from chainrule.errors import SettingsError
 from chainrule.training.batches.layouts import Layout
 
 VALIDATIONS = 10
-"""The least number of validations of a run, time permitting."""
+"""The number of validations of a run, unless `validate_every` is set; without a clock, at least one an epoch."""
 
-_VALIDATION_SHARE = 0.2  # the largest share of the time for validations, where a run is limited by minutes
+VALIDATION_SHARE = 0.05
+"""The largest share of a run's time or, where it has none, of its tokens that all validations take together."""
+
+FEWEST_VALIDATION_TOKENS = 8192
+"""A validation reads at least so many tokens: the mean of fewer is a poor estimate."""
 
 
 @dataclass(frozen=True)
-class Times:
-    """Measured times in seconds, for a run that is limited by minutes."""
+class Pace:
+    """The length of a run: a number of steps, seconds of time, or both."""
 
-    step: float
-    validation: float
-    left: float
-    """Time left of the minutes after `step` and `validation` were measured."""
+    steps: int | None
+    """None: only the clock ends the run."""
+    seconds: float | None
+    """None: only the number of steps ends the run."""
+
+    @classmethod
+    def of(cls, steps: int | None, minutes: float | None) -> Pace:
+        """The length of a run of so many steps, minutes, or both."""
+        return cls(steps, None if minutes is None else 60 * minutes)
+
+    def place(self, step: int, seconds: float) -> tuple[int, int]:
+        """How much is done, and of how much: in steps or, where the time is the nearer limit, in milliseconds."""
+        if self.seconds is None:
+            assert self.steps is not None
+            return step, self.steps
+        by_clock = int(1000 * seconds), max(1, int(1000 * self.seconds))
+        if self.steps is not None and step * by_clock[1] >= by_clock[0] * self.steps:
+            return step, self.steps
+        return min(by_clock), by_clock[1]
+
+    def expected_steps(self, step: int, seconds: float) -> float:
+        """How many steps the run will have, at the speed of the `step` steps so far; exact without a clock."""
+        done, whole = self.place(step, seconds)
+        return whole if self.seconds is None else step * whole / max(1, done)
 
 
 def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
@@ -33,39 +62,17 @@ def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
     return layout.steps(settings.epochs or EPOCHS)
 
 
-def pace(settings: TrainingSettings, layout: Layout, times: Times | None, done: int = 0) -> tuple[int, int]:
-    """The number of steps of a run, and the number between validations; `times` is given where minutes are set.
-
-    `done` steps were taken before the run was resumed: the time left is for further ones.
-    """
-    total, validations, first = planned_steps(settings, layout), float(VALIDATIONS), 0
-    if times is not None:
-        fits, fitting = _fitting(settings, layout, times)
-        if total is None or done + fits < total:
-            total, validations, first = done + fits, fitting, done
-        else:
-            validations = min(validations, fitting)
-    assert total is not None
-    if total < done or (done and times is not None and times.left <= 0):
+def check_something_is_left(total: int | None, settings: TrainingSettings, done: int, seconds: float) -> None:
+    """Refuse to resume a run after `done` steps and so many seconds if no more is asked for."""
+    is_time_over = settings.minutes is not None and seconds >= 60 * settings.minutes
+    if done and (is_time_over or (total is not None and total < done)):
         raise SettingsError(
             f"{done:,} steps are done, and no more are asked for: set more steps, epochs or minutes"
         )
-    return total, between_validations(settings, layout, total - first, validations)
 
 
-def between_validations(
-    settings: TrainingSettings, layout: Layout, steps: int, validations: float = VALIDATIONS
-) -> int:
-    """The number of steps between validations: as set, or an epoch, or less for `validations` in `steps` steps."""
-    return settings.validate_every or max(1, min(layout.count(0), round(steps / validations)))
-
-
-def _fitting(settings: TrainingSettings, layout: Layout, times: Times) -> tuple[int, float]:
-    """The numbers of steps and of validations that fit into the time left."""
-    step, validation, left = times.step, times.validation, max(0.0, times.left)
-    if settings.validate_every is not None:
-        return max(1, int(left / (step + validation / settings.validate_every))), VALIDATIONS
-    per_epoch = layout.count(0) * step + validation
-    wanted = max(VALIDATIONS, left / per_epoch)
-    validations = max(1.0, min(wanted, _VALIDATION_SHARE * left / validation if validation else wanted))
-    return max(1, int((left - validations * validation) / step)), validations
+def between_validations(settings: TrainingSettings, layout: Layout, total: int | None) -> int | None:
+    """The number of steps between validations; None: they are spread over the time of the run."""
+    if settings.validate_every is not None or settings.minutes is not None or total is None:
+        return settings.validate_every
+    return max(1, min(layout.count(0), round(total / VALIDATIONS)))

@@ -24,14 +24,18 @@ class Decisions:
     bfloat16: bool
     compiled: bool
     recorded: bool
-    total: int
-    """Steps of the run."""
-    validate_every: int
-    """Steps between validations."""
+    total: int | None
+    """Steps of the run; None: it ends with its time."""
+    validate_every: int | None
+    """Steps between validations; None: they are spread over the time of the run."""
     measured: dict[str, Any]
+    validations: int = 10
+    """Validations of a run that ends with its time."""
+    validation_tokens: int | None = None
+    """The size of the sample of the held-out text that validations read; None: all of it."""
 
     @classmethod
-    def of(cls, mode: Mode, total: int, validate_every: int, measured: dict[str, Any]) -> Decisions:
+    def of(cls, mode: Mode, total: int | None, validate_every: int | None, measured: dict[str, Any]) -> Decisions:
         """Decisions whose first three fields are those of `mode`."""
         return cls(*mode, total, validate_every, measured)
 
@@ -73,6 +77,8 @@ class RunState:
     """Validations since the best one."""
     stopped: bool = False
     """Whether the run ended before its last step, because the validation loss got no better."""
+    validated: float = 0.0
+    """The value of `seconds` at the last validation."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """Loss in training and in validation, at each validation."""
 
@@ -86,19 +92,14 @@ class RunState:
         return asdict(self)
 
     @property
-    def total(self) -> int:
-        """Steps of the run."""
+    def total(self) -> int | None:
+        """Steps of the run; None: it ends with its time."""
         return self.decisions.total
 
     @property
     def is_finished(self) -> bool:
-        """Whether no step is left."""
-        return self.stopped or self.step >= self.total
-
-    @property
-    def is_validation_due(self) -> bool:
-        """Whether to validate after the step that was just done; always after the last one."""
-        return self.step % self.decisions.validate_every == 0 or self.step >= self.total
+        """Whether no step is left; a run that ends with its time has steps left until then."""
+        return self.stopped or (self.total is not None and self.step >= self.total)
 
     def advance(self, targets: int, steps_of_epoch: int) -> None:
         """Count a step that is done."""

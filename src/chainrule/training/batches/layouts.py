@@ -104,6 +104,8 @@ class Layout(ABC):
     carries = False
     """Whether the network's memory after a micro-batch carries over to the same micro-batch of the next step."""
     size: Size
+    tokens: int
+    """The number of targets of an epoch."""
     one_shape = True
     """Whether all micro-batches have one width and, apart from the last one of a step, equally many rows."""
 
@@ -279,6 +281,7 @@ class Lines(Layout):
         self.starts = starts[line] + number * stride
         self.lengths = np.minimum(size.length, ends[line] - self.starts)
         self.skips = np.where(number > 0, overlap, 0)
+        self.tokens = int(self.lengths.sum() - self.skips.sum())
         self.bounds = _bounds(np.sort(self.lengths), size.step)
 
     def epoch(self, number: int | None) -> Epoch:

@@ -92,8 +92,8 @@ class Engine(ABC):
         """A block with an engine for the same network, to try out steps; afterwards everything is as before."""
 
     @abstractmethod
-    def start(self, mode: Mode, total: int) -> None:
-        """Prepare a run of `total` steps: optimiser, averaged weights."""
+    def start(self, mode: Mode) -> None:
+        """Prepare a run: optimiser, averaged weights."""
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -115,8 +115,11 @@ class Engine(ABC):
         """Drop the memory carried from batch to batch: in the next step every row begins a new sequence."""
 
     @abstractmethod
-    def average_weights(self, step: int, stalled: int) -> None:
-        """Update the averaged weights after `step` steps; the last `stalled` validations found nothing better."""
+    def average_weights(self, step: int, expected: float, stalled: int) -> None:
+        """Update the averaged weights after `step` steps of the `expected` number.
+
+        The last `stalled` validations found nothing better.
+        """
 
     @abstractmethod
     def wait(self) -> None:
@@ -162,8 +165,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def replan(self, step: int, before: int) -> None:
-        """Adapt, after `step` steps, to a run that was planned with `before` steps and is longer or shorter now."""
+    def replan(self, step: int, before: float, now: float) -> None:
+        """Adapt, after `step` steps, to a run that was expected to have `before` steps and now to have others."""
 
     # -- figures ------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class TapeEngine(Engine):
         finally:
             self.load_weights(weights)
 
-    def start(self, mode: Mode, total: int) -> None:
+    def start(self, mode: Mode) -> None:
         """No-op: the optimiser is ready, and nothing depends on the length of the run."""
 
     # -- steps --------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class TapeEngine(Engine):
     def forget(self) -> None:
         self.memories = []
 
-    def average_weights(self, step: int, stalled: int) -> None:
+    def average_weights(self, step: int, expected: float, stalled: int) -> None:
         """No-op: there are no averaged weights, since `check_offered` refuses the setting."""
 
     def wait(self) -> None:
@@ -204,7 +204,7 @@ class TapeEngine(Engine):
         with no_grad():
             return self.network.loss(*feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])).memory
 
-    def replan(self, step: int, before: int) -> None:
+    def replan(self, step: int, before: float, now: float) -> None:
         """No-op: nothing depends on the length of the run."""
 
     # -- figures ------------------------------------------------------------------------------------------

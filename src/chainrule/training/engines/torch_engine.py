@@ -90,16 +90,16 @@ class TorchEngine(Engine):
         with self._forked_randomness():
             try:
                 engine = TorchEngine(self.network, self.settings, self.device)
-                engine.start(mode, 1)
+                engine.start(mode)
                 yield engine
             finally:
                 self.network.zero_grad(set_to_none=True)  # a step that failed leaves gradients
                 self.network.load_state_dict(weights)
 
-    def start(self, mode: Mode, total: int) -> None:
+    def start(self, mode: Mode) -> None:
         self.stepper = Stepper(self.network, self.torch_device, mode)
         self.optimiser = make_optimiser(self.network, self.settings)
-        self.average = WeightAverage(self.settings.average, dict(self.network.named_parameters()), total)
+        self.average = WeightAverage(self.settings.average, dict(self.network.named_parameters()))
         self.network.train()
 
     # -- steps --------------------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ class TorchEngine(Engine):
     def forget(self) -> None:
         self.memories = []
 
-    def average_weights(self, step: int, stalled: int) -> None:
-        self.average.update(step, stalled)
+    def average_weights(self, step: int, expected: float, stalled: int) -> None:
+        self.average.update(step, expected, stalled)
 
     def wait(self) -> None:
         if self.torch_device.type == "cuda":
@@ -245,8 +245,8 @@ class TorchEngine(Engine):
         if self.torch_device.type == "cuda" and "cuda" in parts["random"]:
             torch.cuda.set_rng_state(parts["random"]["cuda"], self.torch_device)
 
-    def replan(self, step: int, before: int) -> None:
-        self.average.replan(step, before)
+    def replan(self, step: int, before: float, now: float) -> None:
+        self.average.replan(step, before, now)
 
     # -- figures ------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ EMA_SHARE, TAIL_SHARE = 0.05, 0.2
 class WeightAverage:
     """The average of some weights over the steps of a run."""
 
-    def __init__(self, kind: Averaging, weights: Mapping[str, Tensor], total: int) -> None:
-        self.kind, self.weights, self.total = kind, dict(weights), total
+    def __init__(self, kind: Averaging, weights: Mapping[str, Tensor]) -> None:
+        self.kind, self.weights = kind, dict(weights)
         self.values: dict[str, Tensor] = {}
         self.count = 0
 
@@ -32,27 +32,27 @@ class WeightAverage:
         """Whether there is an average yet."""
         return self.count > 0
 
-    def update(self, step: int, stalled: int) -> None:
-        """Add the weights after `step` steps to the average; the last `stalled` validations were no better."""
+    def update(self, step: int, expected: float, stalled: int) -> None:
+        """Add the weights after `step` steps of `expected` ones; the last `stalled` validations were no better."""
         if self.kind == "none":
             return
-        is_late = stalled >= STALLED or step >= (1 - TAIL_SHARE) * self.total
+        is_late = stalled >= STALLED or step >= (1 - TAIL_SHARE) * expected
         if self.kind == "tail" and not self.is_on and not is_late:
             return
         if not self.values:
             self.values = {name: torch.zeros_like(weight) for name, weight in self.weights.items()}
         self.count += 1
-        horizon = max(1.0, EMA_SHARE * self.total) if self.kind == "ema" else self.count
+        horizon = max(1.0, EMA_SHARE * expected) if self.kind == "ema" else self.count
         now = [weight.detach() for weight in self.weights.values()]
         torch._foreach_lerp_(list(self.values.values()), now, 1 / min(self.count, horizon))
 
-    def replan(self, step: int, before: int) -> None:
+    def replan(self, step: int, before: float, now: float) -> None:
         """Drop, after `step` steps, a tail average whose last fifth was that of a run of `before` steps.
 
-        The run is longer now, and its last fifth begins later.
+        The run has `now` steps, and its last fifth begins later.
         """
         began, late = step - self.count + 1, 1 - TAIL_SHARE
-        if self.kind == "tail" and began >= late * before and step < late * self.total:
+        if self.kind == "tail" and began >= late * before and step < late * now:
             self.count, self.values = 0, {}
 
     @contextmanager

@@ -6,21 +6,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from trainables import TOKENIZER, Bigram, Recurrent, data, feed, seeded, train
+from trainables import Bigram, Recurrent, data, feed, seeded, train
 
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.settings import parse
 from chainrule.training import autotune, loop
 from chainrule.training.autotune import Autotune
-from chainrule.training.batches.layouts import Size, choose_layout
+from chainrule.training.batches.layouts import Size
 from chainrule.training.engines import torch_mode
 from chainrule.training.engines.base import Feed, validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.pace import Times, pace
 from chainrule.training.run_state import Decisions, Mode, RunState
 
 
@@ -43,12 +41,12 @@ class Clock:
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
-def decided(monkeypatch: pytest.MonkeyPatch, seconds: Any, validation: float = 0.0, **values: Any) -> Decisions:
+def decided(monkeypatch: pytest.MonkeyPatch, seconds: Any, **values: Any) -> Decisions:
     """With a machine whose steps take so long: by whether they are in bfloat16."""
     Clock(monkeypatch)
     rehearsed = prepared(seeded(Bigram), **values)
     monkeypatch.setattr(rehearsed, "seconds", lambda mode, **_: seconds[mode.bfloat16])
-    monkeypatch.setattr(rehearsed, "_validation_seconds", lambda mode: validation)
+    monkeypatch.setattr(rehearsed, "_validated_per_second", lambda mode: 1e6)
     return rehearsed.decide()
 
 
@@ -76,63 +74,30 @@ def test_a_precision_that_is_asked_for_is_not_questioned(monkeypatch: pytest.Mon
     assert found.bfloat16 == (wanted == "bfloat16")
 
 
-def test_minutes_become_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten minutes at 1 s a step: an epoch of 12 steps takes 13 s with its validation."""
-    found = decided(monkeypatch, {False: 1.0}, 1.0, minutes=10, precision="float32")
-    epochs = 600 / 13
-    assert found.total == int(600 - epochs)
-    assert found.validate_every == 12
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"minutes": 2}, (1100, 12)),  # of two minutes 20 s are gone; an epoch has 12 steps
-        ({"minutes": 2, "steps": 500}, (500, 12)),
-        ({"minutes": 2, "steps": 5000}, (1100, 12)),
+def test_a_run_that_goes_on_is_paced_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 100 of 110 steps; an epoch has 12 steps."""
+    state = RunState(Decisions(False, False, False, 110, 11, {"kept": 1}), step=100, seconds=20.0)
+    for values, expected in (
+        ({"minutes": 2}, (None, None)),
+        ({"minutes": 2, "steps": 500}, (500, None)),
         ({"steps": 500}, (500, 12)),
         ({"epochs": 20}, (240, 12)),
         ({"steps": 500, "validate_every": 7}, (500, 7)),
-    ],
-    ids=str,
-)
-def test_a_run_that_goes_on_is_paced_anew(
-    values: dict[str, Any], expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = RunState(Decisions(False, False, False, 110, 11, {"kept": 1}), step=100, seconds=20.0)
-    Clock(monkeypatch)
-    rehearsed = prepared(seeded(Bigram), **values)
-    monkeypatch.setattr(rehearsed, "seconds", lambda mode, **_: 0.1)
-    monkeypatch.setattr(rehearsed, "_validation_seconds", lambda mode: 0.0)
-    found = rehearsed.decide_anew(state, {*values, "clip"})
-    assert (found.total, found.validate_every) == expected
-    assert found.measured["kept"] == 1
-    alone = rehearsed.decide_anew(state, {"validate_every"})  # minutes do not count, nor steps
-    assert (alone.total, alone.validate_every) == (110, values.get("validate_every", 11))
-    assert rehearsed.decide_anew(state, {"clip", "patience"}) == replace(state.decisions, measured=found.measured)
+    ):
+        tuned = prepared(seeded(Bigram), **values)
+        found = tuned.decide_anew(state, {*values, "clip"})
+        assert (found.total, found.validate_every) == expected
+        assert found.measured["kept"] == 1
+        assert tuned.decide_anew(state, {"clip", "patience"}) == replace(state.decisions, measured=found.measured)
 
 
-def test_a_run_with_time_to_spare_validates_as_without_a_clock() -> None:
-    layout, settings = prepared(seeded(Bigram)).train.layout, parse(TrainingSettings, {"minutes": 60, "steps": 50})
-    assert pace(settings, layout, Times(0.1, 0.01, 3600)) == pace(settings, layout, None) == (50, 5)
-    assert pace(settings, layout, Times(0.1, 100, 3600)) == (50, 7)  # of an hour, a fifth is enough for seven
-
-
-def test_a_run_that_goes_on_has_steps_left() -> None:
-    layout = prepared(seeded(Bigram)).train.layout
+def test_a_run_that_goes_on_has_something_left() -> None:
     done = "100 steps are done, and no more are asked for: set more steps, epochs or minutes"
-    with pytest.raises(SettingsError, match=done):
-        pace(parse(TrainingSettings, {"steps": 99}), layout, None, done=100)
-    with pytest.raises(SettingsError, match=done):
-        pace(parse(TrainingSettings, {"minutes": 1, "steps": 500}), layout, Times(0.1, 0.1, -1.0), done=100)
-    assert pace(parse(TrainingSettings, {"steps": 100}), layout, None, done=100)[0] == 100
-    assert pace(parse(TrainingSettings, {"minutes": 1}), layout, Times(0.1, 0.1, -1.0))[0] == 1
-
-
-def test_validations_are_paced_by_the_steps_that_are_left() -> None:
-    long = choose_layout(np.zeros(10**6, np.uint16), TOKENIZER.eos, "stream", 8, Size(8, 64, 64), 0)
-    minutes = parse(TrainingSettings, {"minutes": 5})
-    assert pace(minutes, long, Times(1.0, 0.0, 100.0), done=1000) == (1100, 10)  # ten in what is left
+    state = RunState(Decisions(False, False, False, 110, 11, {}), step=100, seconds=60.0)
+    for values in ({"steps": 99}, {"minutes": 1, "steps": 500}, {"minutes": 1}):
+        with pytest.raises(SettingsError, match=done):
+            prepared(seeded(Bigram), **values).decide_anew(state, set(values))
+    assert prepared(seeded(Bigram), steps=100).decide_anew(state, {"steps"}).total == 100
 
 
 @pytest.mark.parametrize("changed", ["precision", "compile"])
@@ -146,25 +111,35 @@ def test_how_to_compute_may_be_told_anew(changed: str) -> None:
     assert rehearsed.decide_anew(state, {"steps"}).compiled is False
 
 
-def test_validations_take_a_fifth_of_the_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """60 s, a validation takes 4 s: three of them, and 48 steps of a second."""
-    found = decided(monkeypatch, {False: 1.0}, 4.0, minutes=1, precision="float32", batch=8)
-    assert found.total == 48
-    assert found.validate_every == 12  # an epoch: less than a third
-
-
-def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert decided(monkeypatch, {False: 1.0}, minutes=10, steps=50, precision="float32").total == 50
-    assert decided(monkeypatch, {False: 1.0}, minutes=1, steps=500, precision="float32").total == 60
+def test_validations_take_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A validation reads 1,000 tokens a second: in a minute there are 3 seconds, for 3,000 tokens."""
+    tuned = prepared(seeded(Bigram), minutes=1)
+    assert tuned.valid is not None
+    whole = tuned.valid.layout.tokens
+    monkeypatch.setattr(tuned, "_validated_per_second", lambda mode: 1000.0)
+    found = tuned.decide()
+    assert found.validations == max(1, min(10, 3000 // whole))
+    assert found.validation_tokens is None  # the text is short
+    monkeypatch.setattr(autotune, "FEWEST_VALIDATION_TOKENS", 20)
+    monkeypatch.setattr(tuned, "_validated_per_second", lambda mode: 100.0)
+    found = tuned.decide()
+    assert (found.validations, found.validation_tokens) == (10, 30)
+    # without a clock, a twentieth of the tokens of the run, each for a third of the price: 20 steps of 64 tokens
+    tuned = prepared(seeded(Bigram), steps=20)
+    found = tuned.decide()
+    assert (found.validations, found.validation_tokens) == (9, 0.05 * 3 * 20 * 64 // 9)
+    assert prepared(seeded(Bigram), steps=20, validate_every=3).decide().validation_tokens is None
 
 
 def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that goes on by 0.1 s a step, and by 0.02 s a step of a validation; a trial takes its time too."""
     clock, take_step, mean_nats = Clock(monkeypatch), TorchEngine.take_step, TorchEngine.mean_nats
+    rates: list[float] = []
 
-    def slow_step(self: TorchEngine, *arguments: Any) -> None:
-        take_step(self, *arguments)
+    def slow_step(self: TorchEngine, feed: Feed, step: Any, rate: float, place: Any) -> None:
+        take_step(self, feed, step, rate, place)
         clock.now += 0.1
+        rates.append(rate)
 
     def slow_validation(self: TorchEngine, texts: Feed, most_steps: int | None = None) -> float:
         clock.now += 0.02 * len(validation_steps(texts.layout, most_steps))
@@ -172,14 +147,53 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(TorchEngine, "take_step", slow_step)
     monkeypatch.setattr(TorchEngine, "mean_nats", slow_validation)
-    settings = parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1})
+    values = {"batch": 64, "length": 8, "minutes": 1, "schedule": "linear"}
     began = clock.now
-    trained = train(seeded(Bigram), settings, data())
-    assert trained.decisions["total"] == trained.steps >= 1
-    assert trained.decisions["measured"]["step_seconds"] == pytest.approx(0.1)
-    assert trained.decisions["measured"]["validation_seconds"] == pytest.approx(0.02 * 4)
-    assert trained.seconds < clock.now - began
-    assert 59 < clock.now - began < 61
+    trained = train(seeded(Bigram), parse(TrainingSettings, values), data())
+    assert trained.decisions["total"] is None
+    assert trained.seconds == clock.now - began == pytest.approx(60, abs=0.2)
+    assert 560 < trained.steps < 600
+    # the schedule ends when the time does
+    assert rates[len(rates) // 2] == pytest.approx(0.5, abs=0.05)
+    assert 0 < rates[-1] < 0.01
+    # ten validations, the first a tenth into the run
+    assert len(trained.history) == 10
+    assert [entry["step"] for entry in trained.history] == pytest.approx([60 * i for i in range(1, 11)], abs=15)
+
+
+def test_a_machine_that_slows_down_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, take_step = Clock(monkeypatch), TorchEngine.take_step
+
+    def ever_slower(self: TorchEngine, *arguments: Any) -> None:
+        take_step(self, *arguments)
+        clock.now += 0.01 + (clock.now - 1000) / 10
+
+    monkeypatch.setattr(TorchEngine, "take_step", ever_slower)
+    trained = train(seeded(Bigram), parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1}), data())
+    assert trained.seconds <= 60 * 1.1 + 0.1  # the last step takes a tenth of the time
+    assert trained.history[-1]["step"] == trained.steps
+
+
+def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, take_step = Clock(monkeypatch), TorchEngine.take_step
+
+    def slow_step(self: TorchEngine, *arguments: Any) -> None:
+        take_step(self, *arguments)
+        clock.now += 1.0
+
+    monkeypatch.setattr(TorchEngine, "take_step", slow_step)
+    values = {"batch": 64, "length": 8}
+    assert (
+        train(seeded(Bigram), parse(TrainingSettings, {**values, "minutes": 10, "steps": 50}), data()).steps == 50
+    )
+    assert (
+        train(seeded(Bigram), parse(TrainingSettings, {**values, "minutes": 1, "steps": 500}), data()).steps == 60
+    )
+
+
+def test_there_is_one_step_however_short_the_time() -> None:
+    trained = train(seeded(Bigram), parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1e-9}), data())
+    assert trained.steps == len(trained.history) == 1
 
 
 @pytest.mark.parametrize("make", [Bigram, Recurrent])

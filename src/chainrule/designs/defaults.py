@@ -1,0 +1,81 @@
+"""Values for settings that are left open, from the text and from how much of it a run can read.
+
+docs/defaults.md has the measurements that these rules come from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Values: TypeAlias = dict[str, Any]
+"""Values of settings by name."""
+
+MINUTES = 5.0
+"""The time of a run where neither minutes nor steps nor epochs are set."""
+
+MOST_EPOCHS = 200
+"""The most passes over a text, however much time there is."""
+
+TOKENS_PER_PARAMETER = 3.0
+"""A network whose hidden layers have P parameters is worth its cost if it reads at least so many times P tokens."""
+
+PARAMETERS_PER_TOKEN = 10.0
+"""The most parameters in hidden layers for each token of the text: more would learn it by heart."""
+
+_MULTIPLE = 64
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What is known of a run before its first step."""
+
+    tokens: int
+    """Tokens of the text."""
+    seen: float
+    """About how many tokens the run will read; a token counts each time."""
+    vocab_size: int = 0
+
+    @property
+    def epochs(self) -> float:
+        """Passes over the text."""
+        return self.seen / max(1, self.tokens)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The parameters that one token is multiplied by, on its way through a network."""
+
+    hidden: int
+    """In hidden layers."""
+    head: int
+    """In the output layer, which grows with the vocabulary."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations to train on a token: a product and a sum, once forward and twice backward."""
+        return 6.0 * (self.hidden + self.head)
+
+
+def batch_size(prospect: Prospect) -> int:
+    """The tokens of a step: the power of two up to the square root of all tokens that are read.
+
+    So the number of steps and their size grow alike.
+
+    A step takes no more than an eighth of the text, so that an epoch has a few steps.
+
+    >>> batch_size(Prospect(tokens=10**6, seen=1.2e6))
+    1024
+    """
+    power = 1 << int(math.log2(max(1.0, prospect.seen)) / 2)
+    return max(_MULTIPLE, min(max(256, power), 1 << 16, prospect.tokens // 8 // _MULTIPLE * _MULTIPLE))
+
+
+def dropout_share(prospect: Prospect) -> float:
+    """How much to leave out: nothing in the first four epochs, then more with each doubling, half at most.
+
+    >>> [round(dropout_share(Prospect(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
+    [0.0, 0.0, 0.11, 0.33, 0.5]
+    """
+    return round(min(0.5, max(0.0, 0.11 * math.log2(max(prospect.epochs, 1e-9) / 4))), 3)

@@ -1,0 +1,214 @@
+"""The rule for settings that are left open: sizes, batch, learning rate and regularisation.
+
+A run of some minutes reads as many tokens as the machine allows, and a larger network reads fewer. So the speed of
+the machine is measured, on a few steps of a network that looks right, and the largest network is chosen that still
+reads three tokens for each parameter of its hidden layers. What else is left open follows from the size and from
+how often the text is read. docs/defaults.md has the measurements behind the numbers.
+
+Where steps or epochs are set, nothing is measured: an assumed speed makes the choice the same on every machine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from chainrule.designs.defaults import (
+    MINUTES,
+    MOST_EPOCHS,
+    PARAMETERS_PER_TOKEN,
+    TOKENS_PER_PARAMETER,
+    Prospect,
+    Values,
+    batch_size,
+)
+from chainrule.designs.settings import NeuralSettings
+from chainrule.designs.training import HOW_LONG
+from chainrule.kinds import TrainingData
+from chainrule.settings import open_names
+from chainrule.training.advice import costly_vocabulary
+from chainrule.training.autotune import Autotune
+from chainrule.training.backends import Backend
+from chainrule.training.feeds import feeder
+from chainrule.training.objectives import NextToken
+from chainrule.training.run_state import Mode
+
+S = TypeVar("S", bound=NeuralSettings)
+
+ASSUMED_FLOPS = {"cpu": 3e10, "gpu": 1e14}
+"""Floating-point operations per second that two cores of a CPU, and a GPU, reach about."""
+ASSUMED_SECONDS = 600.0
+"""The time for which sizes are chosen where steps or epochs are set."""
+
+_PROBES = 3  # the most networks that are timed before one is chosen
+_SPENT_LEARNING = 0.9  # of the time; the rest goes to timing and validations
+_EXCERPT = 1 << 16  # the tokens on which steps are timed
+
+
+def with_time(settings: S) -> S:
+    """The settings with a limit of time where they have no limit at all."""
+    if any(getattr(settings, name) is not None for name in HOW_LONG):
+        return settings
+    return replace(settings, minutes=MINUTES)
+
+
+def complete(settings: S, data: TrainingData, backend: Backend, began: float) -> S:
+    """The settings with a value for everything left open, and for the length of the run; `began` is its start."""
+    if not open_names(settings):
+        return settings
+    is_gpu = data.device.partition(":")[0] not in ("cpu",)
+    flops = ASSUMED_FLOPS["gpu" if is_gpu else "cpu"]
+    chosen: S
+    if settings.minutes is None:
+        chosen = _by_counts(settings, data, flops)
+    else:
+        left = 60 * settings.minutes - (time.perf_counter() - began)
+        chosen = _by_speed(_Search(settings, data, max(0.0, left)), backend, flops)
+    data.progress.note(f"chosen: {_in_words(settings, chosen)}")
+    return chosen
+
+
+def remembered(settings: S, then: Values) -> S:
+    """The settings with the values that a checkpoint has for those left open, and for an unchanged length."""
+    names = set(open_names(settings))
+    limits = {name: getattr(settings, name) for name in HOW_LONG}
+    if all(value is None or value == then[name] for name, value in limits.items()):
+        names |= limits.keys()
+    return replace(settings, **{name: then[name] for name in names if name in then})
+
+
+# -- the choice -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Search:
+    """The search for a size, for a run that has `seconds` left."""
+
+    settings: Any
+    data: TrainingData
+    seconds: float
+    rates: dict[int, float] = field(default_factory=dict)
+    """The tokens per second of the sizes that were timed."""
+
+    def __post_init__(self) -> None:
+        tokens, vocab_size = self.data.train.tokens, self.data.tokenizer.vocab_size
+        sizes = _candidates(self.settings)
+        self.filled = [_filled(self.settings, values, Prospect(tokens, tokens, vocab_size)) for values in sizes]
+        self.costs = [one.cost(vocab_size) for one in self.filled]
+        most = PARAMETERS_PER_TOKEN * tokens
+        self.fitting = [i for i, cost in enumerate(self.costs) if i == 0 or cost.hidden <= most]
+
+    def best(self, flops: float) -> int:
+        """The largest size that reads enough tokens at this speed; the smallest if none does."""
+        enough = [
+            i
+            for i in self.fitting
+            if flops * self.seconds >= TOKENS_PER_PARAMETER * self.costs[i].hidden * self.costs[i].flops
+        ]
+        return max(enough, key=lambda i: self.costs[i].hidden, default=0)
+
+    def prospect(self, rate: float) -> Prospect:
+        """What a run reads at so many tokens per second."""
+        seen = max(1.0, rate * self.seconds * _SPENT_LEARNING)
+        return Prospect(self.data.train.tokens, seen, self.data.tokenizer.vocab_size)
+
+    def complete(self, index: int, rate: float) -> Any:
+        """The settings with this size, at so many tokens per second."""
+        settings, prospect = self.settings, self.prospect(rate)
+        if settings.epochs is None and settings.steps is None and prospect.epochs > MOST_EPOCHS:
+            settings = replace(settings, epochs=float(MOST_EPOCHS))
+            prospect = replace(prospect, seen=float(MOST_EPOCHS * prospect.tokens))
+        return _filled(settings, _candidates(settings)[index], prospect)
+
+
+def _by_speed(search: _Search, backend: Backend, flops: float) -> Any:
+    """The choice for a limit of time: sizes are timed, beginning with one that an assumed speed suggests."""
+    index = search.best(flops)
+    with search.data.progress.task("choosing sizes"):
+        for _ in range(_PROBES):
+            cost = search.costs[index].flops
+            guess = search.complete(index, flops / cost if cost else 1e4)
+            search.rates[index] = _tokens_per_second(guess, search.data, backend)
+            flops = search.rates[index] * cost
+            if (better := search.best(flops)) in search.rates:
+                break
+            index = better
+    index = max((i for i in search.rates if _reads_enough(search, i)), default=min(search.rates))
+    data, prospect = search.data, search.prospect(search.rates[index])
+    size, minutes = data.tokenizer.vocab_size, search.settings.minutes
+    if (note := costly_vocabulary(search.costs[index], prospect, size, minutes)) is not None:
+        data.progress.note(note)
+    return search.complete(index, search.rates[index])
+
+
+def _reads_enough(search: _Search, index: int) -> bool:
+    """Whether a size that was timed reads enough tokens, or nearly so: timing is not exact."""
+    wanted = TOKENS_PER_PARAMETER * search.costs[index].hidden
+    return bool(search.rates[index] * search.seconds >= 0.8 * wanted)
+
+
+def _by_counts(settings: Any, data: TrainingData, flops: float) -> Any:
+    """The choice for a number of steps or epochs, from the tokens that they read."""
+    tokens = data.train.tokens
+    seen = (settings.epochs or 1.0) * tokens
+    if settings.steps is not None:
+        # the batch is the square root of what is read: so are the steps
+        seen = float(settings.steps * (settings.batch or batch_size(Prospect(tokens, settings.steps**2))))
+    search = _Search(settings, data, ASSUMED_SECONDS)
+    enough = [
+        i
+        for i in search.fitting
+        if seen >= TOKENS_PER_PARAMETER * search.costs[i].hidden
+        and seen * search.costs[i].flops <= flops * ASSUMED_SECONDS
+    ]
+    index = max(enough, key=lambda i: search.costs[i].hidden, default=0)
+    prospect = Prospect(tokens, seen, data.tokenizer.vocab_size)
+    return _filled(settings, _candidates(settings)[index], prospect)
+
+
+def _candidates(settings: Any) -> list[Values]:
+    """The sizes to choose from, without those that are set."""
+    names = set(open_names(settings))
+    every = [{name: value for name, value in sizes.items() if name in names} for sizes in settings.sizes()]
+    return [sizes for i, sizes in enumerate(every) if sizes not in every[:i]]
+
+
+def _filled(settings: Any, sizes: Values, prospect: Prospect) -> Any:
+    """The settings with these sizes, and all that goes with them."""
+    names = set(open_names(settings))
+    sized = replace(settings, **sizes)
+    habits = {name: value for name, value in sized.habits(prospect).items() if name in names - set(sizes)}
+    return replace(sized, **habits)
+
+
+def _in_words(settings: Any, chosen: Any) -> str:
+    """The values that were chosen, as they would be set; what is 0, such as dropout, is left out."""
+    values = {name: getattr(chosen, name) for name in open_names(settings)}
+    shown = {
+        name: f"{value:g}" if isinstance(value, float) else str(value).lower() for name, value in values.items()
+    }
+    return " ".join(f"{name}={shown[name]}" for name, value in values.items() if value)
+
+
+# -- timing -----------------------------------------------------------------------------------------------
+
+
+def _tokens_per_second(settings: Any, data: TrainingData, backend: Backend) -> float:
+    """The tokens that a network of these settings learns from in a second, by a few steps on an excerpt."""
+    lm = backend.build(settings, data.tokenizer, data.context, data.seed)
+    engine = backend.engine(lm, settings, data)
+    feed = feeder(engine, settings, data, NextToken.of(data.tokenizer, data.context))
+    with engine.running(data.seed):
+        timer = Autotune(engine, settings, feed(_excerpt(data.train.ids, data.tokenizer.eos)), None)
+        seconds = timer.seconds(Mode(bfloat16=data.device.startswith("cuda")), at_most=3)
+    layout = timer.train.layout
+    return layout.tokens / layout.count(0) / seconds
+
+
+def _excerpt(ids: np.ndarray, eos: int) -> np.ndarray:
+    """The beginning of a text, in whole lines."""
+    ends = np.flatnonzero(ids[:_EXCERPT] == eos)
+    return ids[: ends[-1] + 1] if len(ends) else ids

@@ -1,0 +1,157 @@
+"""The rule for settings that are left open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.designs.defaults import MINUTES, MOST_EPOCHS, Prospect, batch_size, dropout_share
+from chainrule.designs.networks import count_parameters
+from chainrule.designs.settings import NeuralSettings, heads_for
+from chainrule.kinds import TrainingData, find_kind
+from chainrule.settings import closed, open_names, parse
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded
+from chainrule.training import defaults
+from chainrule.training.kinds import NetworkKind
+from listening import Listening
+
+KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
+LINE = "the cat sat on the mat and the dog sat on the log\n"
+
+
+def tokenizer(size: int = 67) -> Tokenizer:
+    return cr.train(
+        "ngram", cr.Corpus.from_text("".join(chr(200 + i) for i in range(size - 3)) + "\n"), tokenizer="char"
+    ).tokenizer
+
+
+def texts(tokens: int, size: int = 67) -> TrainingData:
+    ids = np.zeros(tokens, np.uint16)
+    return TrainingData(tokenizer(size), Encoded(ids, 0, tokens, 0, "x"), None)
+
+
+def chosen(kind: str, rate: float, tokens: int = 10**6, **values: Any) -> Any:
+    """The settings for a machine that makes so many operations per second, whatever the size of a network."""
+    settings = parse(find_kind(kind).settings, values)
+    data = texts(tokens)
+
+    def timed(settings: Any, data: TrainingData, backend: Any) -> float:
+        return rate / settings.cost(data.tokenizer.vocab_size).flops
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(defaults, "_tokens_per_second", timed)
+        patch.setattr(defaults.time, "perf_counter", lambda: 0.0)
+        return defaults.complete(settings, data, None, 0.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_stays_open(kind: str) -> None:
+    settings = chosen(kind, 3e10, minutes=1)
+    assert open_names(settings) == []
+    assert parse(find_kind(kind).settings, vars(settings)) == settings
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_time_or_a_faster_machine_takes_a_larger_network(kind: str) -> None:
+    costs = [
+        chosen(kind, rate, minutes=minutes).cost(67).hidden
+        for rate, minutes in ((3e9, 0.1), (3e10, 1), (3e10, 5), (3e12, 5))
+    ]
+    assert costs == sorted(costs) and costs[0] < costs[-1]
+    assert chosen(kind, 3e11, minutes=1).cost(67).hidden == chosen(kind, 3e10, minutes=10).cost(67).hidden
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_short_text_takes_a_small_network(kind: str) -> None:
+    cost = chosen(kind, 1e15, tokens=2000, minutes=60).cost(67).hidden
+    smallest = min(
+        replace(closed(parse(find_kind(kind).settings, {})), **sizes).cost(67).hidden for sizes in sizes_of(kind)
+    )
+    assert cost <= max(smallest, 10 * 2000)
+
+
+def sizes_of(kind: str) -> list[dict[str, Any]]:
+    found = find_kind(kind).settings()
+    assert isinstance(found, NeuralSettings)
+    return found.sizes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tied", [True, False])
+def test_costs_are_those_of_the_network(kind: str, tied: bool) -> None:
+    """Every parameter but biases, norms and the table of embeddings, which is only looked up."""
+    settings = closed(
+        parse(
+            find_kind(kind).settings, {"tied": tied, "preset": "fast"} if kind == "transformer" else {"tied": tied}
+        )
+    )
+    train = find_kind(kind).train.__self__  # type: ignore[attr-defined]
+    assert isinstance(train, NetworkKind)
+    lm = train.backend(settings).build(settings, tokenizer(67), "line", 0)
+    matrices = {name: array.shape for name, array in lm.tensors().items() if array.ndim == 2}
+    if not tied:
+        matrices = {name: shape for name, shape in matrices.items() if not name.startswith("embedding")}
+    assert settings.cost(67).hidden + settings.cost(67).head == count_parameters(matrices, 67)
+
+
+def test_what_is_set_stays() -> None:
+    settings = chosen("lstm", 3e10, minutes=5, hidden=77, batch=99, input_dropout=0.3, learning_rate=0.5)
+    assert (settings.hidden, settings.batch, settings.input_dropout, settings.learning_rate) == (77, 99, 0.3, 0.5)
+    settings = chosen("transformer", 3e10, minutes=5, width=96, optimiser="adamw", kv_heads=2)
+    assert (settings.width, settings.optimiser, settings.kv_heads, settings.heads % 2) == (96, "adamw", 2, 0)
+
+
+def test_the_text_is_not_read_for_ever() -> None:
+    settings = chosen("lstm", 1e15, tokens=10_000, minutes=60)
+    assert (settings.minutes, settings.epochs) == (60, MOST_EPOCHS)
+    assert chosen("lstm", 1e15, tokens=10_000, minutes=60, epochs=3).epochs == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_and_epochs_take_the_same_network_on_every_machine(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "_tokens_per_second", None)  # nothing is timed
+    for length in ({"epochs": 2}, {"steps": 300}):
+        settings = parse(find_kind(kind).settings, length)
+        done = defaults.complete(settings, texts(10**6), None, 0.0)  # type: ignore[arg-type]
+        assert open_names(done) == [] and done.minutes is None
+
+
+def test_a_run_without_a_length_has_a_time() -> None:
+    settings = parse(find_kind("lstm").settings, {})
+    assert defaults.with_time(settings).minutes == MINUTES
+    assert defaults.with_time(replace(settings, steps=3)).minutes is None
+
+
+def test_formulas() -> None:
+    assert batch_size(Prospect(10**6, 4.1e6)) == 1024
+    assert batch_size(Prospect(10**9, 7e7)) == 8192
+    assert batch_size(Prospect(100, 1e6)) == 64
+    assert (
+        dropout_share(Prospect(100, 300))
+        == 0
+        < dropout_share(Prospect(100, 1000))
+        < dropout_share(Prospect(100, 5000))
+    )
+    assert [heads_for(width, None) for width in (32, 48, 64, 96, 128, 256, 384, 512)] == [1, 2, 2, 3, 4, 4, 6, 8]
+    assert heads_for(96, 4) == 4
+
+
+@pytest.mark.parametrize("engine", ["torch", "tape"])
+def test_a_run_by_the_clock_is_resumed_as_it_was_chosen(engine: str, tmp_path: Path) -> None:
+    text, progress = cr.Corpus.from_text(LINE * 400), Listening()
+    kept = {"run": tmp_path / "run", "engine": engine}
+    lm = cr.train("elman", text, valid=text, minutes=0.01, progress=progress, **kept)
+    assert any(note.startswith("chosen: embedding=") for note in progress.notes)
+    assert lm.metrics["validation_nats"] < np.log(lm.tokenizer.vocab_size)
+    again = cr.train("elman", text, valid=text, minutes=0.02, resume=True, **kept)
+    assert again.metrics["steps"] > lm.metrics["steps"]
+    names = ("embedding", "hidden", "layers", "batch", "learning_rate")
+    assert [getattr(again.settings, name) for name in names] == [getattr(lm.settings, name) for name in names]
