@@ -145,7 +145,7 @@ class Naive:
         if self.smoothing == "stupid-backoff":
             if w in after and self.kept((*h, w)):
                 return after[w] / sum(after.values())
-            return (self.alpha if after or not h else 1.0) * self.lower(w, h)
+            return self.alpha * self.lower(w, h)  # Brants et al. 2007, equation 5
         if not after:
             return self.lower(w, h)
         own = {v: self.own(c, h, after) for v, c in after.items() if self.kept((*h, v))}

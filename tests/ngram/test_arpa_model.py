@@ -263,7 +263,7 @@ def test_models_without_a_bound_are_refused(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"context": "stream"}, "begin each line anew"),
-        ({"smoothing": "stupid-backoff"}, "gives scores"),
+        ({"smoothing": "stupid-backoff"}, "gives scores, which readers will take for probabilities; contexts that"),
         ({"tokenizer": "word:unicode"}, "split as word:unicode does"),
     ],
 )

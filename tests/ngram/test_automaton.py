@@ -44,6 +44,10 @@ MODELS = {
     "pruned": {"prune": "0,0,1"},
     "impossible": {"smoothing": "mle"},
     "stream": {"context": "stream"},
+    "stupid": {"smoothing": "stupid-backoff"},
+    "stupid, unigram": {"smoothing": "stupid-backoff", "order": 1},
+    "stupid, pruned, index": {"smoothing": "stupid-backoff", "prune": "0,0,1", "index": "hash"},
+    "stupid, quantised": {"smoothing": "stupid-backoff", "bits": 6},
 }
 
 
@@ -66,9 +70,10 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
     np.testing.assert_allclose(lm.score(ids_BT), scores, **CLOSE)
 
 
-def test_kernels_join_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["plain", "stupid"])
+def test_kernels_join_their_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More words than are scored together, and more threads than cores."""
-    lm = model()
+    lm = model(**MODELS[name])
     text = np.concatenate([np.asarray(row) for row in sequences(random_ids(3, lines=400), "line")])
     assert len(text) > 4 * 256
     at_once = lm.automaton.score(text)
@@ -105,7 +110,9 @@ def test_a_step_is_an_extension() -> None:
     np.testing.assert_array_equal(state.nodes, alone)
 
 
-@pytest.mark.parametrize("name", ["plain", "unigram", "beyond any line", "quantised", "pruned", "impossible"])
+@pytest.mark.parametrize(
+    "name", ["plain", "unigram", "beyond any line", "quantised", "pruned", "impossible", "stupid"]
+)
 def test_torch_gives_the_same(name: str) -> None:
     lm = model(**MODELS[name])
     other = lm.on("cpu:0")

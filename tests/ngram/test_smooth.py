@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ from naive import BOS, EOS, UNK, Naive, Ngram, ids_of, train_on
 from test_levels import contexts, texts
 
 import chainrule as cr
+from chainrule import parallel
 from chainrule.lm import Context
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.methods import _lengths
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
+from chainrule.ngram.store.values import Values
 from listening import Listening
 
 FINITE = [name for name in SMOOTHINGS if name != "infinite"]
@@ -63,8 +66,7 @@ def some_contexts(naive: Naive) -> list[Ngram]:
 
 def predictions(lm: NgramModel, contexts: list[Ngram]) -> np.ndarray:
     """p(w | h) of every word after each context."""
-    states = lm.automaton.state_of(rows(contexts, lm.automaton.trie.order, lm.tokenizer.vocab_size))
-    return np.exp(lm.automaton.next_log_probs(states))
+    return np.exp(lm.automaton.next_after(rows(contexts, lm.automaton.trie.order, lm.tokenizer.vocab_size)))
 
 
 def assert_is(lm: NgramModel, naive: Naive) -> None:
@@ -187,6 +189,68 @@ def test_katz_leaves_something_for_the_unseen_even_where_counts_are_trusted() ->
     assert math.isclose(p[B], 6 / 7, rel_tol=1e-6)
     assert p[C] > 0
     assert math.isclose(p.sum(), 1.0, abs_tol=1e-6)
+
+
+# -- stupid backoff, by NLTK and by the paper -----------------------------------------------------------------
+
+# ids of a, b, c, d and z; the other words of NLTK's test are unknown
+NLTK_WORDS = {"<s>": BOS, "</s>": EOS, "e": UNK, "a": 3, "b": 4, "c": 5, "d": 6, "z": 7}
+
+
+@pytest.mark.parametrize(
+    ("order", "context", "word", "score"),
+    [
+        # nltk/test/unit/lm/test_models.py: b was followed by c one time of two, ab always; zbc is new
+        (3, "b", "c", 1 / 2),
+        (3, "a b", "c", 1.0),
+        (3, "z b", "c", 0.4 * 1 / 2),
+        # what nltk.lm.StupidBackoff(0.4) of NLTK 3.10.4 answers on the same text, with one <s> that is no unigram
+        (3, "b a", "b", 0.2),
+        (3, "z z", "a", 0.02666666666666667),
+        (3, "<s> z", "b", 0.02666666666666667),
+        (3, "<s>", "a", 0.5),
+        (3, "z a", "d", 0.2),
+        (3, "a e", "</s>", 0.13333333333333333),
+        (4, "z z b", "c", 0.08000000000000002),
+        (4, "c b a", "b", 0.08000000000000002),
+        (4, "z z z", "a", 0.010666666666666668),
+        (4, "<s> z", "b", 0.02666666666666667),
+        (4, "<s> z a", "d", 0.08000000000000002),
+        (4, "</s> a b", "c", 0.4),
+        (4, "a b c", "d", 1.0),
+    ],
+)
+@pytest.mark.parametrize("index", ["", "hash"])
+def test_stupid_backoff_is_nltks(
+    order: int, context: str, word: str, score: float, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ids_of([[3, 4, 5, 6], [UNK, UNK, 3, 6, 4, UNK]])
+    lm = train_on(ids, 8, smoothing="stupid-backoff", order=order, index=index)
+    h, w = tuple(NLTK_WORDS[name] for name in context.split()), NLTK_WORDS[word]
+    assert predictions(lm, [h])[0, w] == pytest.approx(score)
+    text = np.asarray([*h, w])
+    assert math.exp(lm.automaton.score_slowly(text)[-1]) == pytest.approx(score)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
+    assert math.exp(lm.automaton.score(text)[-1]) == pytest.approx(score)
+
+
+def test_stupid_backoff_charges_for_each_shorter_context() -> None:
+    """Brants et al. 2007, equation 5, of order 20: α for each of the words before, <s> among them, seen or not."""
+    lm = train_on(ids_of([[A, B], [B]]), 9, smoothing="stupid-backoff", order=20)
+    scores = np.exp(lm.score(np.asarray([[C, C, C, B, C]])))[0]
+    # 5 events: a b </s> b </s>; c was never seen, and gets α/V of the uniform distribution
+    unseen = 0.4 / 8
+    expected = [0.4 * unseen, 0.4**2 * unseen, 0.4**3 * unseen, 0.4**4 * 2 / 5, 0.4**5 * unseen]
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
+
+
+def test_stupid_backoff_needs_no_stored_backoffs() -> None:
+    """An earlier version stored a factor of 1 for contexts without a continuation: it does not count any more."""
+    lm = train_on(ids_of([[A, B], [B]]), 9, smoothing="stupid-backoff", order=3)
+    rows = np.asarray([[A, B, C], [C, A, A], [B, UNK, A]])
+    expected = lm.score(rows)
+    lm.automaton = replace(lm.automaton, log_backoff=Values.of(lm.automaton.log_backoff.plain * 0))
+    np.testing.assert_array_equal(lm.score(rows), expected)
 
 
 # -- parameters -------------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def load_ngram(folder: ModelFolder) -> NgramModel:
     trie = Trie(tokenizer.vocab_size, *arrays)
     log_prob, log_backoff = (_values(folder, name, settings) for name in ("log_prob", "log_backoff"))
     index = folder.tensor("index") if settings.index else None
-    automaton = Automaton(trie, log_prob, log_backoff, tokenizer.bos, index)
+    automaton = Automaton(trie, log_prob, log_backoff, tokenizer.bos, index, log_alpha=settings.log_alpha)
     if not _is_sound(automaton, settings.order):
         raise DamagedFileError(
             f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -98,6 +99,11 @@ class NgramSettings:
     def is_normalised(self) -> bool:
         """Whether the model returns probabilities, and not mere scores."""
         return self.smoothing not in ("stupid-backoff", "imported-scores")
+
+    @property
+    def log_alpha(self) -> float:
+        """The logarithm of stupid backoff's factor for each shorter context; 0 for other smoothing methods."""
+        return math.log(self.alpha) if self.smoothing == "stupid-backoff" else 0.0
 
     @property
     def tunes_on_held_out(self) -> bool:

@@ -161,7 +161,7 @@ def smooth(
     parts = Parts(how.counts.vocab_size, how.counts.bos, words, begins, smoothed.prob, smoothed.backoff, stream)
     if kept is not None:
         parts = select(parts, kept)
-    automaton = parts.assemble()
+    automaton = replace(parts.assemble(), log_alpha=settings.log_alpha)
     workspace.release()
     return automaton, how.metrics
 

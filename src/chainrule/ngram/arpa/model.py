@@ -257,7 +257,8 @@ def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
     if lm.context == "stream":
         progress.note("context flows across lines in this model; readers of ARPA files begin each line anew")
     if not lm.normalised:
-        progress.note(f"{lm.settings.smoothing} gives scores, which readers will take for probabilities")
+        also = "; contexts that were never seen cost α here, and nothing there" if lm.automaton.log_alpha else ""
+        progress.note(f"{lm.settings.smoothing} gives scores, which readers will take for probabilities{also}")
 
 
 def _unigrams(automaton: Automaton, number: Ints) -> Iterator[ArpaBlock]:

@@ -45,7 +45,7 @@ def choose_method(
     if name == "witten-bell":
         return MethodOfCounts(counts, lambda n: smooth.witten_bell)
     if name == "stupid-backoff":
-        return MethodOfCounts(counts, lambda n: lambda seen: smooth.stupid_backoff(seen, settings.alpha, n == 1))
+        return MethodOfCounts(counts, lambda n: lambda seen: smooth.stupid_backoff(seen, settings.alpha))
     if name == "jelinek-mercer":
         return _jelinek_mercer(settings, counts, held_out, progress)
     if name == "katz":

@@ -176,17 +176,17 @@ def katz(seen: Seen, ratios: Array) -> Smoothed:
     return back_off(seen, ratio * seen.count / seen.of(_some(seen.total)))
 
 
-def stupid_backoff(seen: Seen, alpha: float, is_unigram: bool) -> Smoothed:
+def stupid_backoff(seen: Seen, alpha: float) -> Smoothed:
     """Brants et al. 2007: relative frequencies, and a fixed factor per shorter context. Scores, not probabilities.
 
     S(w | h) = c(h w) / c(h)       if h w was seen
-             = α S(w | h')         else
+             = α S(w | h')         else, also where h itself was never seen
 
-    The uniform distribution, which only unknown words fall back to, is multiplied by α once more.
+    The uniform distribution, which only words that were never seen fall back to, is multiplied by α once more.
     """
     xp = array_namespace(seen.count)
     own = seen.count / seen.of(_some(seen.total))
-    factor = xp.where(seen.total > 0, alpha, alpha if is_unigram else 1.0)
+    factor = xp.full_like(seen.total, alpha)
     if seen.kept is not None:
         own = xp.where(seen.kept, own, 0.0)
     return xp.where(own > 0, own, seen.of(factor) * seen.lower), factor

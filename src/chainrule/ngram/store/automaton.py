@@ -6,6 +6,10 @@ backoff, and the search goes on with the state's suffix, down to single words, a
     p(w | h) = p_stored(h w)                if h w is in the trie
              = backoff(h) · p(w | h')       else; h' is h without its first word
 
+A context that is not in the trie has a backoff of 1: it costs nothing, so a state tells all about the text before.
+Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or not, so that
+the words of the text are needed beside the state.
+
 Written against the Array API, the same code walks NumPy arrays and torch tensors, on a GPU too. For many tokens in
 NumPy, the kernels of kernels.py do the same faster.
 
@@ -14,7 +18,7 @@ Where words are given as arrays of fixed width, the id V means "no word".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -47,12 +51,16 @@ class Automaton:
     """A hash index of every node by its parent and word, for speed (index.py)."""
     where: Any = None
     """The torch device of the arrays; None for NumPy."""
+    log_alpha: float = 0.0
+    """Stupid backoff's ln α: the log-backoff of every context, in the trie or not. 0 for other models, whose
+    contexts have backoffs of their own."""
     _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     def to(self, where: Any) -> Automaton:
         """This automaton with its arrays on a torch device, without the hash index, or, for None, in NumPy."""
         values = self.log_prob.to(where), self.log_backoff.to(where)
-        return Automaton(self.trie.to(where), *values, self.bos, None if where else self.index, where)
+        index = None if where else self.index
+        return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha)
 
     def quantised(self, bits: int) -> Automaton:
         """This automaton with log-probabilities and log-backoffs quantised to `bits` bits; NumPy only."""
@@ -164,12 +172,26 @@ class Automaton:
         known = matches[0] > 0
         log_probs = xp.where(known, self.log_prob.at(xp.where(known, matches[0], 1) - 1, 0), -xp.inf)
         log_probs = xp.astype(log_probs, xp.float64)
-        for n in range(2, self.trie.order + 1):
-            node, context = matches[n - 1][1:], matches[n - 2][:-1]  # the context: the n - 1 words before
-            cost = xp.where(context > 0, self.log_backoff.at(xp.where(context > 0, context, 1) - 1, n - 2), 0.0)
+        for n, cost in enumerate(self._costs(text, matches), start=2):
+            node = matches[n - 1][1:]
             own = self.log_prob.at(xp.where(node > 0, node, 1) - 1, n - 1)
             log_probs[1:] = xp.where(node > 0, xp.astype(own, xp.float64), log_probs[1:] + cost)
         return log_probs
+
+    def _costs(self, text: Array, matches: list[Array]) -> Iterator[Array]:
+        """For contexts of 1, 2, ... N-1 words: the log-backoff of the one before each position but the first."""
+        xp = array_namespace(text)
+        known = matches[0] > 0
+        reaches = known[:-1]  # whether a context of n words ends at each position
+        for n, nodes in enumerate(matches[:-1], start=1):
+            if self.log_alpha:
+                yield xp.where(reaches, self.log_alpha, 0.0)
+                longer = known[1:-1] & (text[1:-1] != self.bos) & reaches[:-1]  # <s> is in no context but first
+                reaches = xp.concat([xp.zeros_like(reaches[:1]), longer])
+            else:
+                context = nodes[:-1]
+                own = self.log_backoff.at(xp.where(context > 0, context, 1) - 1, n - 1)
+                yield xp.where(context > 0, own, 0.0)
 
     def last_word_scores(self, words: Array) -> Array:
         """ln p of the last word of each row [K, n], given the others."""
@@ -186,7 +208,7 @@ class Automaton:
         arrays = self.trie_arrays, *self.value_arrays
 
         def score_stretch(stretch: tuple[int, int]) -> None:
-            score_text(text, *stretch, scores, *arrays)
+            score_text(text, *stretch, scores, *arrays, self.log_alpha)
 
         at_once(score_stretch, stretches(len(text), min(threads, len(text) // _WORTH_A_THREAD)))
         return scores
@@ -205,6 +227,7 @@ class Automaton:
             np.asarray(trie.rest),
             trie.word_bits,
             np.zeros(0, np.uint64) if self.index is None else np.asarray(self.index),
+            int(self.codes[self.bos]),
         )
 
     @cached_property
@@ -245,7 +268,7 @@ class Automaton:
         return np.cumsum(np.exp(self.log_prob.at(codes, 0).astype(np.float64)))
 
     def next_log_probs(self, states: Array) -> Array:
-        """ln p of every word after each state, as [B, V]."""
+        """ln p of every word after each state, as [B, V], for a text that had no words but those of the state."""
         return self.next_after(self.words_of(states))
 
     def next_after(self, history: Array) -> Array:
@@ -253,11 +276,14 @@ class Automaton:
         xp = array_namespace(history)
         rows = xp.tile(self._unigrams, (history.shape[0], 1))
         for n, context in enumerate(self.ends_of(history), start=1):
+            if self.log_alpha:
+                rows[self._are_contexts(history[:, history.shape[1] - n :])] += self.log_alpha
             known = xp.nonzero(context)[0]
             if known.shape[0] == 0:
                 continue
             node = context[known]
-            rows[known] += self.log_backoff.at(node - 1, n - 1)[:, None]
+            if not self.log_alpha:
+                rows[known] += self.log_backoff.at(node - 1, n - 1)[:, None]
             begin, end = self.trie.children(node, n)
             sizes = end - begin
             before = xp.cumulative_sum(sizes) - sizes
@@ -266,3 +292,8 @@ class Automaton:
             row = xp.repeat(known, sizes)
             rows[row, self.words[self.trie.word(child)]] = xp.astype(self.log_prob.at(child - 1, n), xp.float64)
         return rows
+
+    def _are_contexts(self, words: Array) -> Array:
+        """Whether each row is a context that a text can have: it has no gap, and no <s> but its first word."""
+        xp = array_namespace(words)
+        return xp.all(words < self.trie.vocab_size, axis=1) & xp.all(words[:, 1:] != self.bos, axis=1)

@@ -216,12 +216,14 @@ def _value(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: Any, back: Any) -> Any:
+def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: Any, back: Any, log_alpha: Any
+               ) -> Any:  # fmt: skip
     """Write ln p of the words first to last - 1 of a text into `scores`, as `Automaton.score` defines it.
 
-    `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs.
+    `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs; `log_alpha`
+    is that of the automaton.
     """
-    code, size, table, words, base, offset, rest, word_bits, index = trie
+    code, size, table, words, base, offset, rest, word_bits, index, bos = trie
     prob_plain, prob_codes, prob_books, prob_bits = prob
     back_plain, back_codes, back_books, back_bits = back
     order = table.shape[0] - 1
@@ -263,7 +265,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                                         offset, rest, low, high)  # fmt: skip
             m = _note(live, n, begins, found, longer, longest, node_of_longest)
         due = 0
-        for t in range(block - start, width):
+        for t in range(block - start, width if log_alpha == 0 else 0):
             for n in range(longest[t], min(longest[t - 1] + 1, order) if t > 0 else 0):
                 node = nodes[n, np.uint64(t - n)]
                 paid[0, due], paid[1, due], paid[2, due] = node, t, n
@@ -277,7 +279,21 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
             scores[np.uint64(start + paid[1, k])] += _value(
                 paid[0, k] - 1, n - 1, back_plain, back_codes, back_books, back_bits
             )
+        if log_alpha != 0:
+            _charge_alpha(block - start, width, codes, size, bos, longest, order, log_alpha, scores[start:])
     return touched
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _charge_alpha(first: int, last: int, codes: Any, size: int, bos: int, longest: Any, order: int, log_alpha: Any,
+                  scores: Any) -> None:  # fmt: skip
+    """Add ln α to the scores of first to last - 1 for each context from `longest` words on that the text has."""
+    context = 0  # the number of words before, back to <s> or a gap
+    for t in range(last):
+        if t >= first:
+            for _ in range(longest[t], min(context + 1, order)):
+                scores[t] += log_alpha
+        context = 0 if codes[t] >= size else (1 if codes[t] == bos else context + 1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -24,6 +24,8 @@ class TrieArrays(NamedTuple):
     word_bits: int
     slots: NDArray[Any]
     """The slots of the hash index; empty if there is none."""
+    bos: int
+    """The code of <s>, over which no context reaches."""
 
 
 class ValueArrays(NamedTuple):
