@@ -172,7 +172,10 @@ def test_a_text_with_nothing_to_hold_out_is_noted(run: Run, tmp_path: Path) -> N
 def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, tmp_path: Path) -> None:
     ran = run("train", "ngram", toy, "--set", "order=2", "--out", tmp_path / "m")
     assert ran.code == 0
-    assert ran.err == "note: 1- and 2-grams: their counts give no valid discount; falling back to 0.5, 1, 1.5\n"
+    assert ran.err == (
+        "note: bigram, modified-kneser-ney: the counts of 1- and 2-grams give no valid discount; "
+        "falling back to 0.5, 1, 1.5\n"
+    )
 
 
 def test_a_folder_name_is_printed_as_it_is(run: Run, corpus: Path, tmp_path: Path) -> None:

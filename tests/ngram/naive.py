@@ -91,6 +91,7 @@ class Naive:
     order: int
     context: Context = "line"
     k: float = 1.0
+    good_turing: int = 7
     alpha: float = 0.4
     lambdas: list[float] = field(default_factory=list)
     thresholds: list[int] = field(default_factory=list)
@@ -184,7 +185,7 @@ class Naive:
     def _parameters(self, level: Counter[Ngram]) -> list[float]:
         n = Counter(level.values())
         if self.smoothing == "katz":
-            return _good_turing(n) or [0, 0.5, 0.75, 0.9, 1]
+            return _good_turing(n, self.good_turing)
         if self.smoothing == "modified-kneser-ney":
             return _three_discounts(n) or [0, 0.5, 1, 1.5]
         return [0, n[1] / (n[1] + 2 * n[2])] if n[1] and n[2] else [0, 0.75]
@@ -198,10 +199,14 @@ def _three_discounts(n: Counter[int]) -> list[float] | None:
     return found if all(0 <= d <= r for r, d in enumerate(found)) else None
 
 
-def _good_turing(n: Counter[int]) -> list[float] | None:
-    if not all(n[r] for r in range(1, 6)) or 6 * n[6] >= n[1]:
-        return None
-    common = 6 * n[6] / n[1]
-    stars = [(r + 1) * n[r + 1] / n[r] for r in range(1, 6)]
-    found = [0, *((star / r - common) / (1 - common) for r, star in enumerate(stars, start=1)), 1]
-    return found if all(0 < d <= 1 for d in found[1:]) else None
+def _good_turing(n: Counter[int], k: int) -> list[float]:
+    """d_0, d_1, ... as SRILM has them: a smaller k if no n-gram occurred k + 1 times, 1 where out of range."""
+    while k and not (n[1] and n[k + 1]):
+        k -= 1
+    found = [0.0]
+    for r in range(1, k + 1):
+        common = (k + 1) * n[k + 1] / n[1]
+        star = (r + 1) * n[r + 1] / n[r] if n[r] else r
+        in_range = star <= r and common != 1 and 1e-9 < (star / r - common) / (1 - common) <= 1
+        found.append((star / r - common) / (1 - common) if in_range else 1.0)
+    return [*found, 1.0]

@@ -83,7 +83,9 @@ def test_jelinek_mercer_by_hand() -> None:
 def test_no_held_out_text_is_said() -> None:
     progress = Listening()
     cr.train("ngram", cr.Corpus.from_text("one line\n"), smoothing="jelinek-mercer", progress=progress)
-    assert progress.notes == ["no held-out text to tune the interpolation on: every weight is 1/2"]
+    assert progress.notes == [
+        "5-gram, jelinek-mercer: no held-out text to tune the interpolation on: every weight is 1/2"
+    ]
 
 
 def test_more_context_helps_on_real_text() -> None:

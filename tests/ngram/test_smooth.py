@@ -41,12 +41,14 @@ EDGES = {
 
 
 def settings_of(smoothing: str) -> dict[str, Any]:
-    return {"add-k": {"k": 0.25}, "stupid-backoff": {"alpha": 0.3}}.get(smoothing, {})
+    return {"add-k": {"k": 0.25}, "katz": {"good_turing": 5}, "stupid-backoff": {"alpha": 0.3}}.get(smoothing, {})
 
 
 def naive_of(ids: np.ndarray, size: int, smoothing: str, order: int, context: Context) -> Naive:
     parameters = {"k": 1.0, "alpha": 0.4, **settings_of(smoothing)}
-    return Naive(ids, size, smoothing, order, context, lambdas=[0.5] * order, **parameters)
+    naive = Naive(ids, size, smoothing, order, context, lambdas=[0.5] * order, **parameters)
+    naive.thresholds = [0, 0, *[1] * order][:order] if smoothing == "katz" else []
+    return naive
 
 
 def rows(contexts: list[Ngram], order: int, size: int) -> np.ndarray:
@@ -278,8 +280,8 @@ def test_counts_of_counts_that_give_no_discount(n: list[int]) -> None:
 def test_good_turing_by_hand() -> None:
     n = [0, 100, 40, 22, 14, 10, 5]
     m = 6 * 5 / 100
-    ratios = smooth.good_turing_ratios(n)
-    assert ratios is not None
+    ratios = smooth.good_turing_ratios(n, 5)
+    assert len(ratios) == 7
     assert ratios[0] == 0
     assert ratios[-1] == 1
     assert ratios[1] == pytest.approx((2 * 40 / 100 - m) / (1 - m))
@@ -287,35 +289,47 @@ def test_good_turing_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    "n",
+    ("n", "expected"),
     [
-        [0, 100, 40, 0, 14, 10, 5],  # no n-gram occurred three times
-        [0, 20, 15, 12, 11, 10, 5],  # m >= 1
-        [0, 100, 60, 22, 14, 10, 5],  # d_1 > 1
+        # d_1 = (0.8 - m) / (1 - m), m = 4 · 14 / 100 (k falls to 3, since no n-gram occurred five times)
+        ([0, 100, 40, 22, 14, 0, 0], [0.0, (0.8 - 0.56) / 0.44, (66 / 80 - 0.56) / 0.44, (56 / 66 - 0.56) / 0.44]),
+        ([0, 0, 40, 22, 14, 10, 5], [0.0]),  # no n-gram occurred once: nothing is unseen
+        ([0, 20, 15, 12, 11, 10, 5], [0.0, 1.0, 1.0, 1.0, 1.0, 1.0]),  # m = 1.5: every d_r is out of range
+        # r* > r for r = 1 (2 · 60 / 100) alone: that count is trusted, the others are discounted as always
+        ([0, 100, 60, 22, 14, 10, 5], [0.0, 1.0, (66 / 120 - 0.3) / 0.7, (56 / 66 - 0.3) / 0.7,
+                                       (50 / 56 - 0.3) / 0.7, (30 / 50 - 0.3) / 0.7]),
+        ([0, 100, 10, 22, 14, 10, 5], [0.0, 1.0, 1.0, (56 / 66 - 0.3) / 0.7, (50 / 56 - 0.3) / 0.7,
+                                       (30 / 50 - 0.3) / 0.7]),  # d_1 < 0, and r* > r for r = 2
     ],
-)
-def test_counts_of_counts_that_give_no_good_turing(n: list[int]) -> None:
-    assert smooth.good_turing_ratios(n) is None
+)  # fmt: skip
+def test_counts_out_of_range_of_good_turing_are_trusted(n: list[int], expected: list[float]) -> None:
+    """As SRILM has it: k is lowered to where n_{k+1} > 0, and d_r is 1 if it is not positive or r* > r."""
+    assert smooth.good_turing_ratios(n, 5) == pytest.approx([*expected, 1.0])
 
 
 def test_counts_of_counts_are_counted() -> None:
     count = np.asarray([0, 1, 1, 2, 5, 6, 7, 300], dtype=np.uint16)
-    assert smooth.counts_of_counts(count) == [1, 2, 1, 0, 0, 1, 1]
+    assert smooth.counts_of_counts(count, 6) == [1, 2, 1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("smoothing", "said", "metric", "value"),
     [
-        ("modified-kneser-ney", "discount; falling back to 0.5, 1, 1.5", "discounts", [0.5, 1.0, 1.5]),
-        ("kneser-ney", "discount; falling back to 0.75", "discounts", [0.75]),
-        ("absolute-discounting", "discount; falling back to 0.75", "discounts", [0.75]),
-        ("katz", "Good-Turing ratio; falling back to 0.5, 0.75, 0.9, 1", "good_turing", [0.5, 0.75, 0.9, 1.0]),
+        (
+            "modified-kneser-ney",
+            "give no valid discount; falling back to 0.5, 1, 1.5",
+            "discounts",
+            [0.5, 1.0, 1.5],
+        ),
+        ("kneser-ney", "give no valid discount; falling back to 0.75", "discounts", [0.75]),
+        ("absolute-discounting", "give no valid discount; falling back to 0.75", "discounts", [0.75]),
+        ("katz", "give no valid Good-Turing estimate; those seen once are not discounted", "good_turing", [1.0]),
     ],
 )
 def test_fallbacks_are_noted_and_exact(smoothing: str, said: str, metric: str, value: list[float]) -> None:
     progress = Listening()
     lm = train_on(ids_of([[A, B]]), 6, smoothing=smoothing, order=2, progress=progress)
-    assert progress.notes == [f"1- and 2-grams: their counts give no valid {said}"]
+    assert progress.notes == [f"bigram, {smoothing}: the counts of 1- and 2-grams {said}"]
     assert lm.metrics[metric] == [value, value]
 
 

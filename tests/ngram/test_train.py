@@ -209,6 +209,8 @@ def test_only_word_tokens_take_words(tmp_path: Path) -> None:
         ({"order": 1001}, "at most 1000"),
         ({"k": 0.5}, "k goes with smoothing=add-k"),
         ({"buckets": 3}, "buckets goes with smoothing=jelinek-mercer"),
+        ({"good_turing": 7}, "good_turing goes with smoothing=katz"),
+        ({"smoothing": "katz", "good_turing": 0}, "good_turing should be from 1 to 100"),
         ({"alpha": 0.5}, "alpha goes with smoothing=stupid-backoff"),
         ({"smoothing": "add-k", "k": float("nan")}, "k should be above 0"),
         ({"smoothing": "jelinek-mercer", "buckets": 0}, "buckets should be from 1 to 64"),
@@ -227,6 +229,15 @@ def test_only_word_tokens_take_words(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         NgramSettings(**wrong)
+
+
+def test_katz_leaves_out_what_was_seen_once_unless_told() -> None:
+    """N-grams of three and more words, as SRILM does; their mass goes to the shorter contexts."""
+    text = "a b c\na b c\na b d\n"
+    sizes = {prune: trained(text, order=4, smoothing="katz", prune=prune).metrics["ngrams"] for prune in ("", "0")}
+    # twice or more: <s> a b, a b c, b c </s>; <s> a b c, a b c </s>. Once: a b d, b d </s>; <s> a b d, a b d </s>
+    assert sizes == {"": [7, 6, 3, 2], "0": [7, 6, 5, 4]}
+    assert trained(text, order=2, smoothing="katz").metrics["ngrams"] == [7, 6]
 
 
 def test_all_at_once(tmp_path: Path) -> None:

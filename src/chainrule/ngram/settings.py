@@ -27,7 +27,8 @@ Smoothing = Literal[
     "mixed",
 ]
 
-_GOES_WITH = {"k": "add-k", "buckets": "jelinek-mercer", "alpha": "stupid-backoff"}
+_GOES_WITH = {"k": "add-k", "good_turing": "katz", "buckets": "jelinek-mercer", "alpha": "stupid-backoff"}
+_NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 _MADE_OTHERWISE = {
     "imported": "a model that was read from an ARPA file (chainrule convert)",
     "imported-scores": "a model that was read from an ARPA file whose backoffs give probabilities above one",
@@ -45,9 +46,12 @@ class NgramSettings:
         "modified-kneser-ney", "how unseen n-grams get probability (mle gives them none)"
     )
     k: float = setting(0.01, "what add-k adds to every count (laplace is k=1)")
+    good_turing: int = setting(15, "katz: counts up to this are discounted by Good-Turing, higher ones are trusted")
     buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in so many buckets")
     alpha: float = setting(0.4, "stupid-backoff: the factor for each step to a shorter context")
-    prune: str = setting("", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once")
+    prune: str = setting(
+        "", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once, as katz does unless prune=0"
+    )
     entropy: float = setting(
         0.0, "leave out n-grams whose loss raises perplexity by less than this share, e.g. 1e-8"
     )
@@ -67,6 +71,8 @@ class NgramSettings:
             raise SettingsError(f"order should be at most 1000, not {self.order} (smoothing=infinite has no bound)")
         if not 0 < self.k <= 1e6:
             raise SettingsError(f"k should be above 0 and at most a million, not {self.k}")
+        if not 1 <= self.good_turing <= 100:
+            raise SettingsError(f"good_turing should be from 1 to 100, not {self.good_turing}")
         if not 1 <= self.buckets <= 64:
             raise SettingsError(f"buckets should be from 1 to 64, not {self.buckets}")
         if not 0 < self.alpha <= 1:
@@ -75,7 +81,7 @@ class NgramSettings:
             raise SettingsError(f"entropy should be at least 0 and below 1, not {self.entropy}")
         if self.bits != 0 and not 2 <= self.bits <= 16:
             raise SettingsError(f"bits should be from 2 to 16, or 0 for full precision, not {self.bits}")
-        parse_thresholds(self.prune, self.order)
+        parse_thresholds(self.prune, self.order)  # raises if it cannot be parsed
         if self.memory:
             parse_size(self.memory)
         for name, smoothing in _GOES_WITH.items():
@@ -96,9 +102,21 @@ class NgramSettings:
             )
 
     @property
+    def name(self) -> str:
+        """The model in words, such as `trigram, kneser-ney`."""
+        return f"{_NAMES.get(self.order, f'{self.order}-gram')}, {self.smoothing}"
+
+    @property
     def is_normalised(self) -> bool:
         """Whether the model returns probabilities, and not mere scores."""
         return self.smoothing not in ("stupid-backoff", "imported-scores")
+
+    @property
+    def thresholds(self) -> list[int]:
+        """The pruning threshold of each length: n-grams that occurred so often or less are left out."""
+        if self.smoothing == "katz" and not self.prune:
+            return [0, 0, *[1] * self.order][: self.order]
+        return parse_thresholds(self.prune, self.order)
 
     @property
     def log_alpha(self) -> float:

@@ -22,7 +22,7 @@ from chainrule.ngram.estimate.passes import smooth_levels
 from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
 from chainrule.ngram.estimate.tuning import HeldOut
 from chainrule.ngram.model import KIND_NAME, NgramModel, load_ngram
-from chainrule.ngram.settings import NgramSettings, parse_thresholds
+from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
@@ -94,7 +94,7 @@ def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
     }
     loss = f"{after / before - 1:+.2%}" if np.isfinite(before) else "unknown: it was infinite before"
     of = "held-out text" if data.valid else "the training text"
-    data.progress.note(f"{lm.settings.bits} bits: the perplexity of {of} changes by {loss}")
+    data.progress.note(f"{lm.settings.name}, {lm.settings.bits} bits: the perplexity of {of} changes by {loss}")
     return small
 
 
@@ -141,8 +141,7 @@ def smooth(
 
     The counts are consumed, to save memory.
     """
-    thresholds = parse_thresholds(settings.prune, settings.order)
-    kept = kept_by_count(counts, thresholds) if any(thresholds) else None
+    kept = kept_by_count(counts, settings.thresholds) if any(settings.thresholds) else None
     how = choose_method(settings, counts, held_out, progress, workspace)
     levels = how.counts.levels
     words, stream = [level.word for level in levels[1:]], None

@@ -49,9 +49,7 @@ def choose_method(
     if name == "jelinek-mercer":
         return _jelinek_mercer(settings, counts, held_out, progress)
     if name == "katz":
-        ratios = _by_length(
-            counts, smooth.good_turing_ratios, smooth.FALLBACK_RATIOS, "Good-Turing ratio", progress
-        )
+        ratios = _good_turing(settings, counts, progress)
         return MethodOfCounts(counts, _with(smooth.katz, ratios, counts), {"good_turing": _rounded(ratios)})
     if name not in ("absolute-discounting", "kneser-ney", "modified-kneser-ney"):
         raise SettingsError(f"there is no smoothing method {name!r}")
@@ -62,26 +60,41 @@ def choose_method(
         if name == "modified-kneser-ney"
         else (smooth.one_discount, smooth.FALLBACK_ONE)
     )
-    discounts = _by_length(counts, closed_form, fallback, "discount", progress)
+    discounts = _discounts(settings, counts, closed_form, fallback, progress)
     return MethodOfCounts(
         counts, _with(smooth.absolute_discounting, discounts, counts), {"discounts": _rounded(discounts)}
     )
 
 
-def _by_length(
+def _discounts(
+    settings: NgramSettings,
     counts: Counts,
     closed_form: Callable[[Sequence[int]], list[float] | None],
     fallback: list[float],
-    what: str,
     progress: Progress,
 ) -> list[list[float]]:
-    """The parameters of each length, from its counts of counts; the fallback, with a note, if those give none."""
-    found = [closed_form(smooth.counts_of_counts(level.count)) for level in counts.levels]
+    """The discounts of each length, from its counts of counts; the fallback, with a note, if those give none."""
+    found = [closed_form(smooth.counts_of_counts(level.count, 4)) for level in counts.levels]
     without = [n for n, values in enumerate(found, start=1) if values is None]
     if without:
         values = ", ".join(f"{value:g}" for value in fallback[1:])
-        progress.note(f"{_lengths(without)}: their counts give no valid {what}; falling back to {values}")
+        progress.note(
+            f"{settings.name}: the counts of {_lengths(without)} give no valid discount; falling back to {values}"
+        )
     return [values or fallback for values in found]
+
+
+def _good_turing(settings: NgramSettings, counts: Counts, progress: Progress) -> list[list[float]]:
+    """The Good-Turing ratios of each length; a note names those whose n-grams seen once are not discounted."""
+    k = settings.good_turing
+    found = [smooth.good_turing_ratios(smooth.counts_of_counts(level.count, k + 1), k) for level in counts.levels]
+    without = [n for n, ratios in enumerate(found, start=1) if ratios[1] == 1]
+    if without:
+        progress.note(
+            f"{settings.name}: the counts of {_lengths(without)} give no valid Good-Turing estimate; "
+            "those seen once are not discounted"
+        )
+    return found
 
 
 def _lengths(lengths: list[int]) -> str:
@@ -109,7 +122,7 @@ def _jelinek_mercer(
 ) -> MethodOfCounts:
     edges = bucket_edges(settings.buckets)
     if held_out is None:
-        progress.note("no held-out text to tune the interpolation on: every weight is 1/2")
+        progress.note(f"{settings.name}: no held-out text to tune the interpolation on: every weight is 1/2")
         lambdas = np.full((counts.order, len(edges) + 1), 0.5)
     else:
         with progress.task("tuning the interpolation"):

@@ -27,9 +27,6 @@ from array_api_compat import array_namespace, device
 from chainrule.arrays import Array
 from chainrule.ngram.segments import segment_sums
 
-GOOD_TURING_UP_TO = 5
-"""Counts above this are trusted as they are (Katz's k)."""
-
 _ROUNDING = 1e-9
 _HARDLY_ANY = 1e-6  # an unseen mass below this is rounding error: p(w | h') is kept in single precision
 
@@ -192,10 +189,10 @@ def stupid_backoff(seen: Seen, alpha: float) -> Smoothed:
     return xp.where(own > 0, own, seen.of(factor) * seen.lower), factor
 
 
-def counts_of_counts(count: Array) -> list[int]:
-    """The numbers n_0, n_1, ... n_{k+1} of n-grams with the counts 0, 1, ... k + 1, where k is Katz's."""
+def counts_of_counts(count: Array, up_to: int) -> list[int]:
+    """The numbers n_0, n_1, ... of n-grams with the counts 0, 1, ... up to `up_to`."""
     xp = array_namespace(count)
-    return [int(xp.count_nonzero(count == r)) for r in range(GOOD_TURING_UP_TO + 2)]
+    return [int(xp.count_nonzero(count == r)) for r in range(up_to + 1)]
 
 
 def one_discount(n: Sequence[int]) -> list[float] | None:
@@ -222,21 +219,28 @@ FALLBACK_THREE = [0.0, 0.5, 1.0, 1.5]
 """Discounts for texts too small, or too regular, to estimate them from; the three are also KenLM's fallback."""
 
 
-def good_turing_ratios(n: Sequence[int]) -> list[float] | None:
-    """Katz's d_r for r = 0, 1, ..., k and above; None where the counts of counts give no valid ones.
+def good_turing_ratios(n: Sequence[int], k: int) -> list[float]:
+    """Katz's d_r for r = 0, 1, ..., k and above.
 
     r* = (r + 1) n_{r+1} / n_r,    m = (k + 1) n_{k+1} / n_1,    d_r = (r* / r - m) / (1 - m)
+
+    Counts of counts that are small or irregular give ratios out of range. As SRILM has it, k is then lowered until
+    some n-gram has the count k + 1, and d_r = 1 (the count r is trusted) where r* exceeds r or d_r is not positive.
+    Where no n-gram occurred once, the estimate is that nothing is unseen, and every count is trusted.
     """
-    k = GOOD_TURING_UP_TO
-    if 0 in n[1 : k + 1] or (k + 1) * n[k + 1] >= n[1]:
-        return None
-    m = (k + 1) * n[k + 1] / n[1]
-    ratios = [0.0, *(((r + 1) * n[r + 1] / (r * n[r]) - m) / (1 - m) for r in range(1, k + 1)), 1.0]
-    return ratios if all(0 < d <= 1 for d in ratios[1:]) else None
+    while k > 0 and (n[1] == 0 or n[k + 1] == 0):
+        k -= 1
+    m = (k + 1) * n[k + 1] / n[1] if k else 0.0
+    return [0.0, *(_good_turing_ratio(r, n, m) for r in range(1, k + 1)), 1.0]
 
 
-FALLBACK_RATIOS = [0.0, 0.5, 0.75, 0.9, 1.0]
-"""Katz's d_r where the Good-Turing estimate gives none: about what an absolute discount of a half gives."""
+def _good_turing_ratio(r: int, n: Sequence[int], m: float) -> float:
+    """d_r, or 1 where it is out of range."""
+    if n[r] == 0 or m == 1:
+        return 1.0
+    star = (r + 1) * n[r + 1] / (r * n[r])
+    ratio = (star - m) / (1 - m)
+    return ratio if star <= 1 and _ROUNDING < ratio <= 1 else 1.0
 
 
 def _some(total: Array) -> Array:
