@@ -16,8 +16,9 @@ TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
 RUNGS = [(name, rung) for name in kinds._BUILT_IN for rung in kinds.find_kind(name).ladder]
 RUNGS += [("torch-bigram", kinds.Rung("torch bigram", {})), ("fading-bag", kinds.Rung("fading bag", {"steps": 3}))]
+RUNGS += [("ngram", kinds.Rung(f"5-gram, {bits} bits", {"order": 5, "bits": bits})) for bits in (2, 3)]
 MODELS = [(kind, rung, context, "word") for kind, rung in RUNGS for context in ("line", "stream")]
-MODELS += [(kind, rung, "line", "char") for kind, rung in RUNGS[-2:]]
+MODELS += [(kind, rung, "line", "char") for kind, rung in RUNGS[-4:-2]]
 
 
 @cache

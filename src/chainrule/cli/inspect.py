@@ -42,6 +42,7 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
         "context": content.context,
         "tokenizer": lm.tokenizer.name,
         "vocab_size": lm.tokenizer.vocab_size,
+        "normalised": lm.normalised,
         "megabytes": megabytes(folder),
         "arrays": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in content.tensors.items()},
         "metrics": dict(content.metrics),

@@ -21,7 +21,7 @@ from chainrule._version import __version__
 from chainrule.errors import CorpusError, ModelError
 from chainrule.lm import Context, LanguageModel, score_rows
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.settings import SCORES, NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.parts import Parts, normalise
@@ -71,8 +71,8 @@ def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, N
     if not isinstance(first, NgramModel) or not isinstance(second, NgramModel):
         raise ModelError("only n-gram models of bounded order can be mixed into one n-gram model")
     for lm in (first, second):
-        if not lm.normalised:
-            smoothing = lm.settings.smoothing
+        smoothing = lm.settings.smoothing
+        if smoothing in SCORES:
             raise ModelError(f"smoothing={smoothing} gives scores, not probabilities: it cannot be mixed")
     if first.context != second.context:
         raise ModelError(f"models to mix need the same context: one has {first.context}, one {second.context}")

@@ -18,7 +18,7 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.bitstream import words_for
 from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.trie import Trie, groups_for
-from chainrule.ngram.store.values import Values
+from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.parallel import at_once
 from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import parse_tokenizer
@@ -26,6 +26,7 @@ from chainrule.tokens.registry import parse_tokenizer
 KIND_NAME = "ngram"
 MANY_WORDS = 1 << 15
 """The vocabulary size from which on words are drawn without computing the probability of every word."""
+_GRID = 2  # numbers that describe a grid
 _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
 
@@ -68,7 +69,7 @@ class NgramModel(LanguageModel):
         self.tokenizer = tokenizer
         self.settings = settings
         self.context = context
-        self.normalised = settings.is_normalised
+        self.normalised = settings.is_normalised and automaton.keeps_sums
 
     @property
     def device(self) -> str:
@@ -221,7 +222,10 @@ def _values(folder: ModelFolder, name: str, settings: NgramSettings) -> Values:
     plain = folder.tensor(name)
     if settings.bits == 0:
         return Values.of(plain)
-    return Values(plain, folder.tensor(f"{name}_codes"), folder.tensor(f"{name}_books"), settings.bits)
+    books = folder.tensor(f"{name}_books")
+    # an earlier version rounded backoffs to as few bits as probabilities
+    bits = GRID_BITS if name == "log_backoff" and books.shape[-1] == _GRID else settings.bits
+    return Values(plain, folder.tensor(f"{name}_codes"), books, bits)
 
 
 def _is_sound(automaton: Automaton, order: int) -> bool:
@@ -271,7 +275,7 @@ def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
         values.codes.dtype == np.uint32
         and values.codes.shape == (words_for(size - words, values.bits),)
         and values.books.dtype == np.float32
-        and values.books.shape == (max(lengths - 1, 0), 1 << values.bits)
+        and values.books.shape == (max(lengths - 1, 0), _GRID if values.bits == GRID_BITS else 1 << values.bits)
     )
 
 

@@ -34,6 +34,8 @@ _MADE_OTHERWISE = {
     "imported-scores": "a model that was read from an ARPA file whose backoffs give probabilities above one",
     "mixed": "one that was mixed from two (chainrule mix)",
 }
+SCORES = ("stupid-backoff", "imported-scores")
+"""Smoothing that gives scores, and no probabilities."""
 _NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
 
 
@@ -55,7 +57,7 @@ class NgramSettings:
     entropy: float = setting(
         0.0, "leave out n-grams whose loss raises perplexity by less than this share, e.g. 1e-8"
     )
-    bits: int = setting(0, "bits for each probability and backoff, e.g. 8; 0 keeps full precision")
+    bits: int = setting(0, "bits for each probability, e.g. 8 (backoffs then take 24); 0 keeps full precision")
     index: Literal["", "hash"] = setting(
         "", "hash: a hash table beside the n-grams; scores faster, takes twice the space"
     )
@@ -87,7 +89,7 @@ class NgramSettings:
         for name, smoothing in _GOES_WITH.items():
             if getattr(self, name) != getattr(type(self), name) and self.smoothing != smoothing:
                 raise SettingsError(f"{name} goes with smoothing={smoothing}, not with smoothing={self.smoothing}")
-        if self.entropy and not self.is_normalised:
+        if self.entropy and self.smoothing in SCORES:
             raise SettingsError("entropy goes with probabilities; stupid-backoff gives scores")
         if self.smoothing == "infinite":
             for name in _NOT_INFINITE:
@@ -109,7 +111,11 @@ class NgramSettings:
     @property
     def is_normalised(self) -> bool:
         """Whether the model returns probabilities, and not mere scores."""
-        return self.smoothing not in ("stupid-backoff", "imported-scores")
+        if (
+            self.smoothing == "mle" and self.bits
+        ):  # nothing is left for unseen words that could make up for rounding
+            return False
+        return self.smoothing not in SCORES
 
     @property
     def thresholds(self) -> list[int]:

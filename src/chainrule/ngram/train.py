@@ -25,6 +25,7 @@ from chainrule.ngram.model import KIND_NAME, NgramModel, load_ngram
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.parts import Parts, pack_words, select
+from chainrule.ngram.store.quantised import quantised
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
 from chainrule.parallel import worth_a_kernel
 from chainrule.progress import Progress
@@ -34,6 +35,7 @@ from chainrule.tokens.words.wordlist import read_words
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
 
 _TOKENS_TO_REPORT = 200_000
+_MOST_APART = 1e-5  # from one: the sum of probabilities of few bits
 
 
 def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
@@ -82,9 +84,21 @@ def with_words_of(tokenizer: Tokenizer, path: str) -> Tokenizer:
 
 
 def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
-    """Quantise a model, and report the change in perplexity of held-out text, or else of the training text."""
-    with data.progress.task(f"quantising to {lm.settings.bits} bits"):
-        small = NgramModel(lm.automaton.quantised(lm.settings.bits), lm.tokenizer, lm.settings, lm.context)
+    """Quantise a model, and report the change in perplexity of held-out text, or else of the training text.
+
+    It stays as it is where probabilities of so few bits could not sum to one.
+    """
+    settings = lm.settings
+    with data.progress.task(f"quantising to {settings.bits} bits"):
+        automaton, apart = quantised(lm.automaton, settings.bits, normalised=settings.is_normalised)
+    if apart > _MOST_APART:
+        data.progress.note(
+            f"{settings.name}: it stays at full precision, because every word was seen after some context: there, "
+            f"probabilities of {settings.bits} bits would miss a sum of one by {apart:.1e}"
+        )
+        lm.settings = replace(settings, bits=0)
+        return lm
+    small = NgramModel(automaton, lm.tokenizer, settings, lm.context)
     ids = np.asarray((data.valid or data.train).ids[:_TOKENS_TO_REPORT])
     before, after = (_perplexity(model, ids) for model in (lm, small))
     small.metrics = {
@@ -94,7 +108,7 @@ def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
     }
     loss = f"{after / before - 1:+.2%}" if np.isfinite(before) else "unknown: it was infinite before"
     of = "held-out text" if data.valid else "the training text"
-    data.progress.note(f"{lm.settings.name}, {lm.settings.bits} bits: the perplexity of {of} changes by {loss}")
+    data.progress.note(f"{settings.name}, {settings.bits} bits: the perplexity of {of} changes by {loss}")
     return small
 
 

@@ -86,6 +86,12 @@ def sums_to_one(lm: LanguageModel) -> None:
         assert log_probs.shape == (lm.tokenizer.vocab_size,)
         assert math.isclose(np.exp(log_probs).sum(), 1.0, abs_tol=1e-5), prefix
         assert log_probs[lm.tokenizer.bos] == -math.inf, "<s> is never predicted"
+    chance = np.random.default_rng(12)
+    words = [i for i in range(lm.tokenizer.vocab_size) if i != lm.tokenizer.bos]
+    rows = [chance.choice(words, chance.integers(1, 8)).tolist() for _ in range(32)]
+    sums = np.exp(to_numpy(lm.next_log_probs(lm.extend(lm.start(len(rows)), pad(rows))))).sum(axis=1)
+    for prefix, total in zip(rows, sums, strict=True):
+        assert math.isclose(total, 1.0, abs_tol=1e-5), prefix
 
 
 @law

@@ -12,7 +12,8 @@ from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words
-from chainrule.ngram.store.parts import lower_log_probs, normalise, select, take_apart
+from chainrule.ngram.store.normalise import lower_log_probs
+from chainrule.ngram.store.parts import normalise, select, take_apart
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +44,8 @@ def by_entropy(automaton: Automaton, threshold: float) -> Automaton:
     firsts = trie.first_of_length
     for n in range(trie.order, 1, -1):
         own = np.exp(parts.log_prob[firsts[n] - 1 : firsts[n + 1] - 1].astype(np.float64))
-        lower = np.exp(lower_log_probs(automaton, n))
+        blocks = [lower_log_probs(automaton, *block, n) for block in trie.blocks(n)]
+        lower = np.exp(np.concatenate([np.zeros(0), *blocks]))
         loss = _loss(own, lower, np.asarray(parts.begins[n - 2], dtype=np.int64), np.exp(joint[n - 2]))
         keep[n - 1] = np.expm1(loss) >= threshold
     return normalise(select(parts, keep))

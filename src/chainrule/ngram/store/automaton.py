@@ -19,7 +19,7 @@ Where words are given as arrays of fixed width, the id V means "no word".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from chainrule.arrays import Array
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.struct import TrieArrays, ValueArrays
 from chainrule.ngram.store.trie import Trie, move
-from chainrule.ngram.store.values import Values, quantise
+from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.parallel import Patience, at_once, cores, stretches
 
 _NANOSECONDS = 1024  # to score one token with NumPy
@@ -62,12 +62,10 @@ class Automaton:
         index = None if where else self.index
         return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha)
 
-    def quantised(self, bits: int) -> Automaton:
-        """This automaton with log-probabilities and log-backoffs quantised to `bits` bits; NumPy only."""
-        firsts = self.trie.first_of_length
-        log_prob = quantise(np.asarray(self.log_prob.plain), firsts[1:] - 1, bits)
-        log_backoff = quantise(np.asarray(self.log_backoff.plain), firsts[1:-1] - 1, bits)
-        return replace(self, log_prob=log_prob, log_backoff=log_backoff)
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether backoffs make up for the rounding of probabilities: not if they were rounded to as few bits."""
+        return self.log_prob.bits == 0 or self.log_backoff.bits in (0, GRID_BITS)
 
     def array(self, values: Any) -> Array:
         """Integers as an int64 array on the device of this automaton."""

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from chainrule.ngram.store.values import GRID_BITS
+
 _TOGETHER = 256  # n-grams per block
 _SCAN = 6  # a range of at most this many n-grams is scanned one by one
 _MOST_LOOKS = 1 << 16
@@ -74,7 +76,7 @@ def _find(codes: Any, bits: int, low: Any, high: Any, least: Any, most: Any, cod
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table: Any, size: int, words: Any,
+def search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table: Any, size: int, words: Any,
                      word_bits: int, base: Any, offset: Any, rest: Any, low: Any, high: Any) -> Any:  # fmt: skip
     """Search the child of each of `many` nodes of n words by the code of its last word; 0 where there is none.
 
@@ -210,9 +212,14 @@ def _enter(many: int, slots: Any, entries: Any, to_slot: int, index: Any, left_o
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _value(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
+    """The number at an index of `Values`, of n-grams of `row` + 1 words."""
     if bits == 0 or row == 0:
         return plain[np.uint64(place)]
-    return books[row - 1, _bits_at(codes, (place - len(plain)) * bits, bits)]
+    index = _bits_at(codes, (place - len(plain)) * bits, bits)
+    if bits < GRID_BITS:
+        return books[row - 1, index]
+    on_grid = np.float32(np.float64(books[row - 1, 0]) + np.float64(books[row - 1, 1]) * np.float64(index))
+    return on_grid if index > 0 else np.float32(-np.inf)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -261,7 +268,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                 contexts[live] = here[np.uint64(begins[k])]
                 wanted[live] = codes[np.uint64(begins[k] + n)]
                 live += wanted[live] < size
-            touched += _search_children(live, contexts, wanted, found, n, table, size, words, word_bits, base,
+            touched += search_children(live, contexts, wanted, found, n, table, size, words, word_bits, base,
                                         offset, rest, low, high)  # fmt: skip
             m = _note(live, n, begins, found, longer, longest, node_of_longest)
         due = 0

@@ -11,15 +11,12 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array
-from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.bitstream import bits_for, pack
-from chainrule.ngram.store.codes import words_of_codes
+from chainrule.ngram.store.normalise import normalise_backoffs
 from chainrule.ngram.store.trie import Trie, pack_begins
 from chainrule.ngram.store.values import Values
 from chainrule.ngram.workspace import Workspace
-
-_ROUNDING = 1e-6
 
 
 @dataclass
@@ -106,35 +103,10 @@ def _kept_before(mask: Array) -> Array:
     return xp.concat([xp.zeros(1, dtype=xp.int64, device=device(mask)), counts])
 
 
-def lower_log_probs(automaton: Automaton, n: int) -> NDArray[np.float64]:
-    """ln p(w | h') of every n-gram h w of n words; h' is h without its first word."""
-    to_word = words_of_codes(automaton.trie.vocab_size).astype(np.int64)
-    rows = [
-        automaton.last_word_scores(to_word[automaton.trie.ngrams(first, last, n)[:, 1:]])
-        for first, last in automaton.trie.blocks(n)
-    ]
-    return np.concatenate([np.zeros(0), *rows])
-
-
 def normalise(parts: Parts) -> Automaton:
-    """The automaton of the parts, with backoffs that make the probabilities after every context sum to one.
-
-    α(h) = (1 - Σ p(w | h)) / (1 - Σ p(w | h')), over the words w seen after h
-
-    is computed from short contexts to long, and overwrites `parts.log_backoff`.
-    """
-    firsts = parts.first_of_length
+    """The automaton of the parts, with backoffs, which overwrite theirs, that make every context sum to one."""
     automaton = parts.assemble()
-    for n in range(2, len(firsts) - 1):
-        lower = np.exp(lower_log_probs(automaton, n))
-        own = np.exp(parts.log_prob[firsts[n] - 1 : firsts[n + 1] - 1].astype(np.float64))
-        left, unseen = (1 - segment_sums(mass, parts.begins[n - 2]) for mass in (own, lower))
-        backoff = parts.log_backoff[firsts[n - 1] - 1 : firsts[n] - 1]
-        with np.errstate(divide="ignore"):
-            ratio = np.log(np.maximum(left, 0) / np.maximum(unseen, _ROUNDING))
-        # where `unseen` is too small to divide by, the old backoff stays: no word must become impossible
-        backoff[:] = np.where(unseen > _ROUNDING, ratio, backoff)
-        # `backoff` is a view of the automaton's own array, so longer contexts are scored with the new values
+    normalise_backoffs(automaton)
     return automaton
 
 

@@ -1,4 +1,8 @@
-"""Log-probabilities and log-backoffs of the nodes of a trie, as plain floats or quantised to a few bits."""
+"""Log-probabilities and log-backoffs of the nodes of a trie: as plain floats, in a few bits, or in 24 bits.
+
+Few bits are indices into a codebook of numbers that lie near the values. 24 bits are places on a grid of equal
+steps, fine enough to lose no more than single precision does.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array
@@ -15,14 +20,18 @@ from chainrule.ngram.store.bitstream import pack, read_bits
 from chainrule.ngram.store.trie import move
 from chainrule.parallel import in_order
 
+GRID_BITS = 24
+"""The bits of a place on a grid; codebooks have fewer."""
+
 _SAMPLE = 1 << 20
 _ROUNDS = 30
 _AT_ONCE = 1 << 18
+_LEAST_STEP = 2.0**-40  # of a grid whose values are all the same
 
 
 @dataclass(frozen=True)
 class Values:
-    """A number for every node from node 1 on; if quantised, each length of n-grams has a codebook of its own.
+    """A number for every node from node 1 on; if quantised, each length of n-grams has its own codebook or grid.
 
     The numbers of single words are never quantised: there are few of them, and a coarse p(<unk>) would cost at
     every unknown word.
@@ -31,11 +40,12 @@ class Values:
     plain: Array
     """The numbers of all nodes; if quantised, those of the single words only."""
     codes: Array
-    """A bit stream: for each longer n-gram, the index of its number in the codebook of its length."""
+    """A bit stream: for each longer n-gram, the index of its number in the codebook, or the grid, of its length."""
     books: Array
-    """The codebooks, [lengths, 2^bits]; the first row is for n-grams of two words."""
+    """The codebooks, [lengths, 2^bits], or the grids, [lengths, 2]: number i is grid[0] + i · grid[1], but number 0
+    is -inf. The first row is for n-grams of two words."""
     bits: int = 0
-    """The number of bits of an index into a codebook; 0 if the numbers are plain."""
+    """The number of bits of an index; 0 if the numbers are plain."""
 
     @classmethod
     def of(cls, plain: Array) -> Values:
@@ -50,38 +60,74 @@ class Values:
         longer = (place - self.plain.shape[0]) * (place >= self.plain.shape[0])
         if self.codes.shape[0] < 2:  # there are no n-grams but single words
             return self.books[length - 1, longer]
-        return self.books[length - 1, read_bits(self.codes, longer * self.bits, self.bits)]
+        index = read_bits(self.codes, longer * self.bits, self.bits)
+        return self.books[length - 1, index] if self.bits < GRID_BITS else _on_grid(self.books[length - 1], index)
 
     def to(self, where: Any) -> Values:
         """These values as torch tensors on a device, or, for None, as NumPy arrays."""
         return Values(move(self.plain, where), move(self.codes, where), move(self.books, where), self.bits)
 
 
+def _on_grid(grid: Array, index: Array) -> Array:
+    """The numbers at indices of a grid, in single precision; computed in double precision, where they are exact."""
+    xp = array_namespace(index)
+    wide = xp.astype(grid, xp.float64)
+    return xp.astype(xp.where(index > 0, wide[0] + wide[1] * xp.astype(index, xp.float64), -xp.inf), xp.float32)
+
+
 def quantise(plain: NDArray[np.float32], bounds: NDArray[np.int64], bits: int) -> Values:
     """Quantise each number to the nearest of 2^bits for its length of n-grams; those of single words stay plain.
 
-    `bounds` holds the index at which each length begins, and the end of the last one.
+    `bounds` holds the index at which each length begins, and the end of the last one. With `GRID_BITS`, the numbers
+    lie on a grid; with fewer bits, they are those of a codebook.
     """
-    narrow = np.uint8 if bits <= 8 else np.uint16
-    places: list[NDArray[Any]] = []
-    books = []
+    book_of, indices_in = (
+        (grid_of, grid_indices) if bits == GRID_BITS else (partial(codebook, size=1 << bits), nearest)
+    )
+    indices, books = [], []
     for first, last in pairwise(bounds[1:].tolist()):
-        book = codebook(plain[first:last], 1 << bits)
-        middles = (book[1:] + book[:-1]) / 2
+        books.append(book_of(plain[first:last]))
         parts = (plain[at : min(at + _AT_ONCE, last)] for at in range(first, last, _AT_ONCE))
-        for _, nearest in in_order(partial(np.searchsorted, middles), parts):
-            places.append(np.asarray(nearest, dtype=narrow))
-        books.append(book)
-    codes = pack(np.concatenate([np.zeros(0, narrow), *places]), bits)
-    table = np.asarray(books, dtype=np.float32).reshape(len(books), 1 << bits)
-    return Values(plain[: bounds[1] if len(bounds) > 1 else 0].copy(), codes, table, bits)
+        indices += [index for _, index in in_order(partial(indices_in, books[-1]), parts)]
+    return packed(plain[: bounds[1] if len(bounds) > 1 else 0], indices, books, bits)
+
+
+def packed(
+    words: NDArray[np.float32], indices: list[NDArray[Any]], books: list[NDArray[np.float32]], bits: int
+) -> Values:
+    """Quantised values: those of single words, plain, and of others, as indices into the books of their lengths."""
+    codes = pack(np.concatenate([np.zeros(0, np.uint8), *indices]), bits)
+    width = 2 if bits == GRID_BITS else 1 << bits
+    return Values(words.copy(), codes, np.asarray(books, dtype=np.float32).reshape(len(books), width), bits)
+
+
+def nearest(book: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[Any]:
+    """The index of the nearest number of a codebook, for each value."""
+    return np.searchsorted((book[1:] + book[:-1]) / 2, values).astype(np.uint8 if len(book) <= 256 else np.uint16)
+
+
+def grid_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The grid from the smallest finite value to the largest: what index 0 would be, and the step."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    step = np.float32(max((high - low) / ((1 << GRID_BITS) - 3), _LEAST_STEP))  # 3: room for rounding
+    return np.asarray([low - step, step], dtype=np.float32)
+
+
+def grid_indices(grid: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """The index of the nearest number of a grid, for each value; 0 for -inf."""
+    low, step = grid.astype(np.float64)
+    finite = np.where(np.isfinite(values), values, low).astype(np.float64)
+    indices = np.clip(np.rint((finite - low) / step), 1, (1 << GRID_BITS) - 1)
+    return np.where(np.isfinite(values), indices, 0).astype(np.uint32)
 
 
 def codebook(values: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     """A codebook: `size` ascending numbers that lie near the values, found by Lloyd's algorithm.
 
-    Half of the initial bins are equally full, half are equally wide. -inf, where it occurs, is one of the numbers.
-    Where there are millions of values, a sample of them is used.
+    Half of the initial bins are equally full, half are equally wide. -inf, where it occurs, is one of the numbers,
+    and so is the smallest finite value: each value can be rounded down. Where there are millions of values, a
+    sample of them is used.
     """
     sample = np.sort(values[:: max(1, len(values) // _SAMPLE)]).astype(np.float64)
     finite = sample[np.isfinite(sample)]
@@ -106,4 +152,5 @@ def codebook(values: NDArray[np.float32], size: int) -> NDArray[np.float32]:
         )
         edges[1:-1] = np.searchsorted(finite, (centers[1:] + centers[:-1]) / 2)
     book[infinite:] = centers
+    book[infinite] = values.min(where=np.isfinite(values), initial=np.inf)
     return book.astype(np.float32)
