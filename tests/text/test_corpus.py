@@ -107,7 +107,7 @@ def test_as_corpus_takes_whatever_names_one(tmp_path: Path) -> None:
         ([BUILTIN, "a.txt"], "cannot be mixed"),
         (["nothing.txt"], "nothing.txt: no such file"),
         (["nothing*.txt"], "no file matches 'nothing\\*.txt'"),
-        (["."], "is a folder; name its files"),
+        (["."], "there is no file in this folder"),
     ],
 )
 def test_sources_that_are_wrong(

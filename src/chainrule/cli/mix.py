@@ -59,7 +59,7 @@ def mix(
     text = None if held_out is None else Corpus.open(held_out, encoding_errors=encoding_errors)
     lm = interpolate(load(first), load(second), text, weight=weight, progress=progress)
     if text is not None:
-        text.note_replaced(progress)
+        text.note_losses(progress)
     lm.save(out, overwrite=overwrite)
     _report(lm, (first, second), out, as_json)
 

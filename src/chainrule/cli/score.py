@@ -64,7 +64,7 @@ def score(
             click.echo()
         else:
             click.echo(f"{line.log_prob:.6f}\t{len(line.ids)}\t{line.perplexity:.4f}\t{line.text}")
-    corpus.note_replaced(terminal_progress())
+    corpus.note_losses(terminal_progress())
 
 
 def _shown(token: str) -> str:

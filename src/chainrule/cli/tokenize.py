@@ -93,7 +93,7 @@ def tokenize(
         if options["tokenizer"] != "bpe" or options["vocabulary"]:
             raise click.UsageError("only BPE merges: --merges goes with --tokenizer bpe")
         _merges(text, options["vocab_size"], options["min_count"], lines, as_json)
-        text.note_replaced(terminal_progress())
+        text.note_losses(terminal_progress())
         return
     from chainrule.tokens.registry import write_tokenizer
 
@@ -108,7 +108,7 @@ def tokenize(
         write_tokenizer(tokenizer, Path(options["out"]))
     if encoded is None:
         _show(tokenizer, text, lines, as_json)
-        text.note_replaced(terminal_progress())
+        text.note_losses(terminal_progress())
     else:
         _summary(tokenizer, encoded, as_json)
 

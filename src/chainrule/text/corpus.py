@@ -1,4 +1,4 @@
-"""A corpus: text from files, patterns, standard input, memory or Python's own documentation.
+"""A corpus: text from files, folders, patterns, standard input, memory or Python's own documentation.
 
 >>> corpus = Corpus.from_text("i love cats\\ni love dogs\\n")
 >>> [document.decode() for document in corpus.documents()]
@@ -7,14 +7,12 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from chainrule.disk import naming, scratch_file
 from chainrule.disk.scratch import ScratchFile
@@ -28,14 +26,12 @@ from chainrule.text.files import (
     form_of,
     pipe_pieces,
     raw_pieces,
-    records,
     standard_input,
 )
+from chainrule.text.records import TEXT, Fields, Record, read_records
+from chainrule.text.sources import BUILTIN, Source, find_files
 
-Source: TypeAlias = str | Path
-"""A file, a pattern such as "books/*.txt", "-" for standard input, or "builtin:python"."""
-
-BUILTIN = "builtin:python"
+__all__ = ["BUILTIN", "Corpus", "Source", "as_corpus", "python_reference"]
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
 _LINES_PER_BLANK = 100  # where blank lines are rarer than one in so many, they do not separate documents
@@ -49,16 +45,28 @@ class Corpus:
     paths: tuple[Path, ...] = ()
     texts: tuple[bytes, ...] = field(default=(), repr=False)
     """Documents held in memory."""
+    fields: Fields = TEXT
+    """Where the text is in records; text files have none."""
     cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
     _spools: dict[str, ScratchFile] = field(default_factory=dict, repr=False, compare=False)
     """Copies of what can be read only once, by the names that messages give them."""
 
     @classmethod
-    def open(cls, *sources: Source, encoding_errors: EncodingErrors = "strict") -> Corpus:
-        """A corpus of the given sources; a missing file is an error now, a bad one when it is read."""
+    def open(
+        cls,
+        *sources: Source,
+        encoding_errors: EncodingErrors = "strict",
+        fields: Fields | None = None,
+        files: Sequence[str] = (),
+    ) -> Corpus:
+        """A corpus of the given sources; a missing file is an error now, a bad one when it is read.
+
+        `fields` says where the text is in records (.jsonl, .csv, .tsv, .parquet). `files` are patterns such as
+        "*.txt" that choose among the files of folders; other sources are taken as they are.
+        """
         cleaning = Cleaning(encoding_errors)
         if not sources:
-            raise CorpusError("no text given: name a file, a pattern, - for standard input, or " + BUILTIN)
+            raise CorpusError("no text given: name a file, a folder, - for standard input, or " + BUILTIN)
         if BUILTIN in sources:
             if len(sources) > 1:
                 raise CorpusError(f"{BUILTIN} cannot be mixed with files")
@@ -66,13 +74,13 @@ class Corpus:
         paths: list[Path] = []
         spools: dict[str, ScratchFile] = {}
         for source in sources:
-            for path in [Path("-")] if str(source) == "-" else _files(source):
+            for path in [Path("-")] if str(source) == "-" else find_files(source, files):
                 name = "standard input" if str(path) == "-" else str(path)
                 if name not in spools and (str(path) == "-" or _is_read_once(path)):
                     pieces = standard_input() if str(path) == "-" else pipe_pieces(path)
                     spools[name] = _spooled(pieces, "".join(path.suffixes) or ".txt", name)
                 paths.append(Path(spools[name].name) if name in spools else path)
-        return cls(paths=tuple(paths), cleaning=cleaning, _spools=spools)
+        return cls(paths=tuple(paths), fields=fields or TEXT, cleaning=cleaning, _spools=spools)
 
     @classmethod
     def from_text(cls, text: str) -> Corpus:
@@ -81,53 +89,69 @@ class Corpus:
 
     def blocks(self) -> Iterator[bytes]:
         """Clean blocks of whole lines, about 4 MB each; the last line of a file may lack its LF."""
-        self.cleaning.replaced = 0
+        self.cleaning.begin()
         yield from _gather(iter(self.texts))
         for path in self.paths:
             if form_of(path) == "text":
-                yield from self._clean(path)
+                yield from self.text_blocks(path)
             else:
-                yield from _gather(records(path, self.cleaning))
+                yield from _gather(record.text for record in self.records(path))
 
     def documents(self) -> Iterator[bytes]:
         """The documents one by one; joined, they are the same text as the joined `blocks`."""
-        self.cleaning.replaced = 0
+        self.cleaning.begin()
         yield from self.texts
         for path in self.paths:
             if form_of(path) == "text":
-                yield from _documents_of_text(self._clean(path))
+                yield from _documents_of_text(self.text_blocks(path))
             else:
-                yield from records(path, self.cleaning)
+                yield from (record.text for record in self.records(path))
 
-    def _clean(self, path: Path) -> Iterator[bytes]:
-        name = self._name(path)
+    def text_blocks(self, path: Path) -> Iterator[bytes]:
+        """Clean blocks of whole lines of one of the text files."""
+        name = self.name_of(path)
         return clean_blocks(raw_pieces(path, name), name, self.cleaning)
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """The records of one of the files that are no text files."""
+        return read_records(path, self.name_of(path), self.fields, self.cleaning)
 
     @property
     def replaced(self) -> int:
         """How many invalid byte sequences the last pass replaced by U+FFFD (encoding_errors="replace")."""
         return self.cleaning.replaced
 
-    def note_replaced(self, progress: Progress) -> None:
-        """Tell the user how many invalid byte sequences the last pass replaced, if any."""
-        if self.replaced:
-            progress.note(f"{self.name}: not UTF-8, replaced by U+FFFD: {self.replaced:,}")
+    def note_losses(self, progress: Progress) -> None:
+        """Tell the user what the last pass replaced or skipped, unless it is what was told before."""
+        replaced, skipped = counts = self.cleaning.replaced, self.cleaning.skipped
+        if replaced and counts != self.cleaning.noted:
+            progress.note(f"{self.name}: not UTF-8, replaced by U+FFFD: {replaced:,}")
+        if skipped and counts != self.cleaning.noted:
+            fields = " and ".join(self.fields.text)
+            progress.note(f"{self.name}: records without {fields}, skipped: {skipped:,}")
+        self.cleaning.noted = counts
 
     def size(self) -> int | None:
         """Bytes to read, for progress; None where compression or a record format hides it."""
-        if any(path.suffix.lower() in (".gz", ".zst") or form_of(path) != "text" for path in self.paths):
+        if self.has_records or any(path.suffix.lower() in (".gz", ".zst") for path in self.paths):
             return None
         return sum(map(len, self.texts)) + sum(path.stat().st_size for path in self.paths)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether a file has records, with fields, and is not plain text."""
+        return any(form_of(path) != "text" for path in self.paths)
 
     @property
     def name(self) -> str:
         """The name of the corpus in messages."""
         if not self.paths:
             return "the text"
-        first = self._name(self.paths[0])
+        first = self.name_of(self.paths[0])
         return first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
 
-    def _name(self, path: Path) -> str:
+    def name_of(self, path: Path) -> str:
+        """The name of a file in messages."""
         return next((name for name, spool in self._spools.items() if spool.name == str(path)), str(path))
 
 
@@ -143,26 +167,6 @@ def python_reference() -> tuple[bytes, ...]:
     from pydoc_data import topics
 
     return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
-
-
-def _files(source: Source) -> list[Path]:
-    if not str(source):
-        raise CorpusError("the name of a file is empty")
-    if str(source).startswith("builtin:"):
-        raise CorpusError(f"there is no text {str(source)!r}; there is {BUILTIN}")
-    path = Path(source)
-    if (path / "manifest.json").exists():
-        raise CorpusError(f"{path} is a model folder; a text is wanted here")
-    if path.is_dir():
-        raise CorpusError(f"{path} is a folder; name its files, for instance '{path}/*.txt'")
-    if path.exists():
-        return [path]
-    if glob.has_magic(str(source)):
-        found = sorted(p for p in map(Path, glob.glob(str(source), recursive=True)) if p.is_file())  # noqa: PTH207
-        if found:
-            return found
-        raise CorpusError(f"no file matches {str(source)!r}")
-    raise CorpusError(f"{path}: no such file")
 
 
 def _is_read_once(path: Path) -> bool:

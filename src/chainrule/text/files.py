@@ -1,14 +1,13 @@
-"""Files of any supported form, as blocks of clean text.
+"""Files as blocks of clean text, decompressed.
 
 A block is bytes that are valid UTF-8 and whole lines: LF is the only line end, a byte-order mark is gone, and
 only the last line of a file may lack its LF. Blocks are about 4 MB, so memory does not grow with the file;
 only a line longer than that makes its block longer.
 
-    form               what is text                             what is a document (see corpus.py)
-    *.txt, any other   the file                                 lines up to a blank line, or one line
-    *.jsonl, *.ndjson  the string under "text" of each object   an object
-    *.parquet          the string column "text"                 a row
-    .gz or .zst after any of these but parquet: compressed
+The form of a file is judged by its name, where .gz or .zst may come last:
+
+    *.jsonl, *.ndjson, *.csv, *.tsv, *.parquet   records (records.py)
+    any other                                    text
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, cast
+from typing import IO, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -37,10 +35,19 @@ _REPLACEMENT = "\ufffd".encode()
 
 @dataclass
 class Cleaning:
-    """What to do about bytes that are not UTF-8, and how many sequences of them were replaced by U+FFFD."""
+    """What to do about bytes that are not UTF-8, and what the last pass over a corpus changed or left out."""
 
     errors: EncodingErrors = "strict"
     replaced: int = 0
+    """Sequences of bytes that were not UTF-8, and became U+FFFD."""
+    skipped: int = 0
+    """Records without text."""
+    noted: tuple[int, int] = (0, 0)
+    """What the user was last told of the two counts."""
+
+    def begin(self) -> None:
+        """Begin a new pass: count from zero."""
+        self.replaced = self.skipped = 0
 
     def valid_utf8(self, block: bytes, name: str, line: int) -> bytes:
         """The block itself if it is UTF-8; else a copy with U+FFFD for what is not, or an EncodingError.
@@ -88,6 +95,13 @@ _BINARY_SIGNATURES = {
     b"PK\x03\x04": "a zip archive (.docx, .xlsx and .epub are such); extract its text first",
     b"\x1f\x8b": "compressed with gzip; let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; let its name end in .zst",
+    b"BZh91AY&SY": "compressed with bzip2; decompress it first",
+    b"\xfd7zXZ": "compressed with xz; decompress it first",
+    b"GIF87a": "a GIF picture",
+    b"GIF89a": "a GIF picture",
+    b"\x7fELF": "a program",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"\xd0\xcf\x11\xe0": "an old Office document (.doc, .xls); extract its text first",
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
 }
@@ -128,13 +142,23 @@ def whole_lines(raw: Iterable[bytes], longest: int | None = None) -> Iterator[by
 # -- forms ------------------------------------------------------------------------------------------------
 
 
-def form_of(path: Path) -> Literal["text", "jsonl", "parquet"]:
+Form: TypeAlias = Literal["text", "jsonl", "csv", "tsv", "parquet"]
+
+_FORMS: dict[str, Form] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+
+
+def form_of(path: Path) -> Form:
     """The form of a file, judged by its name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".zst"):
         suffixes.pop()
-    last = suffixes[-1] if suffixes else ""
-    return {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}.get(last, "text")  # type: ignore[return-value]
+    return _FORMS.get(suffixes[-1], "text") if suffixes else "text"
 
 
 def raw_pieces(path: Path, name: str) -> Iterator[bytes]:
@@ -164,81 +188,6 @@ def _open(path: Path) -> IO[bytes]:
             raise MissingExtraError("pyarrow", "files", f"reading {path}") from None
         return cast(IO[bytes], pyarrow.CompressedInputStream(str(path), "zstd"))
     return path.open("rb")
-
-
-def records(path: Path, cleaning: Cleaning) -> Iterator[bytes]:
-    """The texts of a jsonl or parquet file, each clean and ending in LF."""
-    texts = _jsonl_texts(path, cleaning) if form_of(path) == "jsonl" else _parquet_texts(path)
-    for place, raw in texts:
-        if not raw:
-            continue
-        clean = b"".join(clean_blocks([raw], place, cleaning))
-        yield clean if clean.endswith(b"\n") else clean + b"\n"
-
-
-def _jsonl_texts(path: Path, cleaning: Cleaning) -> Iterator[tuple[str, bytes]]:
-    """The place and the text of each object of a jsonl file; a text need not be valid UTF-8."""
-    line = 0
-    for block in clean_blocks(raw_pieces(path, str(path)), str(path), cleaning):
-        for source in block.removesuffix(b"\n").split(b"\n"):
-            line += 1
-            if source.strip():
-                place = f"{path}: line {line}"
-                # a JSON escape can spell a lone surrogate (half a character), whose encoding is not valid UTF-8
-                yield place, _text_of(source, place).encode("utf-8", "surrogatepass")
-
-
-def _text_of(source: bytes, place: str) -> str:
-    try:
-        record: Any = json.loads(source)
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{place}: not JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        found = f"the keys {sorted(record)[:8]}" if isinstance(record, dict) else type(record).__name__
-        raise CorpusError(f'{place}: expected an object with a string under "text", found {found}')
-    text: str = record["text"]
-    return text
-
-
-def _parquet_texts(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The place and the text of each row of a parquet file; a text need not be valid UTF-8."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "files", f"reading {path}") from None
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if "text" not in names:
-                raise CorpusError(f'{path}: expected a column "text", found {names[:8]}')
-            row = 0
-            for batch in file.iter_batches(columns=["text"], batch_size=4096):
-                for value in _as_bytes(batch.column(0), path):
-                    row += 1
-                    if value is not None:
-                        yield f"{path}: row {row}", value
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        problem = " ".join(str(error).split())
-        raise CorpusError(f"{path}: not a parquet file, or a damaged one: {problem}") from error
-
-
-def _as_bytes(column: Any, path: Path) -> list[bytes | None]:
-    """The values of a column of strings, in bytes: Arrow's own conversion to text fails if one is not UTF-8."""
-    import pyarrow
-
-    kind = column.type
-    if pyarrow.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
-    if pyarrow.types.is_null(kind):
-        return [None] * len(column)
-    types = pyarrow.types
-    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-        raise CorpusError(f'{path}: the column "text" holds {kind}, not strings')
-    wide = pyarrow.large_binary() if types.is_large_string(kind) else pyarrow.binary()
-    values: list[bytes | None] = column.cast(wide).to_pylist()
-    return values
 
 
 def pipe_pieces(path: Path) -> Iterator[bytes]:

@@ -44,7 +44,7 @@ def split(
                 )
             files[places[draw] if places else _share(draw, shares)].write(_ended(document))
             task.advance(len(document))
-    corpus.note_replaced(progress)
+    corpus.note_losses(progress)
     for name, path in paths.items():
         if path.stat().st_size == 0:
             raise CorpusError(

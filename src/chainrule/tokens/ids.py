@@ -129,7 +129,7 @@ def _write(
             read += len(block)
             task.advance(len(block))
         hashing.result()
-    corpus.note_replaced(progress)
+    corpus.note_losses(progress)
     if not sizes:
         raise CorpusError(f"{corpus.name}: empty: there is no text to count")
     return _Written(sizes, notes, read, digest.hexdigest())

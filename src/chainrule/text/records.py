@@ -1,0 +1,302 @@
+"""Records: files whose text lies in fields of objects or rows.
+
+    form               a record             its fields
+    *.jsonl, *.ndjson  an object on a line  its keys; `meta.title` is the key title of the object under meta
+    *.csv, *.tsv       a row                the names in the first row
+    *.parquet          a row                its columns; `meta.title` is a field of the struct column meta
+
+Strings, numbers and truth values are text; of a number in JSON, as it is spelled there. Several fields are joined,
+each beginning a new line. A field that is null, absent or empty adds nothing, and a record of which nothing is left
+is skipped and counted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from chainrule.errors import CorpusError, MissingExtraError
+from chainrule.text.files import Cleaning, clean_blocks, form_of, raw_pieces
+
+Values: TypeAlias = Sequence[bytes | None]
+
+_ENOUGH_OBJECTS = 1000  # a field that so many objects at the start of a file lack is taken for a wrong name
+_MOST_NAMES = 20  # fields that an error lists
+_LONGEST_CELL = 1 << 26  # characters; one that is longer has a quote that was never closed
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The names of the fields that are the text of a record, and of the one that identifies it."""
+
+    text: tuple[str, ...] = ("text",)
+    id: str | None = None
+
+    @classmethod
+    def parse(cls, text: Iterable[str] = (), id: str | None = None) -> Fields:  # noqa: A002
+        """Fields from words such as "title,body"; without any, the text is the field `text`.
+
+        >>> Fields.parse(["title,body", "notes"]).text
+        ('title', 'body', 'notes')
+        """
+        names = tuple(name.strip() for word in text for name in word.split(","))
+        if not all(names) or id == "":
+            raise CorpusError("the name of a field is empty")
+        return cls(names or cls.text, id)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, the id last."""
+        return self.text if self.id is None else (*self.text, self.id)
+
+
+TEXT = Fields()
+"""The field `text`, where none is named."""
+
+
+class Record(NamedTuple):
+    """A record of a file."""
+
+    label: int | str
+    """Its id, or the number of its line or row, from 1."""
+    text: bytes
+    """Clean, and ending in LF."""
+
+
+class _Row(NamedTuple):
+    number: int
+    values: Values
+    """One for each of `Fields.names`."""
+
+
+def read_records(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Record]:
+    """The records of a file that have text; `name` is what errors call the file."""
+    form = form_of(path)
+    rows = {"jsonl": _jsonl_rows, "csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows}[form]
+    unit = "row" if form == "parquet" else "line"
+    for number, values in rows(path, name, fields.names, cleaning):
+        text = _joined(values[: len(fields.text)])
+        if not text:
+            cleaning.skipped += 1
+            continue
+        clean = _clean(text, f"{name}: {unit} {number}", cleaning)
+        label = values[-1] if fields.id is not None else None
+        yield Record(
+            label.decode("utf-8", "replace") if label else number,
+            clean if clean.endswith(b"\n") else clean + b"\n",
+        )
+
+
+def _joined(values: Values) -> bytes | None:
+    if len(values) == 1:
+        return values[0]
+    return b"\n".join(value.removesuffix(b"\n") for value in values if value)
+
+
+def _clean(text: bytes, place: str, cleaning: Cleaning) -> bytes:
+    text = cleaning.valid_utf8(text, place, 1).removeprefix(codecs.BOM_UTF8)
+    return text.replace(b"\r\n", b"\n") if b"\r" in text else text
+
+
+def _no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
+    missing = " and ".join(f'"{field}"' for field in wanted)
+    names = list(there)
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    known = ", ".join(names[:_MOST_NAMES]) or "none"
+    return CorpusError(f"{name}: there is no field {missing}; there are: {known}{more} (choose with --field)")
+
+
+# -- jsonl ------------------------------------------------------------------------------------------------
+
+_ABSENT: Any = object()
+_DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)  # numbers as they are spelled
+
+
+def _jsonl_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) -> Iterator[_Row]:
+    line = objects = 0
+    unseen, seen = dict.fromkeys(fields), dict[str, None]()
+    for block in clean_blocks(raw_pieces(path, name), name, cleaning):
+        for source in block.removesuffix(b"\n").split(b"\n"):
+            line += 1
+            if not source.strip():
+                continue
+            place = f"{name}: line {line}"
+            record = _object(source, place)
+            found = [_lookup(record, field) for field in fields]
+            if unseen:
+                objects += 1
+                seen.update(dict.fromkeys(_paths(record)))
+                for field, value in zip(fields, found, strict=True):
+                    if value is not _ABSENT:
+                        unseen.pop(field, None)
+                if unseen and objects == _ENOUGH_OBJECTS:
+                    raise _no_field(name, unseen, seen)
+            yield _Row(line, [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)])
+    if unseen and objects:
+        raise _no_field(name, unseen, seen)
+
+
+def _object(source: bytes, place: str) -> dict[str, Any]:
+    try:
+        record: Any = _DECODER.decode(source.decode())
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{place}: not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"{place}: expected an object, found {type(record).__name__}")
+    return record
+
+
+def _lookup(record: dict[str, Any], field: str) -> Any:
+    """The value of a field; a name with dots leads into objects, unless there is a key of that name."""
+    if field in record:
+        return record[field]
+    first, dot, rest = field.partition(".")
+    if dot and isinstance(record.get(first), dict):
+        return _lookup(record[first], rest)
+    return _ABSENT
+
+
+def _paths(record: dict[str, Any]) -> Iterator[str]:
+    """The names of the fields of an object, and of the objects right in it."""
+    for key, value in record.items():
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in value)
+        else:
+            yield key
+
+
+def _json_text(value: Any, field: str, place: str) -> bytes | None:
+    if isinstance(value, str):
+        # a JSON escape can spell a lone surrogate (half a character), whose encoding is not valid UTF-8
+        return value.encode("utf-8", "surrogatepass")
+    if value is None or value is _ABSENT:
+        return None
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    what = "a list" if isinstance(value, list) else "an object"
+    raise CorpusError(f'{place}: the field "{field}" holds {what}, not text or a number')
+
+
+# -- CSV and TSV ------------------------------------------------------------------------------------------
+
+
+def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) -> Iterator[_Row]:
+    lines = _lines(clean_blocks(raw_pieces(path, name), name, cleaning))
+    first = next(lines, None)
+    if first is None:
+        return
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the process: there is no other
+    reader = csv.reader(_again(first, lines), delimiter=_delimiter(first, form_of(path)), strict=True)
+    header: list[str] = []
+    places: list[int] = []
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise CorpusError(
+                f"{name}: line {line}: {error} (a cell with a quote, a line end or a separator is quoted, "
+                "and a quote in it doubled)"
+            ) from None
+        if not row:
+            continue
+        if not header:
+            header = row
+            if missing := [field for field in fields if field not in header]:
+                raise _no_field(name, dict.fromkeys(missing), header)
+            places = [header.index(field) for field in fields]
+        elif len(row) != len(header):
+            raise CorpusError(f"{name}: line {line}: {len(row)} cells, where the first row has {len(header)}")
+        else:
+            yield _Row(line, [row[place].encode() for place in places])
+
+
+def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a text with their ends; unlike str.splitlines, only LF ends one."""
+    for block in blocks:
+        yield from io.StringIO(block.decode(), newline="\n")
+
+
+def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _delimiter(header: str, form: str) -> str:
+    """What separates cells: a tab or a comma, or semicolons where the first row has no comma."""
+    if form == "tsv":
+        return "\t"
+    return ";" if ";" in header and "," not in header else ","
+
+
+# -- parquet ----------------------------------------------------------------------------------------------
+
+
+def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) -> Iterator[_Row]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "files", f"reading {name}") from None
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            there = list(_columns(file.schema_arrow))
+            if missing := [field for field in fields if field not in there]:
+                raise _no_field(name, dict.fromkeys(missing), there)
+            number = 0
+            for batch in file.iter_batches(columns=list(dict.fromkeys(fields)), batch_size=_ROWS_AT_ONCE):
+                columns = [_as_bytes(_column(batch, field), f'{name}: the field "{field}"') for field in fields]
+                for values in zip(*columns, strict=True):
+                    number += 1
+                    yield _Row(number, values)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        problem = " ".join(str(error).split())
+        raise CorpusError(f"{name}: not a parquet file, or a damaged one: {problem}") from error
+
+
+def _columns(schema: Iterable[Any], before: str = "") -> Iterator[str]:
+    """The names of the columns; of one that is a struct, the names of its fields."""
+    import pyarrow
+
+    for column in schema:
+        if pyarrow.types.is_struct(column.type):
+            yield from _columns(column.type, f"{before}{column.name}.")
+        else:
+            yield before + column.name
+
+
+def _column(batch: Any, field: str) -> Any:
+    import pyarrow.compute
+
+    if field in batch.schema.names:
+        return batch.column(field)
+    first = next(name for name in batch.schema.names if field.startswith(f"{name}."))
+    return pyarrow.compute.struct_field(batch.column(first), field.removeprefix(f"{first}.").split("."))
+
+
+def _as_bytes(column: Any, what: str) -> list[bytes | None]:
+    """The values of a column, in bytes: Arrow's own conversion to text fails if one is not UTF-8."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if types.is_null(kind):
+        return [None] * len(column)
+    if types.is_primitive(kind) or types.is_decimal(kind):  # numbers, truth values, dates and times
+        column = column.cast(pyarrow.string())
+    elif not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise CorpusError(f"{what} holds {kind}, not text or numbers")
+    wide = pyarrow.large_binary() if types.is_large_string(kind) else pyarrow.binary()
+    values: list[bytes | None] = column.cast(wide).to_pylist()
+    return values

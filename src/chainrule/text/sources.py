@@ -1,0 +1,89 @@
+"""The files that a name on the command line stands for: a file, a pattern, or a folder."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from chainrule.errors import CorpusError
+
+Source: TypeAlias = str | Path
+"""A file, a folder, a pattern such as "books/*.txt", "-" for standard input, or "builtin:python"."""
+
+BUILTIN = "builtin:python"
+
+_MARKS = ("manifest.json", "compare.json")  # files that say, near their start, which folder of chainrule this is
+_MARK = b'"chainrule-'
+
+
+def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
+    """The files of a source; `patterns` choose among the files of a folder."""
+    if not str(source):
+        raise CorpusError("the name of a file is empty")
+    if str(source).startswith("builtin:"):
+        raise CorpusError(f"there is no text {str(source)!r}; there is {BUILTIN}")
+    path = Path(source)
+    if path.is_dir():
+        return _files_of_folder(path, patterns)
+    if path.exists():
+        return [path]
+    if glob.has_magic(str(source)):
+        found = sorted(p for p in map(Path, glob.glob(str(source), recursive=True)) if p.is_file())  # noqa: PTH207
+        if found:
+            return found
+        raise CorpusError(f"no file matches {str(source)!r}")
+    raise CorpusError(f"{path}: no such file")
+
+
+def _files_of_folder(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """The files of a folder and the folders in it, by name; hidden ones, models and runs are left out."""
+    if _is_ours(folder):
+        what = "the folder of a training run" if folder.suffix == ".run" else "a model folder"
+        raise CorpusError(f"{folder} is {what}; a text is wanted here")
+    every = sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
+    if not every:
+        raise CorpusError(f"{folder}: there is no file in this folder (hidden files are not counted)")
+    chosen = [path for path in every if _matches(path.relative_to(folder).as_posix(), patterns)]
+    if not chosen:
+        wanted = " or ".join(map(repr, patterns))
+        raise CorpusError(f"{folder}: none of its {len(every):,} files matches {wanted} ({_endings(every)})")
+    return chosen
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise CorpusError(f"{error.filename}: {error.strerror}")
+
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        here = Path(root)
+        folders[:] = [name for name in folders if not name.startswith(".") and not _is_ours(here / name)]
+        for name in files:
+            if not name.startswith(".") and (here / name).is_file():  # no pipe, no device, no link to nowhere
+                yield here / name
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds a model, a comparison or a training run, which are no text."""
+    for name in _MARKS:
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as file:
+                if _MARK in file.read(256):
+                    return True
+    return folder.suffix == ".run" and (folder / "metrics.jsonl").exists()
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether the path of a file in its folder matches a pattern; without a slash, its last part must."""
+    last = name.rpartition("/")[2]
+    return not patterns or any(fnmatch.fnmatchcase(name if "/" in one else last, one) for one in patterns)
+
+
+def _endings(files: Sequence[Path]) -> str:
+    """How the names of most files end, as text."""
+    counts = Counter(file.suffix or "no ending" for file in files)
+    return "they have " + ", ".join(f"{ending}: {count:,}" for ending, count in counts.most_common(5))
