@@ -119,8 +119,11 @@ def test_scores_are_columns(run: Run, model: Path, held_out: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     rows = [row.split("\t") for row in ran.out.splitlines()]
     objects = [strict_json(line) for line in run("score", model, held_out, "--json").out.splitlines()]
-    for (log_prob, tokens, perplexity, text), line in zip(rows, objects, strict=True):
-        assert float(log_prob) == pytest.approx(line["log_prob"], abs=1e-6)
+    for (number, mean, total, tokens, perplexity, text), line in zip(rows, objects, strict=True):
+        assert int(number) == line["id"]
+        assert float(mean) == pytest.approx(line["bits_per_token"], abs=1e-4)
+        assert float(total) == pytest.approx(line["bits"], abs=1e-4)
+        assert line["bits"] == pytest.approx(-line["log_prob"] / math.log(2), rel=1e-12)
         assert int(tokens) == line["tokens"]
         assert float(perplexity) == pytest.approx(line["perplexity"], abs=1e-4)
         assert text == line["text"]

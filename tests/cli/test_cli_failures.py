@@ -45,8 +45,32 @@ def test_a_missing_file_is_named(fails: Fails, model: Path, tmp_path: Path, verb
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_a_folder_is_no_text(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
-    assert f"{tmp_path} is a folder" in fails(*reading(verb, model, tmp_path, tmp_path / "m"))
+def test_a_folder_without_text_is_named(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
+    command = reading(verb, model, tmp_path, tmp_path / "m")
+    assert f"{tmp_path}: there is no file in this folder" in fails(*command)
+    (tmp_path / "a.md").touch()
+    assert "none of its 1 files matches '*.txt'" in fails(*command, "--files", "*.txt")
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_model_folder_is_no_text(fails: Fails, model: Path, tmp_path: Path, verb: str) -> None:
+    assert f"{model} is a model folder" in fails(*reading(verb, model, model, tmp_path / "m"))
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_options_that_are_for_other_texts(fails: Fails, model: Path, toy: Path, tmp_path: Path, verb: str) -> None:
+    command = reading(verb, model, toy, tmp_path / "m")
+    assert "plain text has no fields" in fails(*command, "--field", "body")
+    assert "no folder is given" in fails(*command, "--files", "*.txt")
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_field_that_is_not_there_is_named_with_those_that_are(
+    fails: Fails, model: Path, tmp_path: Path, verb: str
+) -> None:
+    text = tmp_path / "text.csv"
+    text.write_text("id,body\n1,hello\n", encoding="utf-8")
+    assert 'there is no field "text"; there are: id, body' in fails(*reading(verb, model, text, tmp_path / "m"))
 
 
 def test_a_pattern_without_files_is_named(fails: Fails, model: Path, tmp_path: Path) -> None:
@@ -69,7 +93,7 @@ def test_bytes_that_are_not_utf8_are_located(fails: Fails, model: Path, tmp_path
     assert "--encoding-errors replace" in message
 
 
-@pytest.mark.parametrize("content", ['{"body": "hello"}\n', '{"text": 3}\n', '["text"]\n', "hello\n"])
+@pytest.mark.parametrize("content", ['{"text": [3]}\n', '{"text": {}}\n', '["text"]\n', "hello\n"])
 def test_jsonl_needs_text(fails: Fails, tmp_path: Path, content: str) -> None:
     text = tmp_path / "text.jsonl"
     text.write_text('{"text": "fine"}\n' + content, encoding="utf-8")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from chainrule.evaluation.measure import Measured
     from chainrule.lm import LanguageModel
     from chainrule.pipeline.prepare import TokenizerChoice
+    from chainrule.text.corpus import Corpus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -56,6 +57,59 @@ def encoding_option(command: Command) -> Command:
         show_default=True,
         help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
     )(command)
+
+
+def corpus_options(command: Command) -> Command:
+    """--field, --files and --encoding-errors, which `open_corpora` reads."""
+    options = (
+        click.option(
+            "--field",
+            "fields",
+            multiple=True,
+            metavar="NAME[,NAME]",
+            help="The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several "
+            "are joined, each on a new line. [default: text]",
+        ),
+        click.option(
+            "--files",
+            multiple=True,
+            metavar="PATTERN",
+            help="Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
+        ),
+        encoding_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[Corpus | None]:
+    """A corpus for each sequence of sources, None for None, as the options of `corpus_options` say."""
+    from chainrule.text.corpus import Corpus
+    from chainrule.text.records import Fields
+
+    names, identity, files = options["fields"], options.get("id_field"), options["files"]
+    if files and not any(Path(source).is_dir() for sources in texts for source in sources or ()):
+        raise click.UsageError("--files chooses among the files of a folder, and no folder is given")
+    fields = Fields.parse(names, identity)
+    corpora = [
+        None
+        if sources is None
+        else Corpus.open(*sources, encoding_errors=options["encoding_errors"], fields=fields, files=files)
+        for sources in texts
+    ]
+    if (names or identity) and not any(corpus.has_records for corpus in corpora if corpus):
+        raise click.UsageError(
+            "plain text has no fields: --field and --id-field are for .jsonl, .csv, .tsv and .parquet files"
+        )
+    return corpora
+
+
+def open_corpus(options: Mapping[str, Any], *sources: str) -> Corpus:
+    """The corpus of the sources."""
+    (corpus,) = open_corpora(options, sources)
+    assert corpus is not None
+    return corpus
 
 
 def overwrite_option(what: str) -> Callable[[Command], Command]:
@@ -268,3 +322,23 @@ def number(value: float, digits: int = 3) -> str:
     if value == 0 or abs(value) >= 10**digits:
         return f"{value:,.0f}"
     return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+
+
+def cut(text: str, width: int, keep: Literal["start", "end"] = "start") -> str:
+    """A text in at most `width` columns, cut between words with an ellipsis; only a long word is cut itself.
+
+    >>> cut("connection refused", 15), cut("logs/2024/app.log:17", 15, keep="end"), cut("immeasurable", 5)
+    ('connection…', '…app.log:17', 'imme…')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    if keep == "end":
+        backwards = set_cell_size(text[::-1], width - 1).rstrip()[::-1]
+        place = min((i for i in (backwards.find("/"), backwards.find(" ")) if i >= 0), default=-1)
+        return "…" + backwards[place + 1 :]
+    start = set_cell_size(text, width - 1)
+    is_whole = text[len(start) : len(start) + 1] in ("", " ")
+    whole = start if is_whole or " " not in start.strip() else start.rpartition(" ")[0]
+    return whole.rstrip() + "…"

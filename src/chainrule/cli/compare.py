@@ -13,11 +13,12 @@ from chainrule.cli.common import (
     console,
     context_option,
     corpus_argument,
+    corpus_options,
     device_option,
-    encoding_option,
     figure,
     json_option,
     number,
+    open_corpora,
     overwrite_option,
     print_json,
     results_table,
@@ -49,13 +50,12 @@ if TYPE_CHECKING:
 @context_option
 @device_option
 @seed_option
-@encoding_option
+@corpus_options
 @json_option
 def compare(
     corpus: tuple[str, ...],
     out: str,
     kinds: tuple[str, ...],
-    encoding_errors: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -69,13 +69,15 @@ def compare(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.compare import compare as compare_models
-    from chainrule.text.corpus import Corpus
 
+    given = (None if options[name] is None else [options[name]] for name in ("valid", "test"))
+    text, valid, test = open_corpora(options, corpus, *given)
+    assert text is not None
     comparison = compare_models(
-        Corpus.open(*corpus, encoding_errors=encoding_errors),
+        text,
         out,
-        valid=options["valid"] and Corpus.open(options["valid"], encoding_errors=encoding_errors),
-        test=options["test"] and Corpus.open(options["test"], encoding_errors=encoding_errors),
+        valid=valid,
+        test=test,
         kinds=kinds or None,
         tokenizer=tokenizer_choice(options),
         context=options["context"],

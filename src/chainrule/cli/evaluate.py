@@ -12,11 +12,12 @@ from chainrule.cli.common import (
     UNPAID,
     bits_per_byte,
     console,
+    corpus_options,
     device_option,
-    encoding_option,
     figure,
     json_option,
     note_slow_precision,
+    open_corpus,
     precision_option,
     print_json,
     results_table,
@@ -42,16 +43,14 @@ def _without_runs(folders: list[str]) -> list[str]:
 @click.argument("folders_and_text", nargs=-1, metavar="DIR... TEXT", type=click.Path())
 @device_option
 @precision_option
-@encoding_option
+@corpus_options
 @json_option
-def evaluate(
-    folders_and_text: tuple[str, ...], device: str, dtype: str, encoding_errors: Any, as_json: bool
-) -> None:
+def evaluate(folders_and_text: tuple[str, ...], device: str, dtype: str, as_json: bool, **options: Any) -> None:
     """Measure the models in DIR... on TEXT.
 
     Perplexity and cross-entropy (in nats and bits) are per token, so they compare models of the same tokenizer.
     Bits per byte compare any that spell out the whole text; word tokens do not, and are marked. TEXT is a file, a
-    pattern in quotes, or - for standard input.
+    folder, a pattern in quotes, or - for standard input.
 
     With --json: one object, or a list for several folders, with perplexity, nats, bits, bits_per_byte, tokens, oov.
     A model that gives some token probability 0 has infinite perplexity; JSON has 1e999 then.
@@ -60,7 +59,6 @@ def evaluate(
     from chainrule.evaluation.measure import evaluate as evaluate_model
     from chainrule.folder import read_folder
     from chainrule.kinds import load
-    from chainrule.text.corpus import Corpus
 
     if len(folders_and_text) < 2:
         raise click.UsageError("name one or more model folders, and then the text")
@@ -74,7 +72,7 @@ def evaluate(
         lm = load(folder, device=device, dtype=dtype)
         if corpus is None:
             note_slow_precision(dtype, lm)
-            corpus = Corpus.open(text, encoding_errors=encoding_errors)
+            corpus = open_corpus(options, text)
         results.append((folder, evaluate_model(lm, corpus, progress=progress)))
     if as_json:
         objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]

@@ -8,9 +8,10 @@ import click
 
 from chainrule.cli.common import (
     console,
-    encoding_option,
+    corpus_options,
     json_option,
     number,
+    open_corpora,
     overwrite_option,
     print_json,
     say,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @overwrite_option("a model folder")
 @click.option("--held-out", type=click.Path(), metavar="FILE", help="Text to tune the weight on.")
 @click.option("--weight", type=float, metavar="W", help="How much DIR1 counts, between 0 and 1.")
-@encoding_option
+@corpus_options
 @json_option
 def mix(
     first: str,
@@ -36,8 +37,8 @@ def mix(
     overwrite: bool,
     held_out: str | None,
     weight: float | None,
-    encoding_errors: Any,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Interpolate the n-gram models in DIR1 and DIR2 into one.
 
@@ -50,13 +51,12 @@ def mix(
     from chainrule.folder import check_destination
     from chainrule.kinds import load
     from chainrule.ngram.mix import interpolate
-    from chainrule.text.corpus import Corpus
 
     if (held_out is None) == (weight is None):
         raise click.UsageError("choose one of --held-out and --weight")
     check_destination(out, overwrite=overwrite)
     progress = terminal_progress()
-    text = None if held_out is None else Corpus.open(held_out, encoding_errors=encoding_errors)
+    (text,) = open_corpora(options, None if held_out is None else [held_out])
     lm = interpolate(load(first), load(second), text, weight=weight, progress=progress)
     if text is not None:
         text.note_losses(progress)

@@ -12,9 +12,10 @@ from chainrule.cli.common import (
     check_new_file,
     console,
     corpus_argument,
-    encoding_option,
+    corpus_options,
     json_option,
     number,
+    open_corpus,
     overwrite_option,
     print_json,
     results_table,
@@ -56,11 +57,10 @@ _COLOURS = (
     metavar="N",
     help="Lines or merges to show.",
 )
-@encoding_option
+@corpus_options
 @json_option
 def tokenize(
     corpus: tuple[str, ...],
-    encoding_errors: Any,
     overwrite: bool,
     show: bool,
     merges: bool,
@@ -77,7 +77,6 @@ def tokenize(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.disk import replaced_path, scratch_folder
-    from chainrule.text.corpus import Corpus
     from chainrule.tokens.ids import check_ids_file
 
     if bool(options["ids"]) + show + merges > 1:
@@ -86,7 +85,7 @@ def tokenize(
         _check_folder(Path(options["out"]), overwrite)
     if options["ids"]:
         check_new_file(options["ids"], "--ids", overwrite)
-    text = Corpus.open(*corpus, encoding_errors=encoding_errors)
+    text = open_corpus(options, *corpus)
     if options["ids"]:
         check_ids_file(Path(options["ids"]), text)
     if merges:

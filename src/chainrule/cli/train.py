@@ -12,10 +12,11 @@ from chainrule.cli.common import (
     console,
     context_option,
     corpus_argument,
+    corpus_options,
     device_option,
-    encoding_option,
     json_option,
     number,
+    open_corpora,
     print_json,
     say,
     seed_option,
@@ -65,7 +66,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
 @device_option
 @seed_option
-@encoding_option
+@corpus_options
 @json_option
 def train(
     kind: str,
@@ -74,14 +75,13 @@ def train(
     overwrite: bool,
     valid: str | None,
     settings: tuple[str, ...],
-    encoding_errors: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Train a model of KIND on CORPUS.
 
-    CORPUS is files (text, .jsonl or .parquet; .gz and .zst too), patterns in quotes, - for standard input, or
-    builtin:python. A line of text is a sequence, unless --context stream is given.
+    CORPUS is files (text, .jsonl, .csv, .tsv or .parquet; .gz and .zst too), folders, patterns in quotes, - for
+    standard input, or builtin:python. A line of text is a sequence, unless --context stream is given.
 
     `chainrule kinds` lists the kinds, `chainrule kinds KIND` the settings of one for --set. A training that is
     stopped (Ctrl-C) goes on when the same command is given with --resume.
@@ -94,7 +94,6 @@ def train(
     from chainrule.kinds import find_kind
     from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
-    from chainrule.text.corpus import Corpus
     from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
@@ -108,8 +107,8 @@ def train(
     choose_device(options["device"])
     tokenizer = tokenizer_choice(options)
     tokenizer.check()
-    text = Corpus.open(*corpus, encoding_errors=encoding_errors)
-    held_out = None if valid is None else Corpus.open(valid, encoding_errors=encoding_errors)
+    text, held_out = open_corpora(options, corpus, None if valid is None else [valid])
+    assert text is not None
     with holding(run_folder) if kept else nullcontext():
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume:

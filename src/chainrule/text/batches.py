@@ -1,0 +1,107 @@
+"""A corpus as records to be scored, many at a time: lines of text, or records of jsonl, CSV and parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import form_of
+from chainrule.text.records import Record
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """Consecutive records of one file."""
+
+    file: str
+    """The name of the file; empty for a text in memory."""
+    labels: Sequence[int | str]
+    """The id of each record, or the number of its line or row."""
+    block: bytes
+    """The text of all of them, in whole lines."""
+    ends: np.ndarray
+    """Where each ends in the block."""
+    lines: np.ndarray
+    """How many lines each has."""
+    starts: np.ndarray
+    """The records whose context begins anew; the others continue the one before them."""
+    independent: bool
+    """Whether all records begin anew, in whatever batch they are."""
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def text(self, index: int) -> str:
+        """The text of a record, without its last line end."""
+        start = int(self.ends[index - 1]) if index else 0
+        return self.block[start : int(self.ends[index])].removesuffix(b"\n").decode()
+
+
+def record_batches(corpus: Corpus, size: int, *, per_line: bool = False) -> Iterator[RecordBatch]:
+    """The records of a corpus in batches of about `size` bytes.
+
+    The records of a text file are its lines. With `per_line` so are those of other files, each line labelled by its
+    record and its number in it: "7:2".
+    """
+    corpus.cleaning.begin()
+    if corpus.texts:
+        yield from _batches_of_text("", iter(corpus.texts), size)
+    for path in corpus.paths:
+        name = corpus.name_of(path)
+        if form_of(path) == "text":
+            yield from _batches_of_text(name, corpus.text_blocks(path), size)
+        else:
+            for records in _gathered(corpus.records(path), size):
+                yield (_batch_of_lines if per_line else _batch_of_records)(name, records)
+
+
+def _batches_of_text(name: str, blocks: Iterator[bytes], size: int) -> Iterator[RecordBatch]:
+    number = 1
+    for block in blocks:
+        start = 0
+        while start < len(block):
+            end = block.find(b"\n", start + size) + 1 or len(block)
+            piece = block[start:end]
+            ends = _line_ends(piece)
+            labels = range(number, number + len(ends))
+            starts = np.arange(number == 1)
+            yield RecordBatch(name, labels, piece, ends, np.ones_like(ends), starts, independent=False)
+            number, start = number + len(ends), end
+
+
+def _gathered(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
+    some: list[Record] = []
+    gathered = 0
+    for record in records:
+        some.append(record)
+        gathered += len(record.text)
+        if gathered >= size:
+            yield some
+            some, gathered = [], 0
+    if some:
+        yield some
+
+
+def _batch_of_records(name: str, records: list[Record]) -> RecordBatch:
+    ends = np.cumsum([len(record.text) for record in records])
+    lines = np.asarray([record.text.count(b"\n") for record in records])
+    labels = [record.label for record in records]
+    block = b"".join(record.text for record in records)
+    return RecordBatch(name, labels, block, ends, lines, np.arange(len(records)), independent=True)
+
+
+def _batch_of_lines(name: str, records: list[Record]) -> RecordBatch:
+    whole = _batch_of_records(name, records)
+    counts = whole.lines.tolist()
+    labels = [f"{label}:{line}" for label, n in zip(whole.labels, counts, strict=True) for line in range(1, n + 1)]
+    starts = np.cumsum(whole.lines) - whole.lines
+    ends = _line_ends(whole.block)
+    return RecordBatch(name, labels, whole.block, ends, np.ones_like(ends), starts, independent=False)
+
+
+def _line_ends(block: bytes) -> np.ndarray:
+    ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
+    return ends if block.endswith(b"\n") else np.append(ends, len(block))
