@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, Optional
+from typing import Any, ClassVar, Literal, Optional
 
 import pytest
 
 from chainrule.errors import SettingsError
-from chainrule.settings import describe, parse, setting, split_words
+from chainrule.kinds import find_kind, kind_names
+from chainrule.settings import Groups, describe, parse, setting, split_words
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,13 @@ def test_a_word_without_a_key_or_value_is_shown(word: str) -> None:
 def test_settings_describe_themselves() -> None:
     described = {entry["name"]: entry for entry in describe(Example)}
     assert list(described) == ["layers", "rate", "tied", "cell", "bits", "clip", "limit", "name"]
-    assert described["layers"] == {"name": "layers", "type": "a whole number", "default": 2, "help": "how deep"}
+    assert described["layers"] == {
+        "name": "layers",
+        "type": "a whole number",
+        "default": 2,
+        "help": "how deep",
+        "group": "",
+    }
     assert described["cell"]["type"] == "lstm|gru"
     assert described["clip"]["type"] == "a number or none"
     assert described["rate"]["help"] == ""
@@ -168,3 +175,43 @@ def test_every_type_of_a_union_is_tried_and_none_only_where_it_is_one() -> None:
     assert parse(Several, {"size": "7", "share": "0.5"}) == Several(7, 0.5)
     with pytest.raises(SettingsError, match="size should be a whole number or auto, not 'none'"):
         parse(Several, {"size": "none"})
+
+
+def test_groups_come_from_the_class_and_its_bases() -> None:
+    @dataclass(frozen=True)
+    class Base:
+        GROUPS: ClassVar[Groups] = {"size": ("layers",), "speed": ("threads",)}
+        layers: int = 2
+        threads: int = 1
+
+    @dataclass(frozen=True)
+    class Derived(Base):
+        GROUPS: ClassVar[Groups] = {"size": ("width",)}
+        width: int = 3
+        other: int = 4
+
+    assert {entry["name"]: entry["group"] for entry in describe(Derived)} == {
+        "layers": "size",
+        "threads": "speed",
+        "width": "size",
+        "other": "",
+    }
+
+
+def test_a_setting_is_known_by_its_earlier_name() -> None:
+    @dataclass(frozen=True)
+    class Renamed:
+        extra_words: str = setting("", "words to add", formerly="vocabulary")
+
+    assert parse(Renamed, {"vocabulary": "a.txt"}) == parse(Renamed, {"extra_words": "a.txt"}) == Renamed("a.txt")
+    with pytest.raises(SettingsError, match=r"unknown setting 'words' \(there are: extra_words\)"):
+        parse(Renamed, {"words": "a.txt"})
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_every_setting_of_every_kind_is_in_a_group(name: str) -> None:
+    described = describe(find_kind(name).settings)
+    assert [entry["name"] for entry in described if not entry["group"]] == []
+    groups = [vars(base).get("GROUPS", {}) for base in find_kind(name).settings.__mro__]
+    named = [setting for by_group in groups for names in by_group.values() for setting in names]
+    assert sorted(named) == sorted(entry["name"] for entry in described)  # each once, and none that is not there

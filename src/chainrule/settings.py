@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 from chainrule.errors import SettingsError
 
 T = TypeVar("T")
+Groups: typing.TypeAlias = Mapping[str, tuple[str, ...]]
+"""Names of settings that belong together, by what they are about."""
 
 
 def split_words(words: Iterable[str]) -> dict[str, str]:
@@ -37,7 +39,10 @@ def split_words(words: Iterable[str]) -> dict[str, str]:
 def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     """An instance of the frozen dataclass `settings_class`; strings are converted to their field's type."""
     hints = typing.get_type_hints(settings_class)
-    known = [field.name for field in dataclasses.fields(settings_class)]  # type: ignore[arg-type]
+    fields = dataclasses.fields(settings_class)  # type: ignore[arg-type]
+    known = [field.name for field in fields]
+    earlier = {field.metadata.get("formerly"): field.name for field in fields}
+    values = {key if key in known else earlier.get(key, key): value for key, value in values.items()}
     for key in values:
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
@@ -46,9 +51,12 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     return settings_class(**{key: _read(key, value, hints[key]) for key, value in values.items()})
 
 
-def setting(default: T, explanation: str) -> T:
-    """A field of a settings dataclass, with the explanation that the command line's help shows."""
-    field: T = dataclasses.field(default=default, metadata={"help": explanation})
+def setting(default: T, explanation: str, *, formerly: str | None = None) -> T:
+    """A field of a settings dataclass, with the explanation that the command line's help shows.
+
+    `formerly` is an earlier name of the setting, which model folders may have and users may still give.
+    """
+    field: T = dataclasses.field(default=default, metadata={"help": explanation, "formerly": formerly})
     return field
 
 
@@ -78,14 +86,25 @@ def closed(settings: T) -> T:
 
 
 def describe(settings_class: type) -> list[dict[str, Any]]:
-    """The settings of a dataclass: name, type in words, default and explanation of each."""
+    """The settings of a dataclass: name, type in words, default, explanation and group of each.
+
+    The groups are what `GROUPS` of the class and its bases says, such as {"size": ("layers", "hidden")}; a setting
+    that none of them names is in the group "".
+    """
     hints = typing.get_type_hints(settings_class)
+    groups = {
+        name: group
+        for base in reversed(settings_class.__mro__)
+        for group, names in vars(base).get("GROUPS", {}).items()
+        for name in names
+    }
     return [
         {
             "name": field.name,
             "type": _type_in_words(hints[field.name]),
             "default": "chosen" if field.metadata.get("open") else field.default,
             "help": field.metadata.get("help", ""),
+            "group": groups.get(field.name, ""),
         }
         for field in dataclasses.fields(settings_class)
     ]

@@ -175,7 +175,7 @@ def test_words_of_a_file_are_added(tmp_path: Path) -> None:
     words.write_text("zebra\ncats\nyak\n", encoding="utf-8")
     text = "i love cats\ni love dogs\n"
     for smoothing in ("modified-kneser-ney", "katz", "laplace", "witten-bell"):
-        lm = trained(text, order=3, smoothing=smoothing, vocabulary=str(words))
+        lm = trained(text, order=3, smoothing=smoothing, extra_words=str(words))
         assert isinstance(lm, NgramModel)
         without = trained(text, order=3, smoothing=smoothing)
         assert lm.tokenizer.vocab_size == without.tokenizer.vocab_size + 2
@@ -191,13 +191,13 @@ def test_what_is_no_list_of_words_is_refused(tmp_path: Path, content: str) -> No
     words = tmp_path / "words.txt"
     words.write_text(content, encoding="utf-8")
     with pytest.raises((TokenizerError, SettingsError), match=r"words\.txt"):
-        trained("i love cats\n", vocabulary=str(words))
+        trained("i love cats\n", extra_words=str(words))
 
 
 def test_only_word_tokens_take_words(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("zebra\n", encoding="utf-8")
     with pytest.raises(SettingsError, match="goes with word tokens, not with char tokens"):
-        trained("ab\n", tokenizer="char", vocabulary=str(tmp_path / "words.txt"))
+        trained("ab\n", tokenizer="char", extra_words=str(tmp_path / "words.txt"))
 
 
 # -- settings -----------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_all_at_once(tmp_path: Path) -> None:
     words.write_text("zebra\n", encoding="utf-8")
     documents = [document.decode() for document in cr.Corpus.open("builtin:python").documents()]
     settings = {"prune": "0,0,1", "entropy": 1e-7, "bits": 8, "index": "hash", "memory": "1MB"}
-    lm = trained("".join(documents[:20]), order=4, vocabulary=str(words), **settings)
+    lm = trained("".join(documents[:20]), order=4, extra_words=str(words), **settings)
     lm.save(tmp_path / "m")
     loaded = cr.load(tmp_path / "m")
     text = "the zebra of the expression is evaluated"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from chainrule.errors import SettingsError
-from chainrule.settings import setting
+from chainrule.settings import Groups, setting
 
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
 CellName: TypeAlias = Literal["elman", "lstm", "gru"]
@@ -61,6 +61,12 @@ def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> in
 class FeedforwardConfig:
     """The configuration of a feed-forward network."""
 
+    GROUPS: ClassVar[Groups] = {
+        "size": ("order", "embedding", "hidden", "layers"),
+        "design": ("activation", "direct", "tied"),
+        "regularisation": ("dropout", "token_dropout"),
+    }
+
     order: int = setting(5, "tokens in an n-gram; the network reads one less")
     embedding: int = setting(128, "numbers in the vector of a token")
     hidden: int = setting(512, "units of a hidden layer")
@@ -82,6 +88,12 @@ class FeedforwardConfig:
 class AveragingConfig:
     """The configuration of a deep averaging network (a bag of words)."""
 
+    GROUPS: ClassVar[Groups] = {
+        "size": ("window", "embedding", "hidden", "layers"),
+        "design": ("activation", "tied"),
+        "regularisation": ("dropout",),
+    }
+
     window: int | None = setting(256, "the most tokens that the mean covers; none: all that were read")
     embedding: int = setting(256, "numbers in the vector of a token")
     hidden: int = setting(512, "units of a hidden layer")
@@ -99,6 +111,20 @@ class AveragingConfig:
 @dataclass(frozen=True)
 class RecurrentConfig:
     """The configuration of a recurrent network."""
+
+    GROUPS: ClassVar[Groups] = {
+        "size": ("embedding", "hidden", "layers", "last"),
+        "design": ("cell", "activation", "tied", "learned_start"),
+        "regularisation": (
+            "input_dropout",
+            "hidden_dropout",
+            "output_dropout",
+            "embedding_dropout",
+            "weight_dropout",
+            "alpha",
+            "beta",
+        ),
+    }
 
     cell: CellName = setting("lstm", "what a layer is made of")  # noqa: RUF009
     activation: Literal["tanh", "relu"] = setting("tanh", "elman: what a unit does with its sum")

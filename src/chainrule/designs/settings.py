@@ -7,7 +7,7 @@ begins: the class of a kind says which sizes there are to choose from, and what 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropout_share
 from chainrule.designs.networks import GATES, AveragingConfig, FeedforwardConfig, RecurrentConfig
@@ -22,12 +22,14 @@ from chainrule.designs.training import (
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.devices import has_torch
 from chainrule.errors import SettingsError
-from chainrule.settings import left_open, open_names, setting
+from chainrule.settings import Groups, left_open, open_names, setting
 
 
 @dataclass(frozen=True)
 class NeuralSettings(TrainingSettings):
     """The settings of every neural kind, beside those of its architecture."""
+
+    GROUPS: ClassVar[Groups] = {"design": ("vectors",)}
 
     batch: int = left_open(TrainingSettings, "batch")
     learning_rate: float | None = left_open(TrainingSettings, "learning_rate")
@@ -68,6 +70,8 @@ class NeuralSettings(TrainingSettings):
 @dataclass(frozen=True)
 class WindowSettings(NeuralSettings):
     """The settings of a kind that reads through a window."""
+
+    GROUPS: ClassVar[Groups] = {"design": ("slide",)}
 
     slide: float = setting(0.5, "share of a full window that is dropped to go on; less is slower and sees more")
 
@@ -147,6 +151,8 @@ class TransformerSettings(WindowSettings, TransformerConfig):
 @dataclass(frozen=True)
 class EngineSettings(NeuralSettings):
     """The settings of a kind that has two engines."""
+
+    GROUPS: ClassVar[Groups] = {"hardware": ("engine",)}
 
     engine: Literal["auto", "torch", "tape"] = setting(
         "auto", "what computes: torch, or the tape, in NumPy; auto: torch where it is installed"

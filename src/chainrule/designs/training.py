@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from chainrule.errors import SettingsError
-from chainrule.settings import setting
+from chainrule.settings import Groups, setting
 
 Optimiser = Literal["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
 Schedule = Literal["constant", "cosine", "linear", "stable-decay"]
@@ -44,6 +44,16 @@ STREAM_LENGTH, LINE_LENGTH = 64, 256
 @dataclass(frozen=True)
 class TrainingSettings:
     """The settings of the training of a network, beside those of its architecture; --set on the command line."""
+
+    GROUPS: ClassVar[Groups] = {
+        "duration": ("epochs", "steps", "minutes", "patience"),
+        "batches": ("batch", "length", "vary_length"),
+        "optimisation": ("optimiser", "learning_rate", "beta1", "beta2", "clip", "average"),
+        "regularisation": ("weight_decay",),
+        "schedule": ("schedule", "warmup"),
+        "hardware": ("device_batch", "precision", "compile"),
+        "records of the run": ("validate_every", "checkpoint_minutes", "sample_every", "tensorboard"),
+    }
 
     batch: int = setting(4096, "tokens of one optimiser step")
     length: int | None = setting(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from chainrule.designs.networks import check_shares, check_sizes
 from chainrule.errors import SettingsError
-from chainrule.settings import setting
+from chainrule.settings import Groups, setting
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -70,6 +70,34 @@ class TransformerConfig:
 
     Fields that are not set are filled in at construction, so that a configuration is always explicit.
     """
+
+    GROUPS: ClassVar[Groups] = {
+        "size": ("layers", "width", "heads", "kv_heads", "window", "hidden"),
+        "design": (
+            "preset",
+            "norm",
+            "placement",
+            "gain",
+            "activation",
+            "positions",
+            "bias",
+            "tied",
+            "qk_norm",
+            "zero_init",
+            "scaled_embedding",
+            "initial_std",
+            "rotary_base",
+            "norm_eps",
+        ),
+        "regularisation": (
+            "dropout",
+            "embedding_dropout",
+            "token_dropout",
+            "attention_dropout",
+            "hidden_dropout",
+            "layer_dropout",
+        ),
+    }
 
     preset: Literal["lecture", "gpt2", "llama", "fast"] = setting("fast", "the design that fills what is not set")
     layers: int = setting(4, "how many blocks")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from chainrule.errors import SettingsError
 from chainrule.ngram.workspace import parse_size
-from chainrule.settings import setting
+from chainrule.settings import Groups, setting
 
 Smoothing = Literal[
     "modified-kneser-ney",
@@ -43,6 +43,13 @@ _NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
 class NgramSettings:
     """The settings of an n-gram model; --set on the command line."""
 
+    GROUPS: ClassVar[Groups] = {
+        "size": ("order", "prune", "entropy", "bits", "index"),
+        "smoothing": ("smoothing", "k", "buckets", "alpha"),
+        "hardware": ("memory",),
+        "data": ("extra_words",),
+    }
+
     order: int = setting(5, "tokens in the longest n-gram; the context is one less")
     smoothing: Smoothing = setting(  # noqa: RUF009 (a field, as the others are; the type's name hides it)
         "modified-kneser-ney", "how unseen n-grams get probability (mle gives them none)"
@@ -64,7 +71,7 @@ class NgramSettings:
     memory: str = setting(
         "", "most memory to take, e.g. 4GB; the rest goes to disk (half of the machine's if empty)"
     )
-    vocabulary: str = setting("", "a file of words, one per line, to add to the vocabulary")
+    extra_words: str = setting("", "a file of words, one per line, to add to the vocabulary", formerly="vocabulary")
 
     def __post_init__(self) -> None:
         if self.order < 1:

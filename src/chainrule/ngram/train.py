@@ -43,8 +43,8 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     settings.check_trainable()
     if settings.smoothing == "infinite":
         data.progress.note("n-grams of any length are a kind of their own now: train anygram")
-        return train_any_length(AnyLengthSettings(settings.vocabulary), data)
-    data = _with_vocabulary(settings.vocabulary, data)
+        return train_any_length(AnyLengthSettings(settings.extra_words), data)
+    data = _with_vocabulary(settings.extra_words, data)
     give_back_memory()  # what finding and numbering words took
     workspace = _workspace(settings, len(data.train.ids), data.device)
     counts = count(settings, data, workspace)
@@ -68,7 +68,7 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
 
 def train_any_length(settings: AnyLengthSettings, data: TrainingData) -> LanguageModel:
     """Train a model of n-grams of any length."""
-    return train_anygram(_with_vocabulary(settings.vocabulary, data), settings)
+    return train_anygram(_with_vocabulary(settings.extra_words, data), settings)
 
 
 def _with_vocabulary(path: str, data: TrainingData) -> TrainingData:
@@ -79,7 +79,9 @@ def _with_vocabulary(path: str, data: TrainingData) -> TrainingData:
 def with_words_of(tokenizer: Tokenizer, path: str) -> Tokenizer:
     """The tokenizer with the words of a file, one per line, added after its own."""
     if tokenizer.splitting is None:
-        raise SettingsError(f"vocabulary adds words, which goes with word tokens, not with {tokenizer.name} tokens")
+        raise SettingsError(
+            f"extra_words adds words, which goes with word tokens, not with {tokenizer.name} tokens"
+        )
     return tokenizer.with_words(read_words(Path(path), tokenizer.splitting))
 
 

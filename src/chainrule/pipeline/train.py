@@ -46,7 +46,7 @@ def train(
     Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
     """
     the_kind = find_kind(kind)
-    own = {field.name for field in fields(the_kind.settings)}
+    own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
     for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
         raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
     return train_kind(

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from chainrule.kinds import TrainingData
 from chainrule.lm import Context, LanguageModel, State, check_rows
 from chainrule.ngram.anylength.suffixes import SMALL, Ints, Suffixes, build, index_dtype
 from chainrule.ngram.anylength.walk import FEW, AnyLengthState, ContextRange, Walker, counted, state_of
-from chainrule.settings import parse, setting
+from chainrule.settings import Groups, parse, setting
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
@@ -52,7 +52,9 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 class AnyLengthSettings:
     """The settings of `--set`."""
 
-    vocabulary: str = setting("", "a file of words, one per line, to add to the vocabulary")
+    GROUPS: ClassVar[Groups] = {"data": ("extra_words",)}
+
+    extra_words: str = setting("", "a file of words, one per line, to add to the vocabulary", formerly="vocabulary")
 
 
 @dataclass(frozen=True)
@@ -325,7 +327,8 @@ def load_anygram(folder: ModelFolder) -> AnyLengthModel:
         raise DamagedFileError(f"{folder.path}: the arrays are not those of a model of n-grams of any length")
     # folders from before this was a kind of its own hold settings of other n-gram models too
     settings = parse(
-        AnyLengthSettings, {key: folder.config[key] for key in ("vocabulary",) if key in folder.config}
+        AnyLengthSettings,
+        {key: folder.config[key] for key in ("extra_words", "vocabulary") if key in folder.config},
     )
     suffixes = Suffixes(tokenizer.vocab_size, *arrays)
     return AnyLengthModel(suffixes, smoothing, tokenizer, folder.context or "line", settings=settings)
