@@ -45,7 +45,7 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
     for command in commands:
         if command.startswith("chainrule compare"):
             command += " --minutes 0.01"
-        command = command.replace("minutes=5", "minutes=0.01")
+        command = command.replace("--minutes 5", "--minutes 0.01")
         with pytest.raises(SystemExit) as ended:
             main(shlex.split(command)[1:])
         assert ended.value.code == 0, (command, capsys.readouterr().err)

@@ -20,6 +20,7 @@ EXIT_CODES = (128 + signal.SIGINT, EXIT_CODE)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AGAIN_SECONDS = 0.5
 _WAIT_SECONDS = 0.1  # the longest that a signal waits to be handled
+_QUICK_SECONDS = 0.1  # a stop that takes no longer needs no announcement
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
@@ -86,6 +87,39 @@ class Interrupts:
             return
         self.__exit__(None, None, None)
         signal.raise_signal(number)
+
+
+class Acknowledgement:
+    """Tells the user that a signal to stop was received, at once, whatever the main thread is doing.
+
+    Python handles a signal only when the call of a library that the main thread is in has returned, and a training
+    step or a checkpoint may take seconds after that. The handler in C, though, writes to a pipe without delay; a
+    thread that reads from it calls `say`, unless the process ends right away.
+    """
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say, self._ended = say, threading.Event()
+        self._writer: int | None = None
+        if threading.current_thread() is not threading.main_thread():  # Python allows it only there
+            return
+        reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(reader,), daemon=True).start()
+
+    def end(self) -> None:
+        """Stop listening: what comes now is said by whoever ends the process."""
+        self._ended.set()
+        if self._writer is not None:
+            signal.set_wakeup_fd(self._before)
+            os.close(self._writer)
+            self._writer = None
+
+    def _listen(self, reader: int) -> None:
+        with open(reader, "rb", buffering=0) as pipe:
+            while received := pipe.read(64):
+                if set(received) & set(_SIGNALS) and not self._ended.wait(_QUICK_SECONDS):
+                    self._say()
 
 
 class Termination:

@@ -101,7 +101,7 @@ def command(*words):
 text, out = sys.argv[1:3]
 given = ("engine=tape", "hidden=16", "embedding=8", "batch=64", "learning_rate=0.05")
 sets = [word for one in given for word in ("--set", one)]
-command("train", "feedforward", text, "--valid", text, "--out", out, *sets)
+command("train", "feedforward", text, "--held-out", text, "--out", out, *sets)
 command("generate", out, "--prompt", "i", "--max-tokens", "5")
 command("score", out, text)
 command("evaluate", out, text)

@@ -130,7 +130,7 @@ def test_a_corpus_too_small_to_split_leaves_nothing_behind(fails: Fails, tmp_pat
 def test_valid_and_test_text_can_be_given(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
     size = held_out.stat().st_size
     both = run(
-        "compare", corpus, "--valid", held_out, "--test", held_out, "--out", tmp_path / "a", *NGRAMS, "--json"
+        "compare", corpus, "--held-out", held_out, "--test", held_out, "--out", tmp_path / "a", *NGRAMS, "--json"
     ).json
     assert both["parts"]["train"]["bytes"] == corpus.stat().st_size
     assert both["parts"]["valid"]["bytes"] == both["parts"]["test"]["bytes"] == size

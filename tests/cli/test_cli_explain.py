@@ -29,7 +29,7 @@ def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def test_the_lecture_s_network_is_printed(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["feedforward"], "--text", "we love cats")
+    ran = run("explain", networks["feedforward"], "--prompt", "we love cats")
     assert (ran.code, ran.err) == (0, "")
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
     nats = -math.log(probability(networks["feedforward"], "we love cats"))
@@ -58,25 +58,25 @@ def probability(folder: Path, text: str) -> float:
 
 
 def test_steps_are_unrolled(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["elman"], "--text", "we love cats", "--last", 2)
+    ran = run("explain", networks["elman"], "--prompt", "we love cats", "--last", 2)
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "the first token is read without the tape: the state after it is data"
     assert [line.strip() for line in lines if line.startswith("step ")] == ["step 1: we", "step 2: love"]
     assert ran.out.count("Tanh") == 2
     assert "h₂ = tanh(" in ran.out and "h₃" not in ran.out
-    assert run("explain", networks["elman"], "--text", "we love cats").out.count("Tanh") == 3
+    assert run("explain", networks["elman"], "--prompt", "we love cats").out.count("Tanh") == 3
 
 
 def test_the_picture_is_written(run: Run, networks: dict[str, Path], tmp_path: Path) -> None:
     picture = tmp_path / "lstm.svg"
-    ran = run("explain", networks["lstm"], "--text", "we love cats", "--svg", picture)
+    ran = run("explain", networks["lstm"], "--prompt", "we love cats", "--svg", picture)
     assert (ran.code, ran.err) == (0, "")
     assert f"the picture is in {picture}" in ran.out
     content = picture.read_text(encoding="utf-8")
     root = ET.fromstring(content)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    record = run("explain", networks["lstm"], "--text", "we love cats", "--json").json
+    record = run("explain", networks["lstm"], "--prompt", "we love cats", "--json").json
     for node in record["nodes"]:
         if node["kind"] == "module":
             assert content.count(f">{node['equation']}</text>") == 1
@@ -85,7 +85,7 @@ def test_the_picture_is_written(run: Run, networks: dict[str, Path], tmp_path: P
 
 
 def test_as_json(run: Run, networks: dict[str, Path]) -> None:
-    record = run("explain", networks["feedforward"], "--text", "we love", "--next", "cats", "--json").json
+    record = run("explain", networks["feedforward"], "--prompt", "we love", "--next", "cats", "--json").json
     assert record["kind"] == "feedforward"
     assert record["tokens"] == ["<s>", "we", "love"]
     assert record["target"] == "cats"
@@ -103,7 +103,7 @@ def test_an_older_picture_is_not_replaced_unasked(
 ) -> None:
     mine = tmp_path / "mine.svg"
     mine.write_text("precious", encoding="utf-8")
-    words = ("explain", networks["elman"], "--text", "we love", "--svg", mine)
+    words = ("explain", networks["elman"], "--prompt", "we love", "--svg", mine)
     assert "mine.svg exists" in fails(*words)
     assert mine.read_text(encoding="utf-8") == "precious"
     assert run(*words, "--overwrite").code == 0
@@ -112,28 +112,28 @@ def test_an_older_picture_is_not_replaced_unasked(
 
 
 def test_unknown_words_are_noted(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["elman"], "--text", "zebras love", "--next", "zebras")
+    ran = run("explain", networks["elman"], "--prompt", "zebras love", "--next", "zebras")
     assert ran.err == "note: 2 of 3 tokens are unknown to the model\n"
     assert "p(<unk> | <s> <unk> love)" in ran.out
 
 
 def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
     can = "feedforward, elman, lstm, gru"
-    assert can in fails("explain", model, "--text", "we love cats")
-    assert can in fails("explain", networks["transformer"], "--text", "we love cats")
+    assert can in fails("explain", model, "--prompt", "we love cats")
+    assert can in fails("explain", networks["transformer"], "--prompt", "we love cats")
     elman = networks["elman"]
-    assert "no token to predict" in fails("explain", elman, "--text", "")
-    assert "'cats mice' is 2: cats, mice" in fails("explain", elman, "--text", "we", "--next", "cats mice")
-    assert "'' is 0: nothing" in fails("explain", elman, "--text", "we", "--next", "")
-    assert "--last" in fails("explain", elman, "--text", "we", "--last", 0)
-    assert "--text" in fails("explain", elman)
-    assert f"{tmp_path / 'm'}: no such model folder" in fails("explain", tmp_path / "m", "--text", "we")
+    assert "no token to predict" in fails("explain", elman, "--prompt", "")
+    assert "'cats mice' is 2: cats, mice" in fails("explain", elman, "--prompt", "we", "--next", "cats mice")
+    assert "'' is 0: nothing" in fails("explain", elman, "--prompt", "we", "--next", "")
+    assert "--last" in fails("explain", elman, "--prompt", "we", "--last", 0)
+    assert "--prompt" in fails("explain", elman)
+    assert f"{tmp_path / 'm'}: no such model folder" in fails("explain", tmp_path / "m", "--prompt", "we")
 
 
 def test_the_tape_needs_no_torch(networks: dict[str, Path]) -> None:
     script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
     for kind in ("elman", "lstm"):
-        command = [sys.executable, "-c", script, "explain", str(networks[kind]), "--text", "we love cats"]
+        command = [sys.executable, "-c", script, "explain", str(networks[kind]), "--prompt", "we love cats"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         assert "most likely: " in done.stdout

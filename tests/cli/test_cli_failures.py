@@ -27,7 +27,7 @@ def reading(verb: str, model: Path, text: object, out: Path) -> list[object]:
     """A command that reads the text."""
     return {
         "train": ["train", "ngram", text, "--out", out],
-        "valid": ["train", "ngram", model / "README.md", "--valid", text, "--out", out],
+        "valid": ["train", "ngram", model / "README.md", "--held-out", text, "--out", out],
         "compare": ["compare", text, "--out", out],
         "tokenize": ["tokenize", text],
         "evaluate": ["evaluate", model, text],
@@ -433,12 +433,6 @@ def test_a_ladder_is_not_a_model_but_names_those_in_it(fails: Fails, model: Path
     message = fails("generate", model.parent)
     assert "models in it:" in message
     assert model.name in message.partition("models in it:")[2]
-
-
-def test_a_setting_given_as_an_option(fails: Fails, corpus: Path) -> None:
-    assert "a setting of the kind is --set order=VALUE" in fails(
-        "train", "ngram", corpus, "--order", "3", "--out", "m"
-    )
 
 
 @pytest.mark.parametrize(

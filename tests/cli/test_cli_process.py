@@ -99,6 +99,7 @@ def test_on_a_terminal_there_are_bars(big: Path, tmp_path: Path) -> None:
         assert process.stdout is not None
         out = process.stdout.read()
     assert process.returncode == 0
+    assert seen.startswith("chainrule: starting …\r\x1b[2K".encode())  # before any library is imported
     assert b"encoding" in seen
     assert b"MB" in seen
     assert b"\x1b" not in out
@@ -218,3 +219,17 @@ def test_what_comes_through_a_pipe_is_called_standard_input(tmp_path: Path) -> N
         assert done.returncode == 2
         assert done.stderr.decode().startswith("chainrule: error: standard input: ")
         assert message in done.stderr.decode()
+
+
+def test_help_and_completion_come_without_a_waiting_line() -> None:
+    pty = pytest.importorskip("pty")
+    for words in (["train", "--help"], ["completion", "bash"]):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "chainrule", *words]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True)
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):  # nothing was written
+            os.read(ours, 1)
+        os.close(theirs)
+        os.close(ours)
+        assert done.stdout

@@ -92,7 +92,7 @@ def test_the_vocabulary_can_be_bounded(run: Run, tmp_path: Path, option: list[st
 
 
 def test_held_out_text_can_be_named(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    assert run("train", "ngram", corpus, "--valid", held_out, "--out", tmp_path / "m").code == 0
+    assert run("train", "ngram", corpus, "--held-out", held_out, "--out", tmp_path / "m").code == 0
     provenance = manifest(tmp_path / "m")["provenance"]
     assert provenance["corpus_sha256"] == sha256(corpus)
     assert provenance["held_out_sha256"] == sha256(held_out)
@@ -260,7 +260,7 @@ SMALL = ["--set", "steps=4", "--set", "hidden=4", "--set", "embedding=4"]
 
 
 def test_what_was_learned_is_said(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    words = ["train", "feedforward", corpus, "--valid", held_out, *SMALL]
+    words = ["train", "feedforward", corpus, "--held-out", held_out, *SMALL]
     said = run(*words, "--out", tmp_path / "m")
     nats = cr.load(tmp_path / "m").metrics["validation_nats"]
     assert " s and 4 steps (" in said.out and f"; perplexity {math.exp(nats):#.4g} on " in said.out

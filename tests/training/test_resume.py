@@ -95,7 +95,7 @@ def test_overwriting_begins_anew(
     assert not (own / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("wrong", [["--set", "stepz=3"], ["--valid", "nowhere.txt"]], ids=str)
+@pytest.mark.parametrize("wrong", [["--set", "stepz=3"], ["--held-out", "nowhere.txt"]], ids=str)
 def test_a_mistake_costs_no_training(
     wrong: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
+import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -21,6 +25,53 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 TOKENIZER_HELP = "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one."
+
+
+class RenamedOption(click.Option):
+    """An option whose earlier names, declared after its present one, still work but are not shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The option by its present name."""
+        return click.Option.get_help_record(self._without_earlier_names(), ctx)
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """The option by its present name."""
+        return click.Option.get_error_hint(self._without_earlier_names(), ctx)
+
+    def _without_earlier_names(self) -> RenamedOption:
+        option = copy.copy(self)
+        option.opts = self.opts[:1]
+        return option
+
+
+def held_out_option(explanation: str) -> Callable[[Command], Command]:
+    """--held-out, a text of its own to tune on; --valid, its earlier name, works in 0.2 too."""
+    return click.option(
+        "--held-out",
+        "--valid",
+        "held_out",
+        cls=RenamedOption,
+        type=click.Path(),
+        metavar="FILE",
+        help=explanation,
+    )
+
+
+def read_prompt_option(command: Command) -> Command:
+    """--prompt, for verbs that look at how a network reads; --text, its earlier name, works in 0.2 too."""
+    return click.option(
+        "--prompt",
+        "--text",
+        "prompt",
+        cls=RenamedOption,
+        required=True,
+        help="What the network reads; its last token is predicted.",
+    )(command)
+
+
+def minutes_option(explanation: str) -> Callable[[Command], Command]:
+    """--minutes: the most time to train."""
+    return click.option("--minutes", type=click.FloatRange(min=0, min_open=True), metavar="M", help=explanation)
 
 
 def corpus_argument(command: Command) -> Command:
@@ -245,9 +296,40 @@ def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return names or [CompletionItem(incomplete, type="dir")]
 
 
+class _WaitingLine:
+    """A line on the terminal that lasts until there is something else to see."""
+
+    def __init__(self) -> None:
+        self.is_shown = False
+
+    def show(self, message: str) -> None:
+        """Show the message on standard error, if that is a terminal."""
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            click.echo(f"{message} …", nl=False, err=True)
+            self.is_shown = True
+
+    def end(self) -> None:
+        """Erase the message."""
+        if self.is_shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+            self.is_shown = False
+
+
+WAITING = _WaitingLine()
+"""Shown when a verb starts, since libraries may take seconds to load; what prints anything ends it first."""
+
+
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print a text as it is."""
+    WAITING.end()
+    click.echo(text, nl=nl, err=err)
+
+
 def console() -> Console:
     """The console on standard output, for results; wide enough for tables where it is no terminal."""
     from rich.console import Console
+
+    WAITING.end()
 
     class Screen(Console):
         def on_broken_pipe(self) -> None:
@@ -262,14 +344,14 @@ _WIDEST = 1000  # columns of the widest table that is measured
 
 
 def results_table(*headings: str, title: str | None = None) -> Table:
-    """A table whose first column is a name, which may fold, and whose others are figures, which are never cut."""
+    """A table whose first column is a name, which may wrap or be cut, and whose others are figures, never cut."""
     from rich import box
     from rich.table import Table
 
     table = Table(
         box=box.SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False, pad_edge=False
     )
-    table.add_column(headings[0], overflow="fold", min_width=8)
+    table.add_column(headings[0], overflow="ellipsis", min_width=8)
     for heading in headings[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
@@ -286,9 +368,18 @@ def show_table(screen: Console, table: Table) -> None:
     screen.width = width
 
 
-def say(screen: Console, message: str) -> None:
-    """Print a sentence; on a terminal it wraps between words, elsewhere it stays one line."""
-    screen.print(message, soft_wrap=not screen.is_terminal)
+def say(screen: Console, message: str, indent: int = 0) -> None:
+    """Print a sentence; on a terminal it wraps between words, further indented, elsewhere it stays one line."""
+    if indent and screen.is_terminal:
+        message = textwrap.fill(
+            message,
+            max(screen.width, 20),
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + 4),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    screen.print(message if screen.is_terminal else " " * indent + message, soft_wrap=not screen.is_terminal)
 
 
 UNPAID = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
@@ -310,7 +401,7 @@ def print_json(value: Any) -> None:
     """Print a value as one JSON document."""
     from chainrule.folder import to_json
 
-    click.echo(to_json(value, indent=2))
+    echo(to_json(value, indent=2))
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -16,7 +16,9 @@ from chainrule.cli.common import (
     corpus_options,
     device_option,
     figure,
+    held_out_option,
     json_option,
+    minutes_option,
     number,
     open_corpora,
     overwrite_option,
@@ -37,15 +39,10 @@ if TYPE_CHECKING:
 @corpus_argument
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="A new folder for the models.")
 @overwrite_option("a comparison")
-@click.option("--valid", type=click.Path(), metavar="FILE", help="Text to tune on. [default: 10 % of CORPUS]")
+@held_out_option("Text to tune on. [default: 10 % of CORPUS]")
 @click.option("--test", type=click.Path(), metavar="FILE", help="Text to measure on. [default: 10 % of CORPUS]")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")
-@click.option(
-    "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="M",
-    help="The most time to train each network. [default: 0.5]",
-)
+@minutes_option("The most time to train each network. [default: 0.5]")
 @tokenizer_options("bpe")
 @context_option
 @device_option
@@ -62,15 +59,15 @@ def compare(
     """Train a ladder of models on CORPUS and measure them on one scale.
 
     The documents of CORPUS are split 80/10/10: models learn from the first part, tune on the second and are
-    measured on the third; --valid and --test name texts of their own for that. Each model stays in a folder of DIR
-    that generate, score, evaluate and inspect take; compare.json has every figure.
+    measured on the third; --held-out and --test name texts of their own for that. Each model stays in a folder of
+    DIR that generate, score, evaluate and inspect take; compare.json has every figure.
 
     Example: chainrule compare corpus.txt --out ladder
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.compare import compare as compare_models
 
-    given = (None if options[name] is None else [options[name]] for name in ("valid", "test"))
+    given = (None if options[name] is None else [options[name]] for name in ("held_out", "test"))
     text, valid, test = open_corpora(options, corpus, *given)
     assert text is not None
     comparison = compare_models(

@@ -11,10 +11,12 @@ import click
 from chainrule.cli.common import (
     check_new_file,
     console,
+    echo,
     json_option,
     model_argument,
     number,
     overwrite_option,
+    read_prompt_option,
     results_table,
     say,
     show_table,
@@ -33,7 +35,7 @@ _FIGURES = 56  # the width of a table without its line of blocks
 
 @click.command()
 @model_argument
-@click.option("--text", required=True, help="What the network reads; its last token is predicted.")
+@read_prompt_option
 @click.option("--token", type=int, metavar="N", help="Predict the N-th token of the text instead, and end there.")
 @click.option(
     "--longest",
@@ -47,7 +49,7 @@ _FIGURES = 56  # the width of a table without its line of blocks
 @overwrite_option("a FILE")
 @json_option
 def diagnose(
-    folder: str, text: str, token: int | None, longest: int, out: str | None, overwrite: bool, as_json: bool
+    folder: str, prompt: str, token: int | None, longest: int, out: str | None, overwrite: bool, as_json: bool
 ) -> None:
     """Look into the network in DIR while it reads a text.
 
@@ -64,12 +66,12 @@ def diagnose(
 
     if out is not None:
         check_new_file(out, "--out", overwrite)
-    found = look_into(load(folder), text, token=token, longest=longest, progress=terminal_progress())
+    found = look_into(load(folder), prompt, token=token, longest=longest, progress=terminal_progress())
     if out is not None:
         found.save(out)
     if as_json:
         for record in found.records():
-            click.echo(to_json(record))
+            echo(to_json(record))
         return
     screen = console()
     likely = number(math.exp(-found.nats))
@@ -115,7 +117,7 @@ def _print_attention(screen: Console, found: Diagnosis) -> None:
     assert found.attention_LHTT is not None
     table = results_table(f"attention of {found.tokens[-1]!r}", "step by step")
     table.columns[0].no_wrap = True
-    table.add_column("most to", overflow="fold")
+    table.add_column("most to", overflow="ellipsis")
     for layer, weights_HTT in enumerate(found.attention_LHTT):
         for head, weights_TT in enumerate(weights_HTT):
             weights_T = weights_TT[-1]

@@ -16,6 +16,7 @@ from chainrule.cli.common import (
     number,
     overwrite_option,
     print_json,
+    read_prompt_option,
     results_table,
     say,
     show_table,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_argument
-@click.option("--text", required=True, help="What the network reads; its last token is predicted.")
+@read_prompt_option
 @click.option("--next", "next_word", metavar="WORD", help="Predict WORD after the text instead.")
 @click.option(
     "--last",
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 @overwrite_option("a FILE")
 @json_option
 def explain(
-    folder: str, text: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
+    folder: str, prompt: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
 ) -> None:
     """Show how the network in DIR predicts a token, and what it would learn from it.
 
@@ -60,7 +61,7 @@ def explain(
 
     if svg is not None:
         check_new_file(svg, "--svg", overwrite)
-    found = explain_prediction(load(folder), text, next_word=next_word, last=last, progress=terminal_progress())
+    found = explain_prediction(load(folder), prompt, next_word=next_word, last=last, progress=terminal_progress())
     if svg is not None:
         with replaced_file(Path(svg)) as file:
             file.write(found.svg().encode())

@@ -9,6 +9,7 @@ import click
 
 from chainrule.cli.common import (
     device_option,
+    echo,
     json_option,
     model_argument,
     note_slow_precision,
@@ -76,10 +77,10 @@ def generate(
     note_slow_precision(dtype, lm)
     note_unknown_prompt(lm, prompt)
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
-        click.echo(prompt, nl=False)
+        echo(prompt, nl=False)
         for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed):
-            click.echo(piece, nl=False)
-        click.echo()
+            echo(piece, nl=False)
+        echo()
         return
     texts = generate_many(lm, [prompt], strategy, n=count, max_tokens=max_tokens, seed=seed)
     if as_json:
@@ -98,8 +99,8 @@ def generate(
     else:
         for number, text in enumerate(texts, start=1):
             if count > 1 and lm.context == "stream":  # whose texts contain line ends
-                click.echo(f"--- {number}")
-            click.echo(text.text)
+                echo(f"--- {number}")
+            echo(text.text)
 
 
 def _strategy(

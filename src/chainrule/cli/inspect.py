@@ -85,7 +85,7 @@ def _print(title: str, described: dict[str, Any]) -> None:
     screen = console()
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table.add_column(overflow="ellipsis")
     for key, value in described.items():
         if key in ("arrays", "next"):
             continue

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from chainrule.cli.common import console, json_option, print_json, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command()
@@ -34,10 +37,21 @@ def kinds(kind: str | None, as_json: bool) -> None:
     screen = console()
     for entry in known:
         say(screen, f"{entry['name']}: {entry['summary']}")
-        for item in entry["settings"] if kind else ():
-            say(screen, f"  {item['name']}={_shown(item['default'])}  ({item['type']}) {item['help']}")
+        if kind:
+            _print_settings(screen, entry["settings"])
     if not kind:
         say(screen, "\nchainrule kinds KIND lists the settings of a kind")
+
+
+def _print_settings(screen: Console, settings: list[dict[str, Any]]) -> None:
+    """Print settings by their groups, in the order in which the first of each group is defined."""
+    for group in dict.fromkeys(item["group"] for item in settings):
+        if group:
+            screen.print(f"\n{group}", style="bold")
+        for item in settings:
+            if item["group"] == group:
+                line = f"{item['name']}={_shown(item['default'])}  ({item['type']}) {item['help']}"
+                say(screen, line, indent=2)
 
 
 def _shown(default: Any) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
+import shutil
 import sys
+import textwrap
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
 
 from chainrule._version import __version__
+from chainrule.cli.common import WAITING
 from chainrule.cli.compare import compare
 from chainrule.cli.completion import completion
 from chainrule.cli.convert import convert
@@ -25,7 +30,7 @@ from chainrule.cli.score import score
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError, Interrupted
-from chainrule.signals import EXIT_CODES, Termination, end_process
+from chainrule.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 VERBS = (
     compare,
@@ -70,8 +75,21 @@ def cli(debug: bool) -> None:
     """
 
 
+def _announced(verb: click.Command) -> click.Command:
+    """The verb, which says that it starts before it imports libraries; those may take seconds."""
+    announced = copy.copy(verb)
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        WAITING.show("chainrule: starting")
+        assert verb.callback is not None
+        return verb.callback(*arguments, **options)
+
+    announced.callback = start
+    return announced
+
+
 for _verb in VERBS:
-    cli.add_command(_verb)
+    cli.add_command(_verb if _verb is completion else _announced(_verb))
 
 
 def run_process() -> NoReturn:
@@ -93,7 +111,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
-    termination = Termination()
+    termination, acknowledgement = Termination(), Acknowledgement(_say_stopping)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ∞ that an old terminal cannot show is no reason to stop
@@ -106,9 +124,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(2)
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
-        if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.info_name == "train":
-            hint = f"; a setting of the kind is --set {error.option_name.lstrip('-')}=VALUE{hint}"
-        _say(f"error: {error.format_message()}{hint}")
+        message = error.format_message()
+        if isinstance(error, click.NoSuchOption) and (setting := _setting_hint(error.option_name, arguments)):
+            message = f"No such option '{error.option_name}': {setting}"
+        _say(f"error: {message}{hint}")
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         _say("stopped")
@@ -129,7 +148,49 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _say(f"internal error: {type(error).__name__}: {error} (--debug shows where; please report it)")
         sys.exit(1)
     finally:
+        WAITING.end()
+        acknowledgement.end()
         termination.end()
+
+
+def _say_stopping() -> None:
+    """Acknowledge a signal while work goes on that must end in order, such as a step and its checkpoint."""
+    message = "stopping; a second Ctrl-C stops at once"
+    progress = sys.modules.get("chainrule.cli.progress")  # not imported here: if it is not, it shows nothing
+    if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
+        _say(message)
+
+
+def _setting_hint(option: str, arguments: list[str]) -> str | None:
+    """Where the name of an unknown option is that of a setting, how to give it; None for any other name."""
+    from dataclasses import fields
+
+    from chainrule.kinds import find_kind, kind_names
+
+    name = option.lstrip("-").replace("-", "_")
+    having = []
+    for kind in kind_names():
+        with suppress(ChainruleError):  # a kind whose library is missing
+            if name in (field.name for field in fields(find_kind(kind).settings)):
+                having.append(kind)
+    if not having:
+        return None
+    chosen = next((word for word in arguments if word in kind_names()), None)
+    if "train" in arguments and chosen is not None and chosen not in having:
+        return f"{name} is a setting of {', '.join(having)}, not of {chosen}"
+    if "train" in arguments:
+        return f"{name} is a setting, --set {name}={_value_of(option, arguments)}"
+    return f"{name} is a setting of {', '.join(having)}, for chainrule train KIND ... --set {name}=VALUE"
+
+
+def _value_of(option: str, arguments: list[str]) -> str:
+    """What the command line gives to an option, or the word VALUE."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+        if word == option and following and not following.startswith("-"):
+            return following
+    return "VALUE"
 
 
 def _message(error: Exception) -> str:
@@ -142,4 +203,9 @@ def _message(error: Exception) -> str:
 
 
 def _say(message: str) -> None:
-    click.echo(f"chainrule: {' '.join(message.split())}", err=True)
+    WAITING.end()
+    line = f"chainrule: {' '.join(message.split())}"
+    if sys.stderr.isatty():
+        width = max(shutil.get_terminal_size().columns, 20)
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    click.echo(line, err=True)

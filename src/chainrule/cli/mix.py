@@ -9,6 +9,7 @@ import click
 from chainrule.cli.common import (
     console,
     corpus_options,
+    held_out_option,
     json_option,
     number,
     open_corpora,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="DIR2", type=click.Path())
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
 @overwrite_option("a model folder")
-@click.option("--held-out", type=click.Path(), metavar="FILE", help="Text to tune the weight on.")
+@held_out_option("Text to tune the weight on.")
 @click.option("--weight", type=float, metavar="W", help="How much DIR1 counts, between 0 and 1.")
 @corpus_options
 @json_option

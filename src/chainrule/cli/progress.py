@@ -11,6 +11,7 @@ import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from chainrule.cli.common import WAITING
 from chainrule.progress import Progress, Task
 
 LOG_SECONDS = 30.0
@@ -74,6 +75,10 @@ class _Log:
         self.console.print(line, markup=False, soft_wrap=True)
 
 
+_on_screen: list[TerminalProgress] = []
+"""Those whose bars are on the screen."""
+
+
 class TerminalProgress:
     """Shows progress and notes on standard error."""
 
@@ -92,11 +97,13 @@ class TerminalProgress:
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
         """A block with a bar that lasts as long as the work."""
+        WAITING.end()
         if not self.console.is_terminal:
             yield _Log(self.console, description, total, unit)
             return
         if self.running == 0:
             self.bars.start()
+            _on_screen.append(self)
         self.running += 1
         number = self.bars.add_task(description, total=total, unit=unit, figures="")
         try:
@@ -105,11 +112,22 @@ class TerminalProgress:
             self.bars.remove_task(number)
             self.running -= 1
             if self.running == 0:
+                _on_screen.remove(self)
                 self.bars.stop()
 
     def note(self, message: str) -> None:
         """Print one line that stays."""
-        self.console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+        WAITING.end()
+        whole = not self.console.is_terminal  # there, it wraps between words
+        self.console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=whole)
+
+
+def say_above_bars(message: str) -> bool:
+    """Print a line above the bars on the screen, from any thread; whether there are any."""
+    if not _on_screen:
+        return False
+    _on_screen[-1].console.print(message, markup=False)
+    return True
 
 
 def terminal_progress() -> Progress:

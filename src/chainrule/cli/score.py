@@ -18,6 +18,7 @@ from chainrule.cli.common import (
     corpus_options,
     cut,
     device_option,
+    echo,
     json_option,
     model_argument,
     note_slow_precision,
@@ -78,7 +79,7 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     lm = load(folder, device=device, dtype=dtype)
     note_slow_precision(dtype, lm)
     if text == "-" and sys.stdin.isatty():
-        click.echo("reading standard input; Ctrl-D ends it", err=True)
+        echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = open_corpus(options, text)
     records = _records(lm, corpus, options)
     if sys.stdout.isatty() and not (options["as_json"] or options["as_csv"] or options["per_token"]):
@@ -86,7 +87,7 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     else:
         lines = _lines(lm, records, options)
         while some := list(islice(lines, _AT_ONCE)):
-            click.echo("".join(some), nl=False)
+            echo("".join(some), nl=False)
     corpus.note_losses(terminal_progress())
 
 
@@ -180,12 +181,12 @@ def _print_table(records: Iterable[ScoredRecord], *, normalised: bool) -> None:
     longest_id = max(min(most, _LONGEST_ID, width // 4), 2)
     figures = _FIGURES if _room(width, longest_id, _FIGURES) >= _SHORTEST_TEXT else _FIGURES[:-1]
     room = max(_room(width, longest_id, figures), 1)
-    click.echo("surprisal in bits: the mean over the tokens, and in total")
+    echo("surprisal in bits: the mean over the tokens, and in total")
     heading = _GAP.join(["id".ljust(longest_id), *(name.rjust(size) for name, size in figures), "text"])
-    click.echo(heading)
-    click.echo("─" * min(width, len(heading) + room - len("text")))
+    echo(heading)
+    echo("─" * min(width, len(heading) + room - len("text")))
     for record in chain(first, every):
-        click.echo(_table_row(record, longest_id, figures, room))
+        echo(_table_row(record, longest_id, figures, room))
     if not normalised:
         say(screen, SCORES)
 

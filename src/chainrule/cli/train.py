@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from chainrule.cli.common import (
     corpus_argument,
     corpus_options,
     device_option,
+    held_out_option,
     json_option,
+    minutes_option,
     number,
     open_corpora,
     print_json,
@@ -25,6 +28,7 @@ from chainrule.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from chainrule.kinds import Kind
     from chainrule.lm import LanguageModel
 
 
@@ -55,14 +59,10 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     metavar="DIR",
     help="Checkpoints and measurements of kinds that train for long. [default: OUT.run]",
 )
-@click.option(
-    "--valid",
-    type=click.Path(),
-    metavar="FILE",
-    help="Held-out text. [default: 5 % of CORPUS where the kind tunes on some]",
-)
+@held_out_option("Text to tune on. [default: 5 % of CORPUS where the kind tunes on some]")
 @tokenizer_options("word")
 @context_option
+@minutes_option("The most time to train: short for --set minutes=M.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
 @device_option
 @seed_option
@@ -73,7 +73,8 @@ def train(
     corpus: tuple[str, ...],
     out: str,
     overwrite: bool,
-    valid: str | None,
+    held_out: str | None,
+    minutes: float | None,
     settings: tuple[str, ...],
     as_json: bool,
     **options: Any,
@@ -99,7 +100,7 @@ def train(
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
     check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
     the_kind = find_kind(kind)
-    the_settings: Any = parse(the_kind.settings, split_words(settings))
+    the_settings: Any = parse(the_kind.settings, _with_minutes(split_words(settings), minutes, the_kind))
     kept = the_kind.keeps_run
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
@@ -107,7 +108,7 @@ def train(
     choose_device(options["device"])
     tokenizer = tokenizer_choice(options)
     tokenizer.check()
-    text, held_out = open_corpora(options, corpus, None if valid is None else [valid])
+    text, valid = open_corpora(options, corpus, None if held_out is None else [held_out])
     assert text is not None
     with holding(run_folder) if kept else nullcontext():
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
@@ -117,7 +118,7 @@ def train(
             the_kind,
             the_settings,
             text,
-            valid=held_out,
+            valid=valid,
             tokenizer=tokenizer,
             context=options["context"],
             seed=options["seed"],
@@ -130,6 +131,17 @@ def train(
         if kept and not options["keep"]:
             remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     _tell(lm, out, as_json)
+
+
+def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:
+    """The settings with those of --minutes."""
+    if minutes is None:
+        return settings
+    if "minutes" not in (field.name for field in fields(kind.settings)):
+        raise click.UsageError(f"the kind {kind.name} has no setting minutes: leave out --minutes")
+    if "minutes" in settings:
+        raise click.UsageError("choose one of --minutes and --set minutes=M")
+    return {**settings, "minutes": str(minutes)}
 
 
 def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:

@@ -1,0 +1,119 @@
+"""Names of options: one name for one thing, earlier names still taken, and settings told from options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainrule.cli.main import VERBS
+
+from .running import Fails, Run, trained_folders
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """The names that help shows for the options of each verb."""
+    return {
+        str(verb.name): {parameter.opts[0]: parameter for parameter in verb.params if parameter.opts[0][0] == "-"}
+        for verb in VERBS
+    }
+
+
+def test_one_thing_has_one_name() -> None:
+    every = options()
+    for earlier in ("--valid", "--text"):
+        assert all(earlier not in names for names in every.values())
+    assert {verb for verb, names in every.items() if "--held-out" in names} == {"train", "compare", "mix"}
+    assert {verb for verb, names in every.items() if "--prompt" in names} == {
+        "generate",
+        "inspect",
+        "diagnose",
+        "explain",
+    }
+    assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare"}
+    reading = {"train", "compare", "mix", "evaluate", "score", "tokenize"}
+    for name in ("--field", "--files", "--encoding-errors"):
+        assert {verb for verb, names in every.items() if name in names} == reading
+
+
+def test_options_of_one_name_take_the_same_values() -> None:
+    kinds: dict[str, set[tuple[str, str | None]]] = {}
+    for names in options().values():
+        for name, parameter in names.items():
+            kinds.setdefault(name, set()).add((parameter.type.name, parameter.metavar))
+    differing = {name for name, found in kinds.items() if len(found) > 1}
+    assert differing == {"--out"}  # a folder; of diagnose, whose figures are lines of JSON, a file
+
+
+def test_earlier_names_are_taken_and_not_shown(
+    run: Run, corpus: Path, held_out: Path, tmp_path: Path, fails: Fails
+) -> None:
+    assert run("train", "ngram", corpus, "--valid", held_out, "--out", tmp_path / "m").code == 0
+    folder = trained_folders({"elman": {"hidden": 8, "embedding": 8}}, corpus, tmp_path)["elman"]
+    for verb in ("diagnose", "explain"):
+        old, new = (run(verb, folder, option, "we love cats") for option in ("--text", "--prompt"))
+        assert (old.code, old.out) == (0, new.out)
+        assert "Missing option '--prompt'" in fails(verb, folder)
+        shown = run(verb, "--help").out
+        assert "--prompt TEXT" in shown and "--text" not in shown
+    assert "--valid" not in run("train", "--help").out + run("compare", "--help").out
+
+
+def test_words_are_added_by_a_setting_of_another_name_than_the_closed_vocabulary(
+    run: Run, corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_text("zebras\n", encoding="utf-8")
+    plain = run("train", "ngram", corpus, "--out", tmp_path / "plain", "--json").json["vocab_size"]
+    for setting in ("extra_words", "vocabulary"):  # the second is its earlier name
+        words = ["--set", f"{setting}={tmp_path / 'words.txt'}", "--out", tmp_path / setting, "--json"]
+        assert run("train", "ngram", corpus, *words).json["vocab_size"] == plain + 1
+    closed = ["--vocabulary", tmp_path / "words.txt", "--out", tmp_path / "closed", "--json"]
+    assert run("train", "ngram", corpus, *closed).json["vocab_size"] == 3 + 1
+
+
+def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path, tmp_path: Path) -> None:
+    words = ["train", "elman", corpus, "--out", tmp_path / "m", "--set", "hidden=8", "--set", "embedding=8"]
+    assert run(*words, "--minutes", "0.01", "--set", "engine=tape").code == 0
+    assert '"minutes": 0.01' in (tmp_path / "m" / "manifest.json").read_text(encoding="utf-8")
+    words[-5] = tmp_path / "n"
+    assert "choose one of --minutes and --set minutes=M" in fails(*words, "--minutes", 1, "--set", "minutes=1")
+    ngram = ["train", "ngram", corpus, "--out", tmp_path / "n"]
+    assert "the kind ngram has no setting minutes" in fails(*ngram, "--minutes", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (
+            ["train", "ngram", "c", "--order", "5"],
+            "No such option '--order': order is a setting, --set order=5 (see",
+        ),
+        (["train", "ngram", "c", "--order=7"], "--set order=7 (see"),
+        (["train", "lstm", "c", "--learning-rate", "--out", "m"], "--set learning_rate=VALUE (see"),
+        (
+            ["train", "ngram", "c", "--dropout", "0.1"],
+            "dropout is a setting of feedforward, averaging, transformer, not",
+        ),
+        (["compare", "c", "--order", "3"], "for chainrule train KIND ... --set order=VALUE (see"),
+    ],
+)
+def test_a_setting_that_is_given_as_an_option(fails: Fails, words: list[str], hint: str) -> None:
+    assert hint in fails(*words)
+
+
+def test_an_option_that_is_no_setting_is_only_unknown(fails: Fails) -> None:
+    message = fails("train", "ngram", "c", "--oot", "m")
+    assert "No such option '--oot'" in message and "setting" not in message
+
+
+def test_the_settings_of_a_kind_come_in_groups(run: Run) -> None:
+    shown = run("kinds", "lstm").out
+    places = [
+        shown.index(f"\n{group}\n") for group in ("size", "regularisation", "duration", "optimisation", "hardware")
+    ]
+    assert min(places) > 0
+    size = shown.partition("\nsize\n")[2].partition("\n\n")[0]
+    assert [line.split("=")[0].strip() for line in size.splitlines()] == ["embedding", "hidden", "layers", "last"]
+    groups = {entry["group"] for entry in run("kinds", "lstm", "--json").json[0]["settings"]}
+    assert {"size", "regularisation", "optimisation", "schedule", "hardware"} <= groups

@@ -1,0 +1,65 @@
+"""Signals: acknowledged at once, also while a library keeps the main thread busy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from chainrule.signals import Acknowledgement, Interrupts
+
+
+def busy(seconds: float) -> None:
+    """One call of a library after the other; each of them takes a while, and Python handles no signal meanwhile."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 1_000_000)
+
+
+def test_a_signal_is_acknowledged_before_the_work_is_done() -> None:
+    said: list[float] = []
+    acknowledgement = Acknowledgement(lambda: said.append(time.perf_counter()))
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        with Interrupts() as interrupts:
+            threading.Timer(0.05, send).start()
+            busy(0.5)
+            done = time.perf_counter()
+            assert interrupts.received == signal.SIGINT
+    finally:
+        acknowledgement.end()
+    assert len(said) == 1
+    assert sent[0] < said[0] < done
+
+
+def test_a_process_that_ends_at_once_says_nothing_of_it() -> None:
+    said: list[None] = []
+    acknowledgement = Acknowledgement(lambda: said.append(None))
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    acknowledgement.end()
+    time.sleep(0.2)  # twice as long as it would wait
+    assert said == []
+
+
+def test_other_signals_are_nothing_to_acknowledge() -> None:
+    said: list[None] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    acknowledgement = Acknowledgement(lambda: said.append(None))
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+        time.sleep(0.2)
+    finally:
+        acknowledgement.end()
+        signal.signal(signal.SIGUSR1, before)
+    assert said == []
+    assert signal.set_wakeup_fd(-1) == -1  # as it was
