@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,3 +56,21 @@ def trained_folders(kinds: Mapping[str, Mapping[str, Any]], corpus: Path, folder
     for kind, settings in kinds.items():
         cr.train(kind, corpus, steps=2, **settings).save(folder / kind)
     return {kind: folder / kind for kind in kinds}
+
+
+def on_terminal(columns: int, *words: object) -> str:
+    """What a verb shows on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "chainrule", *map(str, words)]
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while piece := os.read(ours, 1 << 16):
+                seen += piece
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        os.close(ours)
+    assert process.returncode == 0
+    return seen.decode().replace("\r\n", "\n")

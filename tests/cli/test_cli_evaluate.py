@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from chainrule.cli.common import results_table, show_table
 
-from .running import HELD_OUT, Run, strict_json
+from .running import HELD_OUT, Run, on_terminal, strict_json
 
 MODELS = ["model", "stream_model", "bpe_model"]
 
@@ -185,10 +186,28 @@ def test_runs_beside_models_are_left_out(run: Run, model: Path, held_out: Path, 
     assert alone.code == 2 and "not a model folder" in alone.err
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_table_fits_a_narrow_terminal(model: Path, bpe_model: Path, held_out: Path, columns: int) -> None:
+    """Names of folders are cut at their start, between parts, and a narrow table goes without nats and bits."""
+    shown = re.sub(r"\x1b\[\d*m", "", on_terminal(columns, "evaluate", model, bpe_model, held_out)).splitlines()
+    assert max(map(len, shown)) <= columns
+    assert ("nats" in shown[0]) == (columns == 80)
+    assert [line.split()[0].rpartition("/")[2].lstrip("…") for line in shown[2:4]] == [model.name, "bpe-model"]
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_it_needs_to_be() -> None:
+    table = results_table("model", "nats")
+    table.add_row("a/long/path/" * 20 + "m", "12.345678")
+    screen = Console(file=io.StringIO(), width=120)
+    show_table(screen, table)
+    assert isinstance(screen.file, io.StringIO)
+    assert "a/long/path/" * 20 + "m" in screen.file.getvalue()
+
+
 def test_figures_are_never_cut(model: Path) -> None:
     table = results_table("model", "perplexity", "nats")
     table.add_row("a name that is long enough to fold", "1,234,567.89", "12.345678")
-    screen = Console(file=io.StringIO(), width=20)
+    screen = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
     show_table(screen, table)
     assert isinstance(screen.file, io.StringIO)
     assert {"1,234,567.89", "12.345678", "perplexity", "nats"} <= set(screen.file.getvalue().split())

@@ -93,7 +93,7 @@ def test_every_kind_is_listed_with_its_settings(run: Run) -> None:
     assert [line.partition(":")[0] for line in shown.out.splitlines()[: len(listed)]] == kinds.kind_names()
     assert order["help"] not in shown.out
     shown = run("kinds", "ngram")
-    for word in ("ngram", "smoothing", "modified-kneser-ney|kneser-ney", order["help"]):
+    for word in ("ngram", "smoothing", "modified-kneser-ney | kneser-ney", order["help"]):
         assert word in shown.out
     assert "tied=true  (true or false)" in run("kinds", "lstm").out
     assert run("kinds", "oracle").code == 2

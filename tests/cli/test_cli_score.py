@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from rich.cells import cell_len
 
 from chainrule.cli.common import cut
 
-from .running import Run, strict_json
+from .running import Run, on_terminal, strict_json
 
 REVIEWS = [
     {"id": "r1", "body": "i love cats", "stars": 5},
@@ -110,25 +107,6 @@ def test_a_model_trained_on_fields_is_that_of_their_text(run: Run, tmp_path: Pat
 
 
 # -- the table --------------------------------------------------------------------------------------------
-
-
-def on_terminal(columns: int, *words: object) -> str:
-    """What a verb shows on a terminal of so many columns."""
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "chainrule", *map(str, words)]
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
-        os.close(theirs)
-        seen = b""
-        try:
-            while piece := os.read(ours, 1 << 16):
-                seen += piece
-        except OSError:  # Linux says so when the other end is closed
-            pass
-        os.close(ours)
-    assert process.returncode == 0
-    return seen.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

@@ -358,11 +358,15 @@ def results_table(*headings: str, title: str | None = None) -> Table:
 
 
 def show_table(screen: Console, table: Table) -> None:
-    """Print a table; on a terminal that is too narrow its lines run on, since a truncated figure would be wrong."""
+    """Print a table; on a terminal that is too narrow its lines run on, since a truncated figure would be wrong.
+
+    Where there is no terminal, the table is as wide as it needs to be, and nothing wraps.
+    """
     from rich.measure import Measurement
 
     width = screen.width
-    needed = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).minimum
+    minimum, maximum = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table)
+    needed = minimum if screen.is_terminal else maximum
     screen.width = max(width, needed)
     screen.print(table)
     screen.width = width

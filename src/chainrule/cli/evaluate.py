@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,7 @@ from chainrule.cli.common import (
     bits_per_byte,
     console,
     corpus_options,
+    cut,
     device_option,
     figure,
     json_option,
@@ -24,6 +26,15 @@ from chainrule.cli.common import (
     say,
     show_table,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chainrule.evaluation.measure import Measured
+
+
+_FIGURES = 60  # the width of the table without the names of the models
+_WIDE = 70
 
 
 def _without_runs(folders: list[str]) -> list[str]:
@@ -37,6 +48,26 @@ def _without_runs(folders: list[str]) -> list[str]:
         return folders
     terminal_progress().note(f"left out, as they are runs and not models: {', '.join(runs)}")
     return [folder for folder in folders if folder not in runs]
+
+
+def _print_table(screen: Console, results: list[tuple[str, Measured]]) -> None:
+    """Print a row for each model; a narrow table leaves out nats and bits, the logarithms of the perplexity."""
+    figures: dict[str, Callable[[Measured], str]] = {
+        "perplexity": lambda m: figure(m, m.perplexity),
+        "nats": lambda m: figure(m, m.nats),
+        "bits": lambda m: figure(m, m.bits),
+        "bits/byte": bits_per_byte,
+        "tokens": lambda m: f"{m.tokens:,}",
+        "OOV": lambda m: f"{m.oov:.2%}",
+    }
+    if screen.width < _WIDE:
+        del figures["nats"], figures["bits"]
+    taken = _FIGURES if "nats" in figures else _FIGURES - 16
+    table = results_table("model", *figures)
+    for folder, m in results:
+        name = cut(folder, max(screen.width - taken, 8), keep="end") if screen.is_terminal else folder
+        table.add_row(name, *(show(m) for show in figures.values()))
+    show_table(screen, table)
 
 
 @click.command()
@@ -78,17 +109,8 @@ def evaluate(folders_and_text: tuple[str, ...], device: str, dtype: str, as_json
         objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
         print_json(objects[0] if len(objects) == 1 else objects)
         return
-    table = results_table("model", "perplexity", "nats", "bits", "bits/byte", "tokens", "OOV")
-    for folder, m in results:
-        table.add_row(
-            folder,
-            *(figure(m, value) for value in (m.perplexity, m.nats, m.bits)),
-            bits_per_byte(m),
-            f"{m.tokens:,}",
-            f"{m.oov:.2%}",
-        )
     screen = console()
-    show_table(screen, table)
+    _print_table(screen, results)
     for folder, m in results:
         if m.impossible:
             share = m.impossible / m.tokens

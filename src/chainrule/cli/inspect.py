@@ -15,6 +15,7 @@ from chainrule.cli.common import (
     number,
     print_json,
     results_table,
+    show_table,
 )
 
 if TYPE_CHECKING:
@@ -96,11 +97,11 @@ def _print(title: str, described: dict[str, Any]) -> None:
             table.add_row(key.replace("_", " "), number(value) if isinstance(value, float) else str(value))
     for name, array in described["arrays"].items():
         table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
-    screen.print(table)
+    show_table(screen, table)
     if "next" in described:
         likely = results_table("next token", "probability")
         for entry in described["next"]:
             # a special token is no text: the letters <unk> may be a token too
             token = entry["token"] if entry["special"] else repr(entry["token"])
             likely.add_row(token, number(entry["probability"], 4))
-        screen.print(likely)
+        show_table(screen, likely)

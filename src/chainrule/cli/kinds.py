@@ -50,7 +50,8 @@ def _print_settings(screen: Console, settings: list[dict[str, Any]]) -> None:
             screen.print(f"\n{group}", style="bold")
         for item in settings:
             if item["group"] == group:
-                line = f"{item['name']}={_shown(item['default'])}  ({item['type']}) {item['help']}"
+                choices = item["type"].replace("|", " | ")  # a line may end between two
+                line = f"{item['name']}={_shown(item['default'])}  ({choices}) {item['help']}"
                 say(screen, line, indent=2)
 
 

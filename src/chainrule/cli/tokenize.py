@@ -19,6 +19,7 @@ from chainrule.cli.common import (
     overwrite_option,
     print_json,
     results_table,
+    show_table,
     tokenizer_choice,
     tokenizer_options,
 )
@@ -132,7 +133,7 @@ def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as
     for merge in found:
         left, right, token = (repr(readable(piece)) for piece in (merge.left, merge.right, merge.token))
         table.add_row(token, left, right, f"{merge.count:,}", f"{merge.vocab_size:,}")
-    console().print(table)
+    show_table(console(), table)
 
 
 def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None:
@@ -194,4 +195,4 @@ def _summary(tokenizer: Tokenizer, encoded: Encoded, as_json: bool) -> None:
     for key, value in figures.items():
         shown = f"{value:,}" if isinstance(value, int) else number(value) if isinstance(value, float) else value
         table.add_row(key.replace("_", " "), f"{value:.2%}" if key == "oov" else shown)
-    console().print(table)
+    show_table(console(), table)

@@ -47,7 +47,7 @@ def _files_of_folder(folder: Path, patterns: Sequence[str]) -> list[Path]:
         raise CorpusError(f"{folder} is {what}; a text is wanted here")
     every = sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
     if not every:
-        raise CorpusError(f"{folder}: there is no file in this folder (hidden files are not counted)")
+        raise CorpusError(f"{folder}: there is no file in this folder (hidden files and models are not counted)")
     chosen = [path for path in every if _matches(path.relative_to(folder).as_posix(), patterns)]
     if not chosen:
         wanted = " or ".join(map(repr, patterns))
