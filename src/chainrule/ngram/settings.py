@@ -45,7 +45,7 @@ class NgramSettings:
 
     GROUPS: ClassVar[Groups] = {
         "size": ("order", "prune", "entropy", "bits", "index"),
-        "smoothing": ("smoothing", "k", "buckets", "alpha"),
+        "smoothing": ("smoothing", "k", "good_turing", "buckets", "alpha"),
         "hardware": ("memory",),
         "data": ("extra_words",),
     }
