@@ -177,7 +177,7 @@ def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
     work = "" if steps is None else f" and {steps:,} {'step' if steps == 1 else 'steps'}"
     say(
         console(),
-        f"{out}: trained on {text} in {number(seconds)} s{work} ({number(seconds - training)} s to read the text)"
+        f"{out}: trained on {text} in {number(seconds)} s{work} ({number(seconds - training)} s before training)"
         f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
     )
 

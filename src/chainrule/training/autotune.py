@@ -98,12 +98,12 @@ class Autotune:
 
     # -- what an engine may ask ---------------------------------------------------------------------------
 
-    def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS) -> float:
-        """The mean seconds of a step; warm-up steps, which allocate memory and compile code, do not count."""
+    def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
+        """The mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
         enough = _TIMED_SECONDS
         if self.settings.minutes is not None:
             enough = min(enough, _TIMED_SHARE * 60 * self.settings.minutes)
-        epoch, first, began = self.train.layout.epoch(0), 1 if mode.recorded else 0, 0.0
+        epoch, first, began = self.train.layout.epoch(0), warm if mode.recorded else warm - 1, 0.0
         with self.engine.trial(mode) as trial:
             for number in range(1 + first + at_most):
                 batch = number % len(epoch)

@@ -203,7 +203,9 @@ def _tokens_per_second(settings: Any, data: TrainingData, backend: Backend) -> f
     feed = feeder(engine, settings, data, NextToken.of(data.tokenizer, data.context))
     with engine.running(data.seed):
         timer = Autotune(engine, settings, feed(_excerpt(data.train.ids, data.tokenizer.eos)), None)
-        seconds = timer.seconds(Mode(bfloat16=data.device.startswith("cuda")), at_most=3)
+        is_cuda = data.device.startswith("cuda")
+        # the first steps on a GPU are slow: more of them are timed, which takes little
+        seconds = timer.seconds(Mode(bfloat16=is_cuda), warm=5 if is_cuda else 1, at_most=20 if is_cuda else 3)
     layout = timer.train.layout
     return layout.tokens / layout.count(0) / seconds
 
