@@ -221,11 +221,24 @@ def note_slow_precision(dtype: str, *models: LanguageModel) -> None:
         terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
 
 
-def note_unknown_prompt(lm: LanguageModel, prompt: str) -> None:
+def heal_option(command: Command) -> Command:
+    """--heal: whether a prompt may stop inside a word."""
+    return click.option(
+        "--heal/--no-heal",
+        default=True,
+        show_default=True,
+        help="A prompt is text that may stop inside a word, or its tokens are complete.",
+    )(command)
+
+
+def note_unknown_prompt(lm: LanguageModel, prompt: str, heal: bool = True) -> None:
     """Tell the user if some of the prompt is unknown to the model."""
     from chainrule.cli.progress import terminal_progress
+    from chainrule.decode.generate import context_of
+    from chainrule.decode.healing import find_openings
 
-    if lm.tokenizer.unk in lm.tokenizer.encode(prompt).tolist():
+    _, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
+    if lm.tokenizer.unk in openings.settled:
         terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")
 
 

@@ -10,6 +10,7 @@ import click
 from chainrule.cli.common import (
     device_option,
     echo,
+    heal_option,
     json_option,
     model_argument,
     note_slow_precision,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @model_argument
 @click.option("--prompt", default="", help="What the text begins with.")
+@heal_option
 @click.option(
     "--strategy",
     type=click.Choice(["greedy", "sample", "beam"]),
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 def generate(
     folder: str,
     prompt: str,
+    heal: bool,
     max_tokens: int,
     count: int,
     device: str,
@@ -75,14 +78,14 @@ def generate(
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = load(folder, device=device, dtype=dtype)
     note_slow_precision(dtype, lm)
-    note_unknown_prompt(lm, prompt)
+    note_unknown_prompt(lm, prompt, heal)
     if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
         echo(prompt, nl=False)
-        for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed):
+        for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed, heal=heal):
             echo(piece, nl=False)
         echo()
         return
-    texts = generate_many(lm, [prompt], strategy, n=count, max_tokens=max_tokens, seed=seed)
+    texts = generate_many(lm, [prompt], strategy, n=count, max_tokens=max_tokens, seed=seed, heal=heal)
     if as_json:
         print_json(
             [

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import NoneType
 
 import numpy as np
 
 from chainrule.arrays import pad
 from chainrule.decode.beam import beam_search
+from chainrule.decode.healing import Openings, draw_openings, find_openings
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
 from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy, TopP
 from chainrule.errors import DecodingError
-from chainrule.lm import LanguageModel
+from chainrule.lm import LanguageModel, State
 
 DEFAULT_MAX_TOKENS = 100
 _SAMPLE_TOKENS = 60
@@ -28,8 +30,9 @@ class Generation:
     prompt: str
     continuation: str
     tokens: int
+    """How many tokens it took; one that ends where the prompt does is none of them."""
     log_prob: float
-    """ln p of the continuation's tokens under the model."""
+    """ln p of the continuation's tokens under the model, given the text of the prompt."""
     finished: bool
     """Whether the continuation came to an end; False if it was cut off."""
 
@@ -46,9 +49,13 @@ def generate(
     *,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
+    heal: bool = True,
 ) -> str:
-    """The prompt and a continuation of it: a line, or `max_tokens` tokens where context flows across lines."""
-    return generate_many(lm, [prompt], strategy, max_tokens=max_tokens, seed=seed)[0].text
+    """The prompt and a continuation of it: a line, or `max_tokens` tokens where context flows across lines.
+
+    The prompt is a text that may stop anywhere, also inside a word; `heal=False` takes its tokens for complete.
+    """
+    return generate_many(lm, [prompt], strategy, max_tokens=max_tokens, seed=seed, heal=heal)[0].text
 
 
 def generate_many(
@@ -59,41 +66,59 @@ def generate_many(
     n: int = 1,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
+    heal: bool = True,
 ) -> list[Generation]:
     """`n` continuations of each prompt, in one batch; the text depends on seed and prompt, not on the batch.
 
     A prompt that is listed twice gets `n` more continuations. <unk> is never written: it is not text. A beam search
-    gives its `n` best, or as many as there are.
+    gives its `n` best, or as many as there are. The tokens that complete a prompt (see healing.py) come before the
+    `max_tokens`.
     """
     _check(n, max_tokens, strategy)
     if isinstance(prompts, str):
         raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
         return []
-    ids = [prompt_ids(lm, prompt) for prompt in prompts]
-    state, end = lm.extend(lm.start(len(ids)), pad(ids)), _end(lm)
+    contexts, end = [context_of(lm, prompt) for prompt in prompts], _end(lm)
+    state, openings = find_openings(lm, contexts, heal=heal and max_tokens > 0)
     if isinstance(strategy, Beam):
         if n > strategy.width:
             raise DecodingError(f"{strategy.width} beams cannot give {n} texts: ask for more beams")
         forbid = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
-        found = beam_search(lm, state, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n)
-    else:
-        rows = np.repeat(np.arange(len(ids)), n)
-        uniforms = Uniforms(seed, [ids[row] for row in rows], _copies(prompts, n))
-        flat = sample(
-            lm,
-            state.select(rows),
-            _text_only(lm, strategy),
-            uniforms,
-            max_tokens=max_tokens,
-            end=end,
-            read_BT=pad(ids)[rows],
+        begun = [found.best(strategy.width) for found in openings]
+        written = beam_search(
+            lm, state, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n, begun=begun
         )
-        found = [flat[i * n : (i + 1) * n] for i in range(len(ids))]
+    else:
+        rows, ids = np.repeat(np.arange(len(prompts)), n), [prompt_ids(lm, prompt) for prompt in prompts]
+        uniforms = Uniforms(seed, [ids[row] for row in rows], _copies(prompts, n))
+        of_rows = [openings[row] for row in rows]
+        flat = _sample_after(lm, state.select(rows), of_rows, strategy, uniforms, max_tokens)
+        written = [flat[i * n : (i + 1) * n] for i in range(len(prompts))]
     return [
-        _generation(lm, prompt, row, continuation)
-        for prompt, row, continuations in zip(prompts, ids, found, strict=True)
+        _generation(lm, prompt, found, continuation)
+        for prompt, found, continuations in zip(prompts, openings, written, strict=True)
         for continuation in continuations
+    ]
+
+
+def _sample_after(
+    lm: LanguageModel,
+    state: State,
+    openings: Sequence[Openings],
+    strategy: Strategy | None,
+    uniforms: Uniforms,
+    max_tokens: int,
+) -> list[Continuation]:
+    """Choose an opening of each row, and sample what follows it."""
+    strategy = _text_only(lm, strategy)
+    begun = draw_openings(openings, strategy, uniforms, lm.tokenizer.vocab_size)
+    read = [[*found.settled, *opening.ids] for found, opening in zip(openings, begun, strict=True)]
+    state = lm.extend(state, pad([opening.ids for opening in begun]))
+    new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=_end(lm), read_BT=pad(read))
+    return [
+        Continuation((*o.ids, *c.ids), o.log_prob + c.log_prob, c.finished, o.inside)
+        for o, c in zip(begun, new, strict=True)
     ]
 
 
@@ -104,37 +129,44 @@ def stream(
     *,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
+    heal: bool = True,
 ) -> Iterator[str]:
     """The continuation piece by piece, as it is written; together the pieces are what `generate` adds."""
     _check(1, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    return _stream(lm, prompt, strategy, max_tokens, seed)
+    return _stream(lm, prompt, _text_only(lm, strategy), max_tokens, seed, heal=heal and max_tokens > 0)
 
 
-def _stream(lm: LanguageModel, prompt: str, strategy: Strategy | None, max_tokens: int, seed: int) -> Iterator[str]:
-    read = prompt_ids(lm, prompt)
-    waiting: list[int] = []  # tokens whose text is not shown yet
-    begun = False
-    for piece in sample_steps(
+def _stream(
+    lm: LanguageModel, prompt: str, strategy: Strategy, max_tokens: int, seed: int, *, heal: bool
+) -> Iterator[str]:
+    state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
+    uniforms = Uniforms(seed, [prompt_ids(lm, prompt)])
+    (opening,) = draw_openings([openings], strategy, uniforms, lm.tokenizer.vocab_size)
+    read, rest = openings.settled, openings.rest
+    steps = sample_steps(
         lm,
-        lm.extend(lm.start(1), pad([read])),
-        _text_only(lm, strategy),
-        Uniforms(seed, [read]),
+        lm.extend(state, pad([opening.ids])),
+        strategy,
+        uniforms,
         max_tokens=max_tokens,
         end=_end(lm),
-        read_BT=pad([read]),
+        read_BT=pad([[*read, *opening.ids]]),
         at_once=1,
-    ):
-        waiting += piece.tokens[0]
-        text = _added_text(lm, prompt, read, waiting, begun)
+    )
+    waiting: list[int] = []  # tokens whose text is not shown yet
+    begun = False
+    for tokens in chain([opening.ids], (piece.tokens[0] for piece in steps)):
+        waiting += tokens
+        text = added_text(lm, prompt, Openings(read, rest), waiting, begun)
         if not text.endswith("\ufffd"):  # half a character, whose bytes are still coming, is held back
             if text:
                 yield text
             begun = begun or bool(waiting)
-            read, waiting = [*read, *waiting], []
-    if rest := _added_text(lm, prompt, read, waiting, begun):
-        yield rest
+            read, rest, waiting = [*read, *waiting], b"", []
+    if remaining := added_text(lm, prompt, Openings(read, rest), waiting, begun):
+        yield remaining
 
 
 def sample_text(lm: LanguageModel, seed: int = 0, lines: int = 1) -> str:
@@ -174,21 +206,29 @@ def _text_only(lm: LanguageModel, strategy: Strategy | None) -> Strategy:
 
 def prompt_ids(lm: LanguageModel, prompt: str) -> list[int]:
     """The ids of a prompt, or of its last line if the model reads each line by itself."""
-    if lm.context == "line":
-        prompt = prompt.rpartition("\n")[2]  # earlier lines are no context to a model of single lines
-    ids: list[int] = lm.tokenizer.encode(prompt).tolist()
+    ids: list[int] = lm.tokenizer.encode(context_of(lm, prompt)).tolist()
     return ids
 
 
-def _generation(lm: LanguageModel, prompt: str, read: list[int], new: Continuation) -> Generation:
-    text = _added_text(lm, prompt, read, list(new.ids), begun=False)
-    return Generation(prompt, text, len(new.ids), new.log_prob, new.finished)
+def context_of(lm: LanguageModel, prompt: str) -> str:
+    """The part of a prompt that a model reads: earlier lines are no context to a model of single lines."""
+    return prompt.rpartition("\n")[2] if lm.context == "line" else prompt
 
 
-def _added_text(lm: LanguageModel, prompt: str, read: list[int], new: list[int], begun: bool) -> str:
-    """The text that new tokens add to what was read; the token that ends a line adds nothing."""
+def _generation(lm: LanguageModel, prompt: str, openings: Openings, new: Continuation) -> Generation:
+    text = added_text(lm, prompt, openings, list(new.ids), begun=False)
+    return Generation(prompt, text, len(new.ids) - new.inside, new.log_prob, new.finished)
+
+
+def added_text(lm: LanguageModel, prompt: str, openings: Openings, new: list[int], begun: bool) -> str:
+    """The text that new tokens add to the prompt; the token that ends a line adds nothing.
+
+    They come after the settled ids, and spell the rest of the prompt first.
+    """
     if new and new[-1] == _end(lm):
         new = new[:-1]
-    text = lm.tokenizer.continuation(read, new)
-    # tokens that do not keep white space bring a space of their own, which a prompt may have already
-    return text.removeprefix(" ") if not lm.tokenizer.lossless and not begun and prompt[-1:].isspace() else text
+    text = lm.tokenizer.continuation(openings.settled, new)
+    if not lm.tokenizer.lossless and not begun and (openings.rest or prompt[-1:].isspace()):
+        # tokens that do not keep white space bring a space of their own, which the prompt has already
+        text = text.removeprefix(" ")
+    return text.removeprefix(openings.rest.decode())

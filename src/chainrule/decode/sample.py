@@ -33,6 +33,8 @@ class Continuation:
     """ln p of the new tokens under the model itself, whatever the strategy."""
     finished: bool
     """Whether the continuation came to an end, or could not go on; False if it was cut off."""
+    inside: int = 0
+    """How many of the first tokens add nothing, since they spell the end of the prompt (see healing.py)."""
 
 
 def sample(

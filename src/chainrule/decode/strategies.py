@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from array_api_compat import array_namespace
 
@@ -24,6 +24,8 @@ from chainrule.errors import DecodingError
 Operations: TypeAlias = tuple[tuple[str, Any], ...]
 Read: TypeAlias = Callable[[], Array]
 """Returns the ids read and written so far; a function, so that only strategies that look back pay for it."""
+
+Ending: TypeAlias = Literal["any", "best"]
 
 COLDEST = 1e-6
 """Temperatures below this are greedy: p^(1/T) is 0 or 1 in any precision."""
@@ -240,8 +242,12 @@ class Beam:
     width: int = 4
     length_power: float = 1.0
     """Hypotheses are ranked by ln p / length^power: 0 favours short ones, 1 ranks by the mean."""
+    ending: Ending = "any"
+    """When a hypothesis may end: "any", at every step; "best", only if its end is among the `width` best steps."""
 
     def __post_init__(self) -> None:
+        if self.ending not in ("any", "best"):
+            raise DecodingError(f"the ending of a beam search should be any or best, not {self.ending!r}")
         _require(self.width >= 1, "the number of beams", "at least 1", self.width)
         _require(0 <= self.length_power <= 10, "the length power", "between 0 and 10", self.length_power)
 

@@ -11,14 +11,14 @@ from chainrule.arrays import Array, cumulative_sum
 def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
     """The k largest values of each row, largest first, and their indices; fewer if a row has fewer."""
     if isinstance(values_BN, np.ndarray):
-        places_BK = np.stack([_top_of_row(row, k) for row in values_BN])
+        places_BK = np.stack([top_of_row(row, k) for row in values_BN])
     else:
         xp = array_namespace(values_BN)
         places_BK = xp.argsort(values_BN, axis=-1, descending=True, stable=True)[:, :k]
     return array_namespace(values_BN).take_along_axis(values_BN, places_BK, axis=-1), places_BK
 
 
-def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
+def top_of_row(row: np.ndarray, k: int) -> np.ndarray:
     """The indices of the k largest values, in linear time: only values that reach the k-th largest are sorted."""
     if k >= len(row):
         return np.argsort(-row, kind="stable")

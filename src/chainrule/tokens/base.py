@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import TokenizerError
 from chainrule.parallel import at_once, cores
+from chainrule.tokens.spelling import Spelling
 from chainrule.tokens.words.splitting import Splitting
 
 Ids = NDArray[np.uint32]
@@ -64,7 +66,30 @@ class Tokenizer(ABC):
     def to_json(self) -> dict[str, Any]:
         """The JSON object from which `from_json` makes the tokenizer again."""
 
-    # The methods below are the same for all tokenizers; only `with_words` is overridden, by word tokenizers.
+    # What follows has a default that serves every tokenizer; some override it.
+
+    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+        """The ids with which every text begins that continues a prompt, and the bytes of the prompt after them.
+
+        Here all of its ids: right for tokens that do not depend on what follows, such as characters.
+        """
+        return self.encode(prompt).tolist(), b""
+
+    def pieces(self) -> list[bytes] | None:
+        """The bytes that each id stands for, b"" for a special one; None if they depend on the ids around it."""
+        return None
+
+    def with_words(self, words: Iterable[bytes]) -> Self:
+        """A copy of this tokenizer with more words after its own; an error unless its tokens are words."""
+        raise TokenizerError(f"words can be added to word tokens, not to {self.name} tokens")
+
+    # The methods below are the same for all tokenizers.
+
+    @cached_property
+    def spelling(self) -> Spelling | None:
+        """The bytes of every token, and which tokens begin a text; None where `pieces` is."""
+        pieces = self.pieces()
+        return None if pieces is None else Spelling(pieces, joins=self.splitting is None)
 
     def encode(self, text: str) -> Ids:
         """The ids of a text; line ends inside it are `eos`, and none is added at its end."""
@@ -80,10 +105,6 @@ class Tokenizer(ABC):
         """The text that the ids `new` add after the ids `before`."""
         nearby = list(before[-_NEARBY:])
         return self.decode([*nearby, *new])[len(self.decode(nearby)) :]
-
-    def with_words(self, words: Iterable[bytes]) -> Self:
-        """A copy of this tokenizer with more words after its own; an error unless its tokens are words."""
-        raise TokenizerError(f"words can be added to word tokens, not to {self.name} tokens")
 
     def special(self, token_id: int) -> str | None:
         """The name of a special token; None for any other."""

@@ -36,6 +36,9 @@ class ByteTokenizer(Tokenizer):
         character = chr(token_id)
         return self.special(token_id) or (character if " " <= character <= "~" else f"<0x{token_id:02X}>")
 
+    def pieces(self) -> list[bytes]:
+        return [bytes([i]) if i != self.eos else b"" for i in range(256)] + [b""]
+
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind}
 

@@ -67,6 +67,9 @@ class CharTokenizer(Tokenizer):
     def token(self, token_id: int) -> str:
         return self.special(token_id) or self.characters[token_id - 3]
 
+    def pieces(self) -> list[bytes]:
+        return [b"", b"", b"", *(character.encode(errors="replace") for character in self.characters)]
+
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "characters": self.characters}
 

@@ -29,6 +29,7 @@ Spans: TypeAlias = Callable[[str], list[tuple[int, int]]]
 SHORTEST_BOUND = 256
 """The least bound on pieces: a run as long as this covers a whole group of `_GROUP` bytes, wherever it begins."""
 _GROUP = 128
+_LONGEST_UNSETTLED = 48  # characters: how they were cut depends hardly ever on text so far away
 
 
 def sections(line: str, longest_piece: int | None, spans: Spans) -> list[str]:
@@ -71,6 +72,22 @@ def _cuts(line: str, longest: int, spans: Spans) -> Iterator[int]:
         if pieces[-1][1] > done:
             yield start + pieces[-1][1]
         start += pieces[-1][1]
+
+
+def unsettled(line: str, spans: Spans) -> str:
+    """The end of a line whose tokens depend on the text that will follow: its last piece, with the space before it.
+
+    After an apostrophe two pieces, since 'r becomes one piece if an e follows. Of a very long piece its end.
+    """
+    # a piece never reaches from a visible character to white space: only the last word has to be split into pieces
+    before = line.rstrip()
+    if before == line:
+        before = line[: len(line) - len("".join(line.rsplit(None, 1)[-1:]))].rstrip()
+    tail = line[len(before) :]
+    pieces = [tail[first:last] for first, last in spans(tail)]
+    if len(pieces) > 1 and pieces[-2] == "'":
+        return "".join(pieces[-2:])
+    return pieces[-1][-_LONGEST_UNSETTLED:] if pieces else ""
 
 
 def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from chainrule.errors import TokenizerError
 from chainrule.progress import SILENT, Progress
-from chainrule.tokens.base import Ids, Tokenizer
+from chainrule.tokens.base import Ids, Tokenizer, utf8
 from chainrule.tokens.subwords.library import (
     INSIDE,
     UNKNOWN_PIECE,
@@ -36,6 +36,7 @@ from chainrule.tokens.subwords.sections import (
     SHORTEST_BOUND,
     lines_to_cut,
     sections,
+    unsettled,
 )
 from chainrule.tokens.vocabulary import Limit
 
@@ -161,6 +162,26 @@ class SubwordTokenizer(Tokenizer):
         piece = self.reference.id_to_token(token_id) or ""
         return "##" + text if piece.startswith(INSIDE) else text
 
+    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+        """The ids before the last piece of the prompt's last line: no text after the prompt changes them.
+
+        Of a very long piece only the end is left out.
+        """
+        ids: list[int] = self.encode(prompt).tolist()
+        text, least = utf8(prompt), len(utf8(unsettled(prompt.rpartition("\n")[2], spans_of)))
+        kept, start = len(ids), len(text)
+        # as far back as needed to a token that begins where a character does
+        while kept and (len(text) - start < least or _is_inside_character(text, start)):
+            kept -= 1
+            start -= len(self._piece_bytes[ids[kept]])
+        return (
+            (ids, b"") if self.unk in ids[kept:] else (ids[:kept], text[start:])
+        )  # <unk> is not the text it hides
+
+    def pieces(self) -> list[bytes]:
+        special = {self.unk, self.bos, self.eos}
+        return [b"" if i in special else piece for i, piece in enumerate(self._piece_bytes)]
+
     def to_json(self) -> dict[str, Any]:
         longest = {} if self.longest_piece is None else {"longest_piece": self.longest_piece}
         library = {"tokenizers": json.loads(self.definition)}
@@ -211,6 +232,10 @@ class _Batch:
         if self._texts:
             self._flush()
         return np.concatenate(self._found)
+
+
+def _is_inside_character(text: bytes, place: int) -> bool:
+    return place < len(text) and text[place] & 0xC0 == 0x80
 
 
 def readable(piece: bytes) -> str:

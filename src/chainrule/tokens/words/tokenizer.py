@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
 from chainrule.parallel import Patience, in_order
-from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly
+from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly, utf8
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.learning import NANOSECONDS, WordLearner
 from chainrule.tokens.words.splitting import Splitting, split_words
@@ -87,6 +87,15 @@ class WordTokenizer(Tokenizer):
 
     def token(self, token_id: int) -> str:
         return self.special(token_id) or self.words[token_id - 3].decode()
+
+    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+        """All ids but that of the last word, which may be the beginning of a longer one; all after white space."""
+        ids: list[int] = self.encode(prompt).tolist()
+        words = split_words(utf8(prompt.rpartition("\n")[2]), self.splitting)
+        return (ids[:-1], words[-1]) if words and utf8(prompt).endswith(words[-1]) else (ids, b"")
+
+    def pieces(self) -> list[bytes]:
+        return [b"", b"", b"", *self.words]
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,239 @@
+"""Token healing: a prompt is text, and may stop inside a token of the text that it begins.
+
+"... the req" was cut into tokens differently while " request" was learned. So only those ids of a prompt are read
+that no continuation can change (`Tokenizer.settled`); the rest of the prompt is spelled again by an *opening*:
+tokens that are the rest, or that start with it. With tokens t that spell a prompt and more,
+
+    p(continuation | prompt) = Σ p(t) over the t that spell both / Σ p(t) over the t that spell the prompt,
+
+and an opening is chosen with its share of the second sum. The sum is taken over a tree: after each beginning of the
+rest come the tokens that the remainder starts with, and those that start with the remainder. A path is left out if
+it is less than e^-25 as likely as what was found already, so that the shares are exact for all purposes.
+
+Axes: F paths that are continued, R rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.arrays import PAD, pad, to_numpy
+from chainrule.decode.randomness import Uniforms
+from chainrule.decode.sample import Choice
+from chainrule.decode.strategies import Strategy
+from chainrule.decode.top import top_of_row
+from chainrule.errors import ModelError
+from chainrule.lm import LanguageModel, State
+from chainrule.tokens.spelling import Spelling
+
+_MOST_PATHS = 64  # of one prompt, that are continued at once
+_NEGLIGIBLE = -25.0  # ln of the share of a path that is left out
+_CELLS = 1 << 23  # of an array [R, V] that is made at once
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Tokens that spell the rest of a prompt, and perhaps more."""
+
+    ids: tuple[int, ...] = ()
+    log_prob: float = 0.0
+    """ln p of these tokens, given the text of the prompt."""
+    adds: bool = False
+    """Whether the last token goes on after the end of the prompt."""
+
+    @property
+    def inside(self) -> int:
+        """How many of the tokens add nothing to the prompt."""
+        return len(self.ids) - self.adds
+
+
+class _Node:
+    """A beginning of an opening, and the tokens that can come next."""
+
+    def __init__(self, spelling: Spelling, prompt: int, rest: bytes, log_prob: float = 0.0) -> None:
+        """`rest` remains to be spelled by an opening of that prompt; `log_prob` is ln p of the tokens before."""
+        self.spelling, self.prompt, self.rest, self.log_prob = spelling, prompt, rest, log_prob
+        self.parts: dict[int, tuple[float, _Node]] = {}
+        """Tokens that spell some of the rest: ln p of each, and what follows it."""
+        self.total = -math.inf
+        """ln p of all openings, after the tokens before; known when the tree has grown."""
+
+    def expand(self, log_probs_V: NDArray[np.floating]) -> float:
+        """Find the tokens that can come next; returns ln p of all that spell the rest to its end."""
+        spelling = self.spelling
+        self.last = spelling.starting_with(self.rest)
+        self.last_log_probs = log_probs_V[self.last].astype(np.float64)
+        for token in spelling.beginning(self.rest).tolist():
+            log_prob, rest = float(log_probs_V[token]), self.rest[len(spelling.pieces[token]) :]
+            if log_prob > -math.inf:
+                self.parts[token] = log_prob, _Node(spelling, self.prompt, rest, self.log_prob + log_prob)
+        return self.log_prob + _log_sum(self.last_log_probs)
+
+    def normalise(self, grown: Container[_Node]) -> None:
+        """Turn ln p of the next tokens into their shares, when those of every node below are known."""
+        self.parts = {token: (p, node) for token, (p, node) in self.parts.items() if node in grown}
+        log_probs = [log_prob + node.total for log_prob, node in self.parts.values()]
+        every = np.concatenate([self.last_log_probs, np.asarray(log_probs, dtype=np.float64)])
+        self.tokens = np.concatenate([self.last, np.asarray([*self.parts], dtype=np.int64)])
+        self.total = _log_sum(every)
+        self.shares = every - self.total if self.total > -math.inf else every
+
+    def adds(self, token: int) -> bool:
+        """Whether a token spells more than the rest."""
+        return len(self.spelling.pieces[token]) > len(self.rest)
+
+    def after(self, token: int) -> _Node | None:
+        """The node after a token; None if an opening ends there."""
+        return self.parts[token][1] if token in self.parts else None
+
+    def nodes(
+        self, ids: tuple[int, ...] = (), share: float = 0.0
+    ) -> Iterator[tuple[_Node, tuple[int, ...], float]]:
+        """This node and those below it, with the tokens before each and ln of their share."""
+        yield self, ids, share
+        for (token, (_, node)), own in zip(self.parts.items(), self.shares[len(self.last) :], strict=True):
+            yield from node.nodes((*ids, token), share + float(own))
+
+
+@dataclass(frozen=True)
+class Openings:
+    """The openings of one prompt."""
+
+    settled: list[int]
+    """The ids that are read before an opening."""
+    rest: bytes = b""
+    """What an opening spells, the end of the prompt."""
+    root: _Node | None = None
+    """The tree of openings; None if there is nothing to spell, and the only opening is empty."""
+
+    def best(self, count: int) -> list[Opening]:
+        """The likeliest openings, the likeliest first."""
+        if self.root is None:
+            return [Opening()]
+        found: list[Opening] = []
+        for node, ids, share in self.root.nodes():
+            shares = node.shares[: len(node.last)]
+            for i in top_of_row(shares, count).tolist() if len(shares) else ():
+                token = int(node.last[i])
+                found.append(Opening((*ids, token), share + float(shares[i]), node.adds(token)))
+        found.sort(key=lambda opening: -opening.log_prob)
+        return [opening for opening in found[:count] if opening.log_prob > -math.inf]
+
+
+def find_openings(lm: LanguageModel, prompts: Sequence[str], *, heal: bool = True) -> tuple[State, list[Openings]]:
+    """The state after the settled ids of each prompt, and its openings.
+
+    If no tokens of the vocabulary spell the rest of a prompt, or the model thinks them impossible, all ids of the
+    prompt are settled; and so they are without `heal`.
+    """
+    spelling = lm.tokenizer.spelling if heal else None
+    cut = [lm.tokenizer.settled(prompt) if spelling else (_ids(lm, prompt), b"") for prompt in prompts]
+    state = lm.extend(lm.start(len(cut)), pad([settled for settled, _ in cut]))
+    open_rows = [row for row, (_, rest) in enumerate(cut) if rest]
+    if spelling is None or not open_rows:
+        return state, [Openings(settled) for settled, _ in cut]
+    roots = {row: _Node(spelling, row, cut[row][1]) for row in open_rows}
+    _grow(lm, state.select(np.asarray(open_rows)), [*roots.values()])
+    found, missing = [], []
+    for row, (settled, rest) in enumerate(cut):
+        root = roots.get(row)
+        is_possible = root is not None and root.total > -math.inf
+        ids = settled if is_possible or not rest else _ids(lm, prompts[row])
+        missing.append(ids[len(settled) :])
+        found.append(Openings(ids, rest, root) if is_possible else Openings(ids))
+    return lm.extend(state, pad(missing)) if any(missing) else state, found
+
+
+def draw_openings(
+    openings: Sequence[Openings], strategy: Strategy, uniforms: Uniforms, vocab_size: int
+) -> list[Opening]:
+    """An opening for each row, chosen by the strategy, token by token; rows are those of the random numbers."""
+    drawn = [Opening() for _ in openings]
+    at = {row: found.root for row, found in enumerate(openings) if found.root is not None}
+    while at:
+        for rows in _slices(np.asarray([*at]), max(1, _CELLS // vocab_size)):
+            nodes = [at[row] for row in rows.tolist()]
+            read = [[*openings[row].settled, *drawn[row].ids] for row in rows.tolist()]
+            tokens, scores = _choose(nodes, read, strategy, uniforms.draw(rows, 1)[:, 0], vocab_size)
+            for row, node, token, score in zip(rows.tolist(), nodes, tokens, scores, strict=True):
+                drawn[row] = Opening((*drawn[row].ids, token), drawn[row].log_prob + score, node.adds(token))
+                following = node.after(token)
+                if following is None:
+                    del at[row]
+                else:
+                    at[row] = following
+    return drawn
+
+
+def _choose(
+    nodes: Sequence[_Node], read: list[list[int]], strategy: Strategy, uniforms_R: np.ndarray, vocab_size: int
+) -> tuple[list[int], list[float]]:
+    """A next token for each row, and ln of its share."""
+    shares_RV = np.full((len(nodes), vocab_size), -math.inf)
+    for row, node in enumerate(nodes):
+        shares_RV[row, node.tokens] = node.shares
+    going_R = np.ones(len(nodes), dtype=bool)
+    tokens_R = Choice(strategy, None)(shares_RV, uniforms_R, going_R, lambda: pad(read))[0]
+    # a strategy that forbids every token does not make the prompt another one
+    tokens_R = np.where(tokens_R == PAD, np.argmax(shares_RV, axis=1), tokens_R)
+    return tokens_R.tolist(), shares_RV[np.arange(len(nodes)), tokens_R].tolist()
+
+
+def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
+    """Grow the trees of openings: all prompts together, one token at a time."""
+    found = {root.prompt: -math.inf for root in roots}
+    grown: dict[_Node, None] = {}
+    frontier = roots
+    while frontier:
+        log_probs_FV = to_numpy(lm.next_log_probs(state))
+        if np.isnan(log_probs_FV).any():
+            raise ModelError("the model gives NaN: something in it has gone wrong")
+        for node, log_probs_V in zip(frontier, log_probs_FV, strict=True):
+            found[node.prompt] = np.logaddexp(found[node.prompt], node.expand(log_probs_V))
+        grown |= dict.fromkeys(frontier)
+        below = [
+            (row, token, child)
+            for row, node in enumerate(frontier)
+            for token, (_, child) in node.parts.items()
+            if child.log_prob > found[node.prompt] + _NEGLIGIBLE
+        ]
+        below = _likeliest(below)
+        frontier = [child for _, _, child in below]
+        if below:
+            rows, tokens = (np.asarray([entry[i] for entry in below]) for i in (0, 1))
+            state = lm.extend(state.select(rows), tokens[:, None])
+    for node in reversed(grown):
+        node.normalise(grown)
+
+
+def _likeliest(below: list[tuple[int, int, _Node]]) -> list[tuple[int, int, _Node]]:
+    """The likeliest paths of each prompt, _MOST_PATHS at most."""
+    counts: Counter[int] = Counter()
+    kept = []
+    for entry in sorted(below, key=lambda entry: -entry[2].log_prob):
+        counts[entry[2].prompt] += 1
+        if counts[entry[2].prompt] <= _MOST_PATHS:
+            kept.append(entry)
+    return kept
+
+
+def _ids(lm: LanguageModel, prompt: str) -> list[int]:
+    ids: list[int] = lm.tokenizer.encode(prompt).tolist()
+    return ids
+
+
+def _slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _log_sum(log_probs: NDArray[np.float64]) -> float:
+    """ln Σ e^x."""
+    best = float(np.max(log_probs, initial=-math.inf))
+    return best if best == -math.inf else best + math.log(float(np.sum(np.exp(log_probs - best))))

@@ -1,0 +1,67 @@
+"""The bytes that each token spells, and the tokens that spell the beginning of a text.
+
+A text that is still being written ends anywhere, also inside a token. The tokens that can come next are then those
+that start with the rest of the text, and, where tokens join without a space, those that the rest starts with.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SPACES = b" \t\r\v\f\n"
+
+
+class Spelling:
+    """The bytes of every token of a vocabulary; b"" for special tokens, which spell nothing."""
+
+    def __init__(self, pieces: Sequence[bytes], *, joins: bool) -> None:
+        """`joins` says whether the text of two tokens is that of one and then of the other, nothing between."""
+        self.pieces = pieces
+        self.joins = joins
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """The tokens that spell something, in the order of their bytes."""
+        pieces = self.pieces
+        return np.asarray(sorted((i for i, p in enumerate(pieces) if p), key=pieces.__getitem__), dtype=np.int64)
+
+    @cached_property
+    def _sorted(self) -> list[bytes]:
+        return [self.pieces[i] for i in self._order]
+
+    def starting_with(self, text: bytes) -> NDArray[np.int64]:
+        """The tokens whose bytes start with the text, in the order of their bytes."""
+        after = _after_all(text)
+        last = len(self._sorted) if after is None else bisect_left(self._sorted, after)
+        return self._order[bisect_left(self._sorted, text) : last]
+
+    def beginning(self, text: bytes) -> NDArray[np.int64]:
+        """The tokens that the text starts with, if it goes on after them; none where tokens do not join."""
+        found: list[int] = []
+        for length in range(1, len(text) if self.joins else 0):
+            place = bisect_left(self._sorted, text[:length])
+            while place < len(self._sorted) and self._sorted[place] == text[:length]:
+                found.append(int(self._order[place]))
+                place += 1
+        return np.asarray(found, dtype=np.int64)
+
+    @cached_property
+    def is_solid(self) -> NDArray[np.bool_]:
+        """Which tokens spell something without white space."""
+        return np.asarray([bool(p) and not any(byte in _SPACES for byte in p) for p in self.pieces])
+
+    @cached_property
+    def is_spaced(self) -> NDArray[np.bool_]:
+        """Which tokens begin with white space."""
+        return np.asarray([p[:1] in _SPACES if p else False for p in self.pieces])
+
+
+def _after_all(prefix: bytes) -> bytes | None:
+    """The first text, in the order of bytes, after all those that start with a prefix; None if there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
