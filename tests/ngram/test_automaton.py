@@ -52,6 +52,22 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_what_follows_by_kernel_is_what_follows_by_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit: the nodes of the contexts, and ln p of every next word."""
+    automaton = model(**MODELS[name]).automaton
+    text = random_ids(1)
+    reach = automaton.trie.order - 1
+    history = np.lib.stride_tricks.sliding_window_view(np.append(text, [SIZE, SIZE - 1]), reach).astype(np.int64)
+    slow = automaton.ends_slowly(history)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
+    fast = automaton.ends_of(history)
+    assert len(fast) == len(slow) == reach
+    for ours, theirs in zip(fast, slow, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(automaton.next_after(history), automaton.next_slowly(history))
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = model(**MODELS[name])
     text = np.concatenate([np.asarray(row) for row in sequences(random_ids(1), "line")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -91,9 +92,12 @@ class NgramModel(LanguageModel):
     # -- the contract -------------------------------------------------------------------------------------
 
     def start(self, batch_size: int) -> NgramState:
+        return self._after_start.select(np.zeros(batch_size, dtype=np.int64))
+
+    @cached_property
+    def _after_start(self) -> NgramState:
         node = self.automaton.array([self.automaton.start()])
-        words = self.automaton.words_of(node)
-        return NgramState(node, words).select(np.zeros(batch_size, dtype=np.int64))
+        return NgramState(node, self.automaton.words_of(node))
 
     def extend(self, state: State, ids_BT: Array) -> NgramState:
         check_rows(state, ids_BT)

@@ -34,6 +34,7 @@ from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.parallel import Patience, at_once, cores, stretches
 
 _NANOSECONDS = 1024  # to score one token with NumPy
+_CALL = 1000  # tokens that could be scored in the time it takes NumPy to look up a single context
 _WORTH_A_THREAD = 1 << 13  # the fewest tokens per thread
 
 
@@ -107,6 +108,20 @@ class Automaton:
 
     def ends_of(self, history: Array) -> list[Array]:
         """The nodes of the last word, the last two words, ... of each row [B, T]; 0 where the trie has none."""
+        if self.where is None and self._patience.count(_CALL + history.size):
+            return list(self._ends_fast(history))
+        return self.ends_slowly(history)
+
+    def _ends_fast(self, history: Array) -> Array:
+        """The nodes of `ends_of` as one array [T, B]."""
+        from chainrule.ngram.store.next_kernels import find_ends
+
+        ends = np.empty(history.shape[::-1], dtype=np.int64)
+        find_ends(history, ends, self.trie_arrays)
+        return ends
+
+    def ends_slowly(self, history: Array) -> list[Array]:
+        """The same as `ends_of` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         rows, width = history.shape
         codes = self.codes[history]
@@ -270,10 +285,22 @@ class Automaton:
         return self.next_after(self.words_of(states))
 
     def next_after(self, history: Array) -> Array:
-        """ln p of every word after the last N-1 words of each row, as [B, V]; longer contexts overwrite shorter."""
+        """ln p of every word after the last N-1 words of each row, as [B, V]."""
+        if self.where is not None or self.log_alpha or not self._patience.count(
+            _CALL + history.shape[0] * self.trie.vocab_size // 64
+        ):
+            return self.next_slowly(history)
+        from chainrule.ngram.store.next_kernels import fill_next
+
+        log_probs = np.tile(self._unigrams, (history.shape[0], 1))
+        fill_next(self._ends_fast(history), self.words, log_probs, self.trie_arrays, *self.value_arrays)
+        return log_probs
+
+    def next_slowly(self, history: Array) -> Array:
+        """The same as `next_after`, to the last bit, without the kernel; longer contexts overwrite shorter ones."""
         xp = array_namespace(history)
         rows = xp.tile(self._unigrams, (history.shape[0], 1))
-        for n, context in enumerate(self.ends_of(history), start=1):
+        for n, context in enumerate(self.ends_slowly(history), start=1):
             if self.log_alpha:
                 rows[self._are_contexts(history[:, history.shape[1] - n :])] += self.log_alpha
             known = xp.nonzero(context)[0]
