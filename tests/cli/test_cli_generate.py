@@ -59,11 +59,27 @@ def test_the_narrowest_choice_is_greedy(run: Run, model: Path, option: list[str]
     assert texts(run, model, *prompt, *option, "--seed", "7") == greedy
 
 
-def test_a_repetition_penalty_is_felt(run: Run, stream_model: Path) -> None:
+@pytest.mark.parametrize("penalty", ["--repetition-penalty", "--presence-penalty", "--frequency-penalty"])
+def test_a_penalty_is_felt(run: Run, stream_model: Path, penalty: str) -> None:
     options = ["--strategy", "greedy", "--max-tokens", "30"]
     (plain,) = texts(run, stream_model, *options)
-    (varied,) = texts(run, stream_model, *options, "--repetition-penalty", "3")
+    (varied,) = texts(run, stream_model, *options, penalty, "3")
     assert len(set(varied.split())) > len(set(plain.split()))
+
+
+def test_a_prompt_may_stop_inside_a_word(run: Run, model: Path) -> None:
+    (text,) = texts(run, model, "--prompt", "you cha", "--strategy", "greedy")
+    assert text.startswith("you chase ")
+    (text,) = texts(run, model, "--prompt", "you cha", "--strategy", "greedy", "--no-heal")
+    assert not text.startswith("you chase ")
+    ran = run("generate", model, "--prompt", "you cha")
+    assert "unknown" not in ran.err
+    assert "unknown to the model" in run("generate", model, "--prompt", "you cha", "--no-heal").err
+
+
+def test_a_beam_of_one_that_ends_as_usual_is_greedy(run: Run, model: Path) -> None:
+    options = ["--strategy", "beam", "--beams", "1", "--ending", "best"]
+    assert texts(run, model, *options) == texts(run, model, "--strategy", "greedy")
 
 
 def test_beams_give_different_texts_the_likeliest_first(run: Run, model: Path) -> None:
@@ -99,6 +115,7 @@ def test_a_terminal_sees_the_same_text_piece_by_piece(
     [
         (["--beams", "3"], "--beams"),
         (["--strategy", "greedy", "--beams", "3"], "--beams"),
+        (["--ending", "best"], "--ending"),
         (["--strategy", "beam", "--top-p", "0.5"], "beam"),
         (["--strategy", "beam", "--repetition-penalty", "2"], "beam"),
         (["--strategy", "greedy", "--temperature", "0.5"], "greedy"),

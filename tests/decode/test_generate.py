@@ -252,3 +252,27 @@ class Forgetful(cr.Strategy):
 def test_a_strategy_that_looks_back_without_saying_so_is_named() -> None:
     with pytest.raises(DecodingError, match=r"Forgetful.* looks_back = False"):
         Choice(Forgetful(), None)(np.zeros((1, 3)), np.zeros(1), np.ones(1, bool))
+
+
+@pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "laplace"])
+def test_a_beam_of_one_that_ends_as_usual_is_greedy(smoothing: str) -> None:
+    """By the rule "best" </s> ends a hypothesis only where it is likelier than all else; by "any", anywhere."""
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, smoothing=smoothing)
+    prompts = ["The", "If the value", "a function", "This is", "x", "See also", ""]
+    greedy = cr.generate_many(lm, prompts, cr.Greedy(), max_tokens=20)
+    usual = cr.generate_many(lm, prompts, cr.Beam(1, ending="best"), max_tokens=20)
+    assert [g.text for g in usual] == [g.text for g in greedy]
+    anywhere = cr.generate_many(lm, prompts, cr.Beam(1, ending="any"), max_tokens=20)
+    assert [g.text for g in anywhere] != [g.text for g in greedy]
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0])
+def test_both_endings_are_exact_in_a_beam_that_holds_everything(toy: cr.LanguageModel, power: float) -> None:
+    every = [ids for ids, _ in chain.every_sequence(toy, 4)]
+    found = [
+        beam_search(
+            toy, toy.start(1), cr.Beam(len(every), power, ending), max_tokens=4, end=toy.tokenizer.eos, best=3
+        )
+        for ending in ("any", "best")
+    ]
+    assert found[0] == found[1]

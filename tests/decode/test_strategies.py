@@ -62,9 +62,28 @@ def test_min_p_is_relative_to_the_likeliest() -> None:
 
 
 def test_repetition_penalty_touches_only_what_occurred() -> None:
-    # token 1 occurred: 0.5 / 2 = 0.25; 0.2 + 0.25 + 0.3 = 0.75
-    assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.266667, 0.333333, 0.4]
+    # p^2 = 0.04 of 0.04 + 0.5 + 0.3
+    assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [0, 0, cr.PAD]) == [0.047619, 0.595238, 0.357143]
     assert left(cr.RepetitionPenalty(2), [0.2, 0.5, 0.3], [cr.PAD]) == [0.2, 0.5, 0.3]
+    assert left(cr.RepetitionPenalty(2), [0, 0.5, 0.5], [0]) == [0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.0, 1.3, 2.0])
+def test_repetition_penalty_is_that_of_transformers(penalty: float) -> None:
+    """The same scores in, of either sign, the same scores out."""
+    processors = pytest.importorskip("transformers.generation.logits_process")
+    chance = np.random.default_rng(1)
+    scores, ids = chance.normal(size=(3, 11)), chance.integers(0, 11, (3, 6))
+    theirs = processors.RepetitionPenaltyLogitsProcessor(penalty)(torch.as_tensor(ids), torch.as_tensor(scores))
+    np.testing.assert_allclose(cr.RepetitionPenalty(penalty).apply(scores, lambda: ids), theirs.numpy())
+
+
+def test_presence_and_frequency_penalties_are_subtracted() -> None:
+    # e^-ln 2 = 1/2, once, or once for each of two times: 0.2, 0.25, 0.3 of 0.75 and 0.2, 0.125, 0.3 of 0.625
+    assert left(cr.PresencePenalty(math.log(2)), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.266667, 0.333333, 0.4]
+    assert left(cr.FrequencyPenalty(math.log(2)), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.32, 0.2, 0.48]
+    assert left(cr.FrequencyPenalty(-math.log(2)), [0.2, 0.5, 0.3], [0, cr.PAD]) == [0.333333, 0.416667, 0.25]
+    assert left(cr.PresencePenalty(3), [0, 0.5, 0.5], [0]) == [0, 0.5, 0.5]
 
 
 def test_forbidden_tokens_cannot_be_chosen() -> None:
@@ -94,6 +113,9 @@ def test_values_compose_from_left_to_right_and_compare() -> None:
         lambda: cr.MinP(-0.1),
         lambda: cr.MinP(2),
         lambda: cr.RepetitionPenalty(0),
+        lambda: cr.PresencePenalty(math.inf),
+        lambda: cr.FrequencyPenalty(math.nan),
+        lambda: cr.Beam(2, ending="late"),  # type: ignore[arg-type]
         lambda: cr.Beam(0),
         lambda: cr.Beam(2, -1),
     ],
@@ -142,8 +164,10 @@ def test_a_strategy_says_what_it_does() -> None:
     )
     assert cr.Sample().operations() == ()
     assert cr.Greedy().operations() == cr.Temperature(0).operations() == cr.TopK(1).operations()
-    assert cr.RepetitionPenalty(2).operations() is None
-    assert (cr.TopK(3) | cr.RepetitionPenalty(2)).operations() is None
+    for penalty in (cr.RepetitionPenalty(2), cr.PresencePenalty(1), cr.FrequencyPenalty(1)):
+        assert penalty.looks_back
+        assert penalty.operations() is None
+        assert (cr.TopK(3) | penalty).operations() is None
 
 
 def test_what_only_forbids_is_known() -> None:

@@ -39,6 +39,8 @@ BOS, END = 2, 0
         (cr.TopK(5) | Forbid((7,)), None),
         (cr.TopK(5000), None),
         (cr.RepetitionPenalty(1.2) | cr.TopK(5), None),
+        (cr.PresencePenalty(0.5) | cr.TopK(5), None),
+        (cr.FrequencyPenalty(0.5) | cr.TopK(5), None),
     ],
     ids=str,
 )

@@ -39,10 +39,15 @@ if TYPE_CHECKING:
 @click.option("--top-k", type=int, metavar="K", help="Only the K most likely tokens.")
 @click.option("--top-p", type=float, metavar="P", help="Only the most likely tokens that make up P.")
 @click.option("--min-p", type=float, metavar="P", help="Only tokens at least P times as likely as the likeliest.")
-@click.option(
-    "--repetition-penalty", type=float, metavar="R", help="Above 1: tokens that occurred are less likely."
-)
+@click.option("--repetition-penalty", type=float, metavar="R", help="Tokens that occurred: p to the power of R.")
+@click.option("--presence-penalty", type=float, metavar="A", help="Tokens that occurred: ln p less A.")
+@click.option("--frequency-penalty", type=float, metavar="A", help="Tokens that occurred n times: ln p less n A.")
 @click.option("--beams", type=int, metavar="B", help="Hypotheses of the beam search. [default: 4]")
+@click.option(
+    "--ending",
+    type=click.Choice(["any", "best"]),
+    help="When a hypothesis may end: at any step, or if that is among the best B steps. [default: any]",
+)
 @click.option(
     "--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Maximum number of tokens."
 )
@@ -66,8 +71,8 @@ def generate(
     """Write text with the model in DIR.
 
     The same seed and prompt give the same text. A model of lines writes one line; one whose context flows across
-    lines writes --max-tokens tokens. What narrows the choice applies in the order: repetition penalty, temperature,
-    top-k, top-p, min-p.
+    lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
+    top-p, min-p.
     """
     from chainrule.decode.generate import generate_many, stream
     from chainrule.decode.strategies import Beam
@@ -106,38 +111,35 @@ def generate(
             echo(text.text)
 
 
-def _strategy(
-    strategy: str,
-    temperature: float | None,
-    top_k: int | None,
-    top_p: float | None,
-    min_p: float | None,
-    repetition_penalty: float | None,
-    beams: int | None,
-) -> Strategy | Beam:
+_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+_FILTERS = ("temperature", "top_k", "top_p", "min_p")
+
+
+def _strategy(strategy: str, beams: int | None, ending: Any, **values: Any) -> Strategy | Beam:
+    """The strategy that the options choose; `values` are those of the options in _PENALTIES and _FILTERS."""
     from chainrule.decode import strategies
 
-    if beams is not None and strategy != "beam":
-        raise click.UsageError("--beams needs --strategy beam")
+    given = [name for name in (*_PENALTIES, *_FILTERS) if values[name] is not None]
+    if strategy != "beam" and (beams is not None or ending is not None):
+        raise click.UsageError(f"--{'ending' if beams is None else 'beams'} needs --strategy beam")
     if strategy == "beam":
-        if any(option is not None for option in (temperature, top_k, top_p, min_p, repetition_penalty)):
+        if given:
             raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
-        return strategies.Beam(4 if beams is None else beams)
-    chain: list[Strategy] = []
-    if repetition_penalty is not None:
-        chain.append(strategies.RepetitionPenalty(repetition_penalty))
+        return strategies.Beam(4 if beams is None else beams, ending=ending or strategies.Beam.ending)
+    kinds: dict[str, Any] = {
+        "repetition_penalty": strategies.RepetitionPenalty,
+        "presence_penalty": strategies.PresencePenalty,
+        "frequency_penalty": strategies.FrequencyPenalty,
+        "temperature": strategies.Temperature,
+        "top_k": strategies.TopK,
+        "top_p": strategies.TopP,
+        "min_p": strategies.MinP,
+    }
+    chain: list[Strategy] = [kinds[name](values[name]) for name in given]
     if strategy == "greedy":
-        if any(option is not None for option in (temperature, top_k, top_p, min_p)):
+        if any(name in _FILTERS for name in given):
             raise click.UsageError(
                 "greedy takes the likeliest token: leave out --temperature, --top-k and the like"
             )
         chain.append(strategies.Greedy())
-    for kind, value in (
-        (strategies.Temperature, temperature),
-        (strategies.TopK, top_k),
-        (strategies.TopP, top_p),
-        (strategies.MinP, min_p),
-    ):
-        if value is not None:
-            chain.append(kind(value))  # type: ignore[arg-type]
     return strategies.Chain(tuple(chain))

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, impossible, without
@@ -203,7 +204,11 @@ class MinP(Strategy):
 
 @dataclass(frozen=True)
 class RepetitionPenalty(Strategy):
-    """q ∝ p / r for tokens that occurred before; r above 1 makes them less likely."""
+    """The penalty of Keskar et al. (2019, CTRL) on tokens that occurred: a score s becomes s / r, or s · r below 0.
+
+    The scores are the ln p of the model, which are not above 0: so q ∝ p^r, and r above 1 makes tokens less likely.
+    (On logits, to which others apply it, it depends on where their zero is; an n-gram model has none.)
+    """
 
     value: float
 
@@ -212,12 +217,37 @@ class RepetitionPenalty(Strategy):
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
-        ids_BT = read()
-        rows_BT = xp.broadcast_to(xp.arange(ids_BT.shape[0], device=ids_BT.device)[:, None], ids_BT.shape)
-        occurred = ids_BT != PAD
-        seen_BV = xp.zeros(log_probs_BV.shape, dtype=xp.bool, device=log_probs_BV.device)
-        seen_BV[rows_BT[occurred], ids_BT[occurred]] = True
-        return xp.where(seen_BV, log_probs_BV - math.log(self.value), log_probs_BV)
+        penalised_BV = xp.where(log_probs_BV > 0, log_probs_BV / self.value, log_probs_BV * self.value)
+        return xp.where(_counts(read(), log_probs_BV) > 0, penalised_BV, log_probs_BV)
+
+
+@dataclass(frozen=True)
+class PresencePenalty(Strategy):
+    """q ∝ p · e^-a for tokens that occurred in the text so far, the prompt included, as OpenAI's API has it."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _require(math.isfinite(self.value), "presence penalty", "a number", self.value)
+
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        xp = array_namespace(log_probs_BV)
+        occurred_BV = xp.astype(_counts(read(), log_probs_BV) > 0, log_probs_BV.dtype)
+        return log_probs_BV - self.value * occurred_BV
+
+
+@dataclass(frozen=True)
+class FrequencyPenalty(Strategy):
+    """q ∝ p · e^-(a · n) for tokens that occurred n times in the text so far, as OpenAI's API has it."""
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _require(math.isfinite(self.value), "frequency penalty", "a number", self.value)
+
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        xp = array_namespace(log_probs_BV)
+        return log_probs_BV - self.value * xp.astype(_counts(read(), log_probs_BV), log_probs_BV.dtype)
 
 
 @dataclass(frozen=True)
@@ -265,6 +295,19 @@ def _best(log_probs_BV: Array) -> Array:
     xp = array_namespace(log_probs_BV)
     best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
     return xp.where(best_B1 == -math.inf, xp.zeros_like(best_B1), best_B1)
+
+
+def _counts(ids_BT: Array, like_BV: Array) -> Array:
+    """How often each token occurs in each row of ids, [B, V], in the library and on the device of an array."""
+    xp = array_namespace(like_BV)
+    rows_BT = xp.broadcast_to(xp.arange(ids_BT.shape[0], device=ids_BT.device)[:, None], ids_BT.shape)
+    occurred = ids_BT != PAD
+    counts_BV = xp.zeros(like_BV.shape, dtype=xp.int64, device=like_BV.device)
+    rows, ids = rows_BT[occurred], ids_BT[occurred]
+    if isinstance(counts_BV, np.ndarray):
+        np.add.at(counts_BV, (rows, ids), 1)
+        return counts_BV
+    return counts_BV.index_put_((rows, ids), xp.ones_like(ids, dtype=xp.int64), accumulate=True)
 
 
 def _keep(log_probs_BV: Array, kept_BV: Array) -> Array:
