@@ -49,6 +49,11 @@ Decoding needs nothing but that contract: how to choose is a small value, and va
 >>> cr.generate(smooth, "i", cr.Temperature(0.8) | cr.TopP(0.9), seed=3)
 'i love dogs'
 
+So does help for someone who writes: a prompt is text, which may stop inside a word.
+
+>>> [(s.word, round(s.probability, 3)) for s in cr.suggest(lm, "i love c")]
+[('cats', 1.0)]
+
 And so does evaluation.
 
 >>> measured = cr.evaluate(smooth, corpus)
@@ -80,6 +85,7 @@ if TYPE_CHECKING:
         TopK,
         TopP,
     )
+    from chainrule.decode.suggest import Suggestion, suggest
     from chainrule.errors import ChainruleError
     from chainrule.evaluation.compare import compare
     from chainrule.evaluation.measure import Measured, evaluate
@@ -112,6 +118,7 @@ _HOMES = {
         "TopK",
         "TopP",
     ),
+    "chainrule.decode.suggest": ("Suggestion", "suggest"),
     "chainrule.errors": ("ChainruleError",),
     "chainrule.evaluation.compare": ("compare",),
     "chainrule.evaluation.measure": ("Measured", "evaluate"),
@@ -147,6 +154,7 @@ __all__ = [
     "Sample",
     "State",
     "Strategy",
+    "Suggestion",
     "Temperature",
     "Tokenizer",
     "TokenizerChoice",
@@ -166,6 +174,7 @@ __all__ = [
     "save_arpa",
     "score_lines",
     "stream",
+    "suggest",
     "to_numpy",
     "train",
     "train_tokenizer",

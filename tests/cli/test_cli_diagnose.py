@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule.cli.diagnose import heat_line
+from chainrule.cli.networks.diagnose import heat_line
 
 from .running import Fails, Run, strict_json, trained_folders
 

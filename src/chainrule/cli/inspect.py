@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from chainrule.cli.common import (
     console,
+    heal_option,
     json_option,
     model_argument,
     note_unknown_prompt,
@@ -17,6 +17,7 @@ from chainrule.cli.common import (
     results_table,
     show_table,
 )
+from chainrule.cli.suggest import as_record, suggestions_table
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_argument
-@click.option("--prompt", help="Show the most likely next tokens after this text.")
+@click.option("--prompt", help="Show the most likely next words and tokens after this text.")
+@heal_option
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
 @json_option
-def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
+def inspect(folder: str, prompt: str | None, heal: bool, top: int, as_json: bool) -> None:
     """Show what is in the model folder DIR, and verify every checksum."""
+    from chainrule.decode.suggest import suggest
     from chainrule.folder import megabytes, read_folder
     from chainrule.kinds import load
 
@@ -50,32 +53,29 @@ def inspect(folder: str, prompt: str | None, top: int, as_json: bool) -> None:
         "provenance": dict(content.provenance),
     }
     if prompt is not None:
-        note_unknown_prompt(lm, prompt)
-        described["next"] = _next(lm, prompt, top)
+        note_unknown_prompt(lm, prompt, heal)
+        described["suggestions"] = suggest(lm, prompt, top) if heal else []
+        described["next"] = _next(lm, prompt, top, heal)
     if as_json:
+        if prompt is not None:
+            described["suggestions"] = [as_record(suggestion) for suggestion in described["suggestions"]]
         print_json(described)
     else:
         _print(f"{folder}: {found}", described)
 
 
-def _next(lm: LanguageModel, prompt: str, top: int) -> list[dict[str, Any]]:
-    import numpy as np
+def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:
+    from chainrule.decode.suggest import next_tokens
 
-    from chainrule.arrays import pad, to_numpy
-    from chainrule.decode.generate import prompt_ids
-
-    state = lm.extend(lm.start(1), pad([prompt_ids(lm, prompt)]))
-    log_probs = to_numpy(lm.next_log_probs(state))[0]
-    order = np.argsort(-log_probs, kind="stable")[:top]
     return [
         {
-            "token": lm.tokenizer.token(int(i)),
-            "special": lm.tokenizer.special(int(i)) is not None,
-            "id": int(i),
-            "probability": math.exp(log_probs[i]),
+            "token": lm.tokenizer.token(found.id),
+            "adds": found.adds,
+            "special": lm.tokenizer.special(found.id) is not None,
+            "id": found.id,
+            "probability": found.probability,
         }
-        for i in order
-        if log_probs[i] > -math.inf
+        for found in next_tokens(lm, prompt, top, heal=heal)
     ]
 
 
@@ -88,7 +88,7 @@ def _print(title: str, described: dict[str, Any]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis")
     for key, value in described.items():
-        if key in ("arrays", "next"):
+        if key in ("arrays", "suggestions", "next"):
             continue
         if isinstance(value, dict):
             for name, entry in value.items():
@@ -98,10 +98,13 @@ def _print(title: str, described: dict[str, Any]) -> None:
     for name, array in described["arrays"].items():
         table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
     show_table(screen, table)
+    if described.get("suggestions"):
+        show_table(screen, suggestions_table(described["suggestions"]))
+        screen.print()
     if "next" in described:
-        likely = results_table("next token", "probability")
+        likely = results_table("next token", "appends", "probability")
         for entry in described["next"]:
             # a special token is no text: the letters <unk> may be a token too
             token = entry["token"] if entry["special"] else repr(entry["token"])
-            likely.add_row(token, number(entry["probability"], 4))
+            likely.add_row(token, "" if entry["special"] else repr(entry["adds"]), number(entry["probability"], 4))
         show_table(screen, likely)

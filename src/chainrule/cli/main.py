@@ -18,15 +18,16 @@ from chainrule.cli.common import WAITING
 from chainrule.cli.compare import compare
 from chainrule.cli.completion import completion
 from chainrule.cli.convert import convert
-from chainrule.cli.diagnose import diagnose
 from chainrule.cli.evaluate import evaluate
-from chainrule.cli.explain import explain
 from chainrule.cli.generate import generate
-from chainrule.cli.gradcheck import gradcheck
 from chainrule.cli.inspect import inspect
 from chainrule.cli.kinds import kinds
 from chainrule.cli.mix import mix
+from chainrule.cli.networks.diagnose import diagnose
+from chainrule.cli.networks.explain import explain
+from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.score import score
+from chainrule.cli.suggest import suggest
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import train
 from chainrule.errors import ChainruleError, Interrupted
@@ -38,6 +39,7 @@ VERBS = (
     evaluate,
     score,
     generate,
+    suggest,
     tokenize,
     mix,
     convert,

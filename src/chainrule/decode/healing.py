@@ -8,7 +8,7 @@ tokens that are the rest, or that start with it. With tokens t that spell a prom
 
 and an opening is chosen with its share of the second sum. The sum is taken over a tree: after each beginning of the
 rest come the tokens that the remainder starts with, and those that start with the remainder. A path is left out if
-it is less than e^-25 as likely as what was found already, so that the shares are exact for all purposes.
+it is less than e^-18 as likely as what was found already, so that the shares are exact to seven digits.
 
 Axes: F paths that are continued, R rows, V vocabulary.
 """
@@ -33,7 +33,7 @@ from chainrule.lm import LanguageModel, State
 from chainrule.tokens.spelling import Spelling
 
 _MOST_PATHS = 64  # of one prompt, that are continued at once
-_NEGLIGIBLE = -25.0  # ln of the share of a path that is left out
+_NEGLIGIBLE = -18.0  # ln of the share of a path that is left out
 _CELLS = 1 << 23  # of an array [R, V] that is made at once
 
 

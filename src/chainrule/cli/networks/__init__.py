@@ -1,0 +1,1 @@
+"""The verbs that look inside networks: diagnose, explain and gradcheck."""

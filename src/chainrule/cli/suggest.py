@@ -1,0 +1,86 @@
+"""`chainrule suggest`: the words that complete a text or follow it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.common import (
+    console,
+    device_option,
+    json_option,
+    model_argument,
+    note_slow_precision,
+    number,
+    precision_option,
+    results_table,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from chainrule.decode.suggest import Suggestion
+
+
+@click.command()
+@model_argument
+@click.option("--prompt", help="The text so far; without it, a text on each line of standard input.")
+@click.option(
+    "-k", "count", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="How many words."
+)
+@device_option
+@precision_option
+@json_option
+def suggest(folder: str, prompt: str | None, count: int, device: str, dtype: str, as_json: bool) -> None:
+    """Suggest how a text goes on, with the model in DIR.
+
+    A suggestion completes the word that is being written, or is the next word; it ends before white space. Its
+    probability is that of the word, given the text. With --json: an object per text.
+    """
+    from chainrule.decode import suggest as suggesting
+    from chainrule.folder import to_json
+    from chainrule.kinds import load
+
+    lm = load(folder, device=device, dtype=dtype)
+    note_slow_precision(dtype, lm)
+    if prompt is None and sys.stdin.isatty():
+        click.echo("reading standard input; Ctrl-D ends it", err=True)
+    for text in _lines() if prompt is None else [prompt]:
+        found = suggesting.suggest(lm, text, count)
+        if as_json:
+            click.echo(to_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]}))
+        else:
+            screen = console()
+            show_table(screen, suggestions_table(found, title=text if prompt is None else None))
+
+
+def as_record(suggestion: Suggestion) -> dict[str, Any]:
+    """A suggestion as JSON."""
+    return {
+        "word": suggestion.word,
+        "completion": suggestion.completion,
+        "probability": suggestion.probability,
+    }
+
+
+def suggestions_table(found: Sequence[Suggestion], title: str | None = None) -> Table:
+    """A table of suggestions."""
+    table = results_table("word", "appends", "probability", title=title)
+    for suggestion in found:
+        table.add_row(suggestion.word, repr(suggestion.completion), number(suggestion.probability, 4))
+    return table
+
+
+def _lines() -> Iterator[str]:
+    """The lines of standard input, each as soon as it is there."""
+    from chainrule.errors import CorpusError
+
+    for place, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"standard input: line {place} is not UTF-8: {error.reason}") from None

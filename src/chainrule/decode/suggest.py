@@ -1,0 +1,209 @@
+"""What can come next, for someone who writes: tokens, and the words that complete or follow a text.
+
+A suggestion is text to append. It completes the word that is being written, or is the next word; it ends before the
+white space after it, or at the end of the line. Its probability is
+
+    p(suggestion | text) = Σ p(tokens | text) over the tokens that spell the suggestion and then end the word,
+
+taken over the likeliest tokens: a beam search, over when no hypothesis can reach the best words found.
+
+Axes: F hypotheses, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.arrays import pad, to_numpy
+from chainrule.decode.generate import added_text, context_of
+from chainrule.decode.healing import find_openings
+from chainrule.decode.top import top_of_row
+from chainrule.errors import DecodingError, ModelError
+from chainrule.lm import LanguageModel, State
+
+_LONGEST = 40  # tokens of a word
+_WIDTH = 4  # hypotheses for each word that is asked for
+_SPACES = " \t\r\v\f\n"
+_NEGLIGIBLE = 1e-5  # a beginning that is so much less likely than the likeliest is not looked at
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """A token that can come after a text."""
+
+    id: int
+    adds: str
+    """What it adds to the text; only its end, where it begins inside the text."""
+    probability: float
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A word that can come after a text."""
+
+    word: str
+    completion: str
+    """What to append to the text; begins with a space if that ends the word before."""
+    probability: float
+
+
+def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True) -> list[NextToken]:
+    """The k likeliest tokens after a text, the likeliest first; some may begin inside the text."""
+    _check(k)
+    state, (openings,) = find_openings(lm, [context_of(lm, text)], heal=heal)
+    found: dict[tuple[int, str], float] = defaultdict(float)
+    begun = openings.best(2 * k)
+    for opening in begun:
+        if opening.adds:
+            found[opening.ids[-1], added_text(lm, text, openings, [*opening.ids], False)] += math.exp(
+                opening.log_prob
+            )
+    whole = [opening for opening in begun if not opening.adds]
+    if whole:
+        state = lm.extend(state.select(np.zeros(len(whole), np.int64)), pad([opening.ids for opening in whole]))
+        for opening, log_probs_V in zip(whole, _log_probs(lm, state), strict=True):
+            for token in top_of_row(log_probs_V, k).tolist():
+                adds = added_text(lm, text, openings, [*opening.ids, token], False)
+                found[token, adds] += math.exp(opening.log_prob + log_probs_V[token])
+    best = sorted(found.items(), key=lambda entry: -entry[1])[:k]
+    return [NextToken(token, adds, p) for (token, adds), p in best if p > 0]
+
+
+def suggest(lm: LanguageModel, text: str = "", k: int = 5) -> list[Suggestion]:
+    """The k likeliest words that complete a text or follow it, the likeliest first; fewer if it knows no more."""
+    _check(k)
+    if lm.tokenizer.splitting is not None:
+        return _words(lm, text, k)
+    typed = _last_word(context_of(lm, text))
+    found = _Search(lm, text, k).run()
+    best = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:k]
+    return [Suggestion(_word(typed, completion), completion, p) for completion, p in best]
+
+
+def _words(lm: LanguageModel, text: str, k: int) -> list[Suggestion]:
+    """The suggestions of a model of words: its next tokens."""
+    likely = next_tokens(lm, text, k + 2)  # the end of a line and <unk> are no words
+    words = [token for token in likely if lm.tokenizer.special(token.id) is None]
+    return [Suggestion(lm.tokenizer.token(word.id), word.adds, word.probability) for word in words[:k]]
+
+
+@dataclass(frozen=True)
+class _Hypothesis:
+    ids: tuple[int, ...]
+    added: bytes
+    """What the tokens add to the text."""
+
+    @cached_property
+    def is_word(self) -> bool:
+        """Whether a word has begun, whose characters are complete."""
+        return bool(self.added.strip()) and _is_text(self.added)
+
+
+class _Search:
+    """A beam search for words whose tokens are characters, bytes or parts of words."""
+
+    def __init__(self, lm: LanguageModel, text: str, k: int) -> None:
+        self.lm, self.text, self.k = lm, text, k
+        self.spelling = lm.tokenizer.spelling
+        self.found: dict[bytes, float] = defaultdict(float)
+
+    def run(self) -> dict[str, float]:
+        """The words found: what each adds to the text, and its probability."""
+        lm = self.lm
+        state, (self.openings,) = find_openings(lm, [context_of(lm, self.text)])
+        begun = self.openings.best(_WIDTH * self.k)
+        begun = [opening for opening in begun if opening.log_prob > begun[0].log_prob + math.log(_NEGLIGIBLE)]
+        live = [_Hypothesis(opening.ids, self._added(opening.ids)) for opening in begun]
+        p_F = np.exp(np.asarray([opening.log_prob for opening in begun], dtype=np.float32))
+        state = lm.extend(state.select(np.zeros(len(live), np.int64)), pad([h.ids for h in live]))
+        for _ in range(_LONGEST):
+            p_FV = np.exp(_log_probs(lm, state).astype(np.float32)) * p_F[:, None]
+            self._note_ends(live, p_FV)
+            rows, live, p_F = self._longer(live, p_FV)
+            if not live:
+                break
+            state = lm.extend(state.select(rows), np.asarray([[h.ids[-1]] for h in live]))
+        return {added.decode(): p for added, p in self.found.items()}
+
+    def _note_ends(self, live: list[_Hypothesis], p_FV: NDArray[np.float32]) -> None:
+        """Note the words that end here, with the probability of all tokens that end them."""
+        if self.spelling is None:  # which tokens end a word is then found out one by one
+            return
+        ends_V = self.spelling.is_spaced.astype(np.float32)
+        ends_V[self.lm.tokenizer.eos] = 1.0
+        for hypothesis, p in zip(live, (p_FV @ ends_V).tolist(), strict=True):
+            if hypothesis.is_word:
+                self.found[hypothesis.added] += p
+
+    def _longer(
+        self, live: list[_Hypothesis], p_FV: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], list[_Hypothesis], NDArray[np.float32]]:
+        """The likeliest hypotheses of one more token: the rows they come from, themselves, their probabilities."""
+        # a word is no more likely than its beginning
+        least = sorted(self.found.values())[-self.k] if len(self.found) >= self.k else 0.0
+        cells = np.flatnonzero(p_FV > max(least, _NEGLIGIBLE * float(p_FV.max(initial=0.0))))
+        rows, tokens = np.divmod(cells, p_FV.shape[1])
+        if self.spelling is not None:
+            is_word_F = np.asarray([hypothesis.is_word for hypothesis in live])
+            goes_on = self.spelling.is_solid[tokens] | (self.spelling.is_spaced[tokens] & ~is_word_F[rows])
+            rows, tokens = rows[goes_on], tokens[goes_on]
+        best = top_of_row(p_FV[rows, tokens], _WIDTH * self.k)
+        rows, tokens = rows[best], tokens[best]
+        longer = [self._longer_by(live[row], token) for row, token in zip(rows, tokens.tolist(), strict=True)]
+        p_F = p_FV[rows, tokens]
+        if self.spelling is None:
+            for row, hypothesis, p in zip(rows, longer, p_F.tolist(), strict=True):
+                if hypothesis is None and live[row].is_word:
+                    self.found[live[row].added] += p
+        kept = [i for i, hypothesis in enumerate(longer) if hypothesis is not None]
+        return rows[kept], [hypothesis for hypothesis in longer if hypothesis is not None], p_F[kept]
+
+    def _longer_by(self, hypothesis: _Hypothesis, token: int) -> _Hypothesis | None:
+        """The hypothesis with one more token; None if that ends its word, or the text."""
+        ids = (*hypothesis.ids, token)
+        if self.spelling is not None:
+            return _Hypothesis(ids, hypothesis.added + self.spelling.pieces[token])
+        added = self._added(ids)
+        ends = hypothesis.is_word and added[len(hypothesis.added) :][:1].isspace()
+        return None if ends or self.lm.tokenizer.special(token) is not None else _Hypothesis(ids, added)
+
+    def _added(self, ids: tuple[int, ...]) -> bytes:
+        if self.spelling is not None:
+            return b"".join(self.spelling.pieces[token] for token in ids)[len(self.openings.rest) :]
+        return added_text(self.lm, self.text, self.openings, [*ids], False).encode()
+
+
+def _is_text(added: bytes) -> bool:
+    """Whether bytes are whole characters."""
+    try:
+        return bool(added.decode()) or not added
+    except UnicodeDecodeError:
+        return False
+
+
+def _word(typed: str, completion: str) -> str:
+    """The word that a completion completes, or is."""
+    return completion.strip(_SPACES) if completion[:1] in _SPACES else typed + completion
+
+
+def _last_word(text: str) -> str:
+    """What follows the last white space of a text."""
+    return text[max(text.rfind(space) for space in _SPACES) + 1 :]
+
+
+def _log_probs(lm: LanguageModel, state: State) -> NDArray[np.floating]:
+    log_probs = to_numpy(lm.next_log_probs(state))
+    if np.isnan(log_probs).any():
+        raise ModelError("the model gives NaN: something in it has gone wrong")
+    return log_probs
+
+
+def _check(k: int) -> None:
+    if k < 1:
+        raise DecodingError(f"the number of suggestions should be at least 1, not {k}")

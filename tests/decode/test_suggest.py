@@ -1,0 +1,125 @@
+"""Words that complete a text or follow it, and the tokens that can come next."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import pytest
+from test_healing import LOG, TOKENIZERS, Short, by_brute_force
+
+import chainrule as cr
+from chainrule.decode.suggest import next_tokens
+from chainrule.errors import DecodingError, ModelError
+
+START = "Jan 12 10:05 host2 auth[127]: "
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def lm(request: pytest.FixtureRequest) -> cr.LanguageModel:
+    choice = cr.TokenizerChoice(request.param, vocab_size=600) if "piece" in request.param else request.param
+    return cr.train("ngram", cr.Corpus.from_text(LOG), order=5, tokenizer=choice)
+
+
+def words(lm: cr.LanguageModel, text: str, k: int = 5) -> dict[str, float]:
+    return {suggestion.word: suggestion.probability for suggestion in cr.suggest(lm, text, k)}
+
+
+def test_a_word_that_is_being_written_is_completed(lm: cr.LanguageModel) -> None:
+    found = cr.suggest(lm, START + "re")
+    # two requests, a reset and a rejection
+    assert found[0].word == "request"
+    assert found[0].probability == pytest.approx(0.5, abs=0.1)
+    assert {s.word.rstrip(":") for s in found[:3]} == {"request", "reset", "rejected"}
+    assert all(("re" + s.completion).startswith(s.word) for s in found[:3])
+    probabilities = [s.probability for s in found]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) <= 1 + 1e-6
+
+
+def test_next_words_follow_a_space_or_bring_one(lm: cr.LanguageModel) -> None:
+    for text, appended in ((START + "request ", "accepted"), (START + "request", " accepted")):
+        best = cr.suggest(lm, text)[0]
+        assert (best.word, best.completion) == ("accepted", appended)
+        assert best.probability > 0.8
+
+
+def test_words_are_ranked_by_what_was_seen(lm: cr.LanguageModel) -> None:
+    found = words(lm, START + "request accepted for ", 2)
+    assert set(found) == {"alice", "bob"}
+    assert all(p == pytest.approx(0.5, abs=0.06) for p in found.values())
+
+
+def test_few_words_are_asked_for_and_few_are_given(lm: cr.LanguageModel) -> None:
+    assert len(cr.suggest(lm, START, 1)) == 1
+    assert cr.suggest(lm, START, 1) == cr.suggest(lm, START, 4)[:1]
+    assert cr.suggest(lm, "")[0].word == "Jan"
+    with pytest.raises(DecodingError, match="at least 1, not 0"):
+        cr.suggest(lm, "", 0)
+
+
+@pytest.mark.parametrize("prompt", ["a", "ab", "a a", "a "])
+def test_words_have_the_probability_that_brute_force_gives(prompt: str) -> None:
+    """All texts that begin with the prompt, by what they have up to the end of the next word."""
+    expected: dict[str, float] = defaultdict(float)
+    for text, p in by_brute_force(Short(), prompt).items():
+        added = text.removeprefix(prompt)
+        visible = added.lstrip(" ")
+        if visible != "\n":
+            expected[added[: len(added) - len(visible)] + visible.partition(" ")[0].partition("\n")[0]] += p
+    found = {s.completion: s.probability for s in cr.suggest(Short(), prompt, 2000)}
+    assert found == pytest.approx({text: p for text, p in expected.items() if text in found}, rel=1e-3, abs=1e-5)
+    best = sorted(expected, key=expected.__getitem__, reverse=True)[:10]
+    assert set(best) <= set(found)
+
+
+@pytest.mark.parametrize("prompt", ["a", "ab", "a a", ""])
+def test_next_tokens_have_the_probability_of_the_text(prompt: str) -> None:
+    lm = Short()
+    found = next_tokens(lm, prompt, 100)
+    assert sum(token.probability for token in found) == pytest.approx(1)
+    expected = by_brute_force(lm, prompt)
+    ends = sum(token.probability for token in found if token.id == lm.tokenizer.eos)
+    assert ends == pytest.approx(expected.get(prompt + "\n", 0))
+    for letter in "ab ":
+        begins = sum(token.probability for token in found if token.adds.startswith(letter))
+        assert begins == pytest.approx(sum(p for text, p in expected.items() if text.startswith(prompt + letter)))
+
+
+def test_without_healing_the_tokens_are_the_models_own(lm: cr.LanguageModel) -> None:
+    text = START + "req"
+    state = lm.extend(lm.start(1), lm.tokenizer.encode(text)[None])
+    log_probs = cr.to_numpy(lm.next_log_probs(state))[0]
+    for token in next_tokens(lm, text, 5, heal=False):
+        assert math.log(token.probability) == pytest.approx(log_probs[token.id])
+
+
+def test_characters_of_several_bytes_are_completed() -> None:
+    text = "ñandú 漢字 🙂 añil\n" * 20
+    for name in ("byte", cr.TokenizerChoice("bpe", vocab_size=260), "char"):
+        lm = cr.train("ngram", cr.Corpus.from_text(text), tokenizer=name, order=6)
+        assert cr.suggest(lm, "ña")[0].completion == "ndú"
+        assert cr.suggest(lm, "ñandú ")[0].word == "漢字"
+        assert cr.suggest(lm, "ñandú 漢字")[0].completion == " 🙂"
+
+
+def test_an_unknown_word_is_followed_by_words() -> None:
+    lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=3, tokenizer="word")
+    assert all(s.completion.startswith(" ") for s in cr.suggest(lm, "Jan 12 zebra"))
+
+
+def test_a_plugin_that_does_not_spell_its_tokens_suggests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are those found with the spelling, as far as their ends are among the likeliest tokens."""
+    lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=8, tokenizer="char")
+    with_spelling = words(lm, START + "re", 3)
+    monkeypatch.setattr(lm.tokenizer, "spelling", None)
+    assert words(lm, START + "re", 3) == pytest.approx(with_spelling, rel=0.1)
+
+
+def test_a_model_that_gives_nan_is_an_error() -> None:
+    from test_generate import NotANumber
+
+    for name in ("char", "word"):
+        broken = NotANumber(cr.train("ngram", cr.Corpus.from_text(LOG), order=2, tokenizer=name))
+        with pytest.raises(ModelError, match="NaN"):
+            cr.suggest(broken, "")
