@@ -157,23 +157,23 @@ def draw_openings(
     drawn = [Opening() for _ in openings]
     at = {row: found.root for row, found in enumerate(openings) if found.root is not None}
     while at:
-        for rows in _slices(np.asarray([*at]), max(1, _CELLS // vocab_size)):
+        forced = {row: int(node.tokens[0]) for row, node in at.items() if len(node.tokens) == 1}
+        chosen = {row: (token, 0.0) for row, token in forced.items()}  # no random number is used up for them
+        for rows in _slices(np.asarray([row for row in at if row not in forced]), max(1, _CELLS // vocab_size)):
             nodes = [at[row] for row in rows.tolist()]
             read = [[*openings[row].settled, *drawn[row].ids] for row in rows.tolist()]
-            tokens, scores = _choose(nodes, read, strategy, uniforms.draw(rows, 1)[:, 0], vocab_size)
-            for row, node, token, score in zip(rows.tolist(), nodes, tokens, scores, strict=True):
-                drawn[row] = Opening((*drawn[row].ids, token), drawn[row].log_prob + score, node.adds(token))
-                following = node.after(token)
-                if following is None:
-                    del at[row]
-                else:
-                    at[row] = following
+            found = _choose(nodes, read, strategy, uniforms.draw(rows, 1)[:, 0], vocab_size)
+            chosen |= dict(zip(rows.tolist(), found, strict=True))
+        for row, (token, share) in chosen.items():
+            drawn[row] = Opening((*drawn[row].ids, token), drawn[row].log_prob + share, at[row].adds(token))
+        following = {row: at[row].after(token) for row, (token, _) in chosen.items()}
+        at = {row: node for row, node in following.items() if node is not None}
     return drawn
 
 
 def _choose(
     nodes: Sequence[_Node], read: list[list[int]], strategy: Strategy, uniforms_R: np.ndarray, vocab_size: int
-) -> tuple[list[int], list[float]]:
+) -> list[tuple[int, float]]:
     """A next token for each row, and ln of its share."""
     shares_RV = np.full((len(nodes), vocab_size), -math.inf)
     for row, node in enumerate(nodes):
@@ -182,7 +182,7 @@ def _choose(
     tokens_R = Choice(strategy, None)(shares_RV, uniforms_R, going_R, lambda: pad(read))[0]
     # a strategy that forbids every token does not make the prompt another one
     tokens_R = np.where(tokens_R == PAD, np.argmax(shares_RV, axis=1), tokens_R)
-    return tokens_R.tolist(), shares_RV[np.arange(len(nodes)), tokens_R].tolist()
+    return list(zip(tokens_R.tolist(), shares_RV[np.arange(len(nodes)), tokens_R].tolist(), strict=True))
 
 
 def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
