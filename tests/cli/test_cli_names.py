@@ -28,6 +28,7 @@ def test_one_thing_has_one_name() -> None:
     assert {verb for verb, names in every.items() if "--prompt" in names} == {
         "generate",
         "inspect",
+        "suggest",
         "diagnose",
         "explain",
     }

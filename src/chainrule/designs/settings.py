@@ -230,6 +230,7 @@ class RecurrentSettings(EngineSettings, RecurrentConfig):
             "beta2": 0.99,
             "clip": round(0.1**share, 3),
             "warmup": round(0.02 + 0.23 * share, 3),
+            "schedule": "cosine" if share else "linear",
         }
 
 

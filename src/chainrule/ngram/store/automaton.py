@@ -286,8 +286,10 @@ class Automaton:
 
     def next_after(self, history: Array) -> Array:
         """ln p of every word after the last N-1 words of each row, as [B, V]."""
-        if self.where is not None or self.log_alpha or not self._patience.count(
-            _CALL + history.shape[0] * self.trie.vocab_size // 64
+        if (
+            self.where is not None
+            or self.log_alpha
+            or not self._patience.count(_CALL + history.shape[0] * self.trie.vocab_size // 64)
         ):
             return self.next_slowly(history)
         from chainrule.ngram.store.next_kernels import fill_next
