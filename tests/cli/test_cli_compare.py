@@ -12,6 +12,7 @@ import pytest
 
 from chainrule import kinds
 from chainrule.evaluation import compare as compare_models
+from chainrule.evaluation.comparison import COSTS, read_comparison
 from chainrule.kinds import Rung, find_kind
 
 from .running import Fails, Run, strict_json
@@ -175,6 +176,50 @@ def test_networks_stand_on_the_same_ladder(run: Run, corpus: Path, tmp_path: Pat
     assert len(perplexity) == 2 + RUNGS
     assert perplexity["transformer"] < ran.json["vocab_size"]
     assert run("generate", tmp_path / "a" / "transformer", "--max-tokens", "5").code == 0
+
+
+def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
+    run: Run, fails: Fails, corpus: Path, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, climb, climbed = ("compare", corpus, *NGRAMS, "--out", tmp_path / "out"), compare_models._climb, []
+
+    def third_stops(kind: kinds.Kind, rung: Rung, *rest: object) -> object:
+        if len(climbed) == 2:
+            raise KeyboardInterrupt
+        climbed.append(rung.name)
+        return climb(kind, rung, *rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compare_models, "_climb", third_stops)
+        ran = run(*words)
+    assert ran.code == 130
+    shown = [line for line in ran.out.splitlines() if line.startswith(tuple(NAMES))]
+    assert all(any(line.startswith(name) for line in shown) for name in NAMES[:2])
+    assert not any(NAMES[2] in line for line in shown) and "the same command goes on" in ran.out
+    assert "holds another comparison, which was stopped" in fails(
+        "compare", toy, *NGRAMS, "--out", tmp_path / "out"
+    )
+    again = run(*words, "--json")
+    assert f"2 of {RUNGS} models are there from before" in again.err
+    whole = run("compare", corpus, *NGRAMS, "--out", tmp_path / "whole", "--json").json
+    assert [result["name"] for result in again.json["results"]] == NAMES
+    for found, expected in zip(again.json["results"], whole["results"], strict=True):
+        assert found["test"]["nats"] == expected["test"]["nats"]
+    assert "--overwrite" in fails(*words)
+
+
+def test_the_best_model_and_the_frontiers_are_marked(run: Run, comparison: dict, ladder: Path) -> None:
+    found = read_comparison(ladder)
+    assert found is not None and found.is_finished and found.best is not None
+    by_bits = sorted((one for one in found.results if one.test.normalised), key=lambda one: one.test.bits_per_byte)
+    assert found.best == by_bits[0]
+    for cost, of in COSTS.items():
+        cheapest, frontier = float("inf"), set()
+        for one in by_bits:  # from the best on, each that costs less than all better ones
+            if of(one) < cheapest:
+                cheapest = of(one)
+                frontier.add(one.name)
+        assert found.frontier(cost) == frontier and found.best.name in frontier
 
 
 def test_a_comparison_stopped_after_a_model_was_saved_can_be_overwritten(

@@ -18,7 +18,7 @@ import chainrule as cr
 from chainrule import disk
 from chainrule.disk import atomic, locks, scratch
 from chainrule.errors import DamagedFileError, FolderError, SettingsError, TokenizerError
-from chainrule.evaluation import compare as compare_module
+from chainrule.evaluation.comparison import Comparison
 from chainrule.folder import integrity, manifest, read_folder
 from chainrule.tokens.registry import load_tokenizer, train_tokenizer, write_tokenizer
 from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove_checkpoints
@@ -316,7 +316,7 @@ def test_a_full_disk_leaves_the_comparison_that_was(tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match=r"compare\.json"):
-            compare_module._write(compare_module.Comparison("", "", 0, "line", {}, []), tmp_path / "out")
+            Comparison("", "", 0, "line", {}, [], {}).write(tmp_path / "out")
     assert (tmp_path / "out" / "compare.json").read_bytes() == before
     cr.compare(text, tmp_path / "out", overwrite=True, **options)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,9 +31,15 @@ from chainrule.cli.common import (
     tokenizer_choice,
     tokenizer_options,
 )
+from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
-    from chainrule.evaluation.compare import Comparison
+    from rich.table import Table
+
+    from chainrule.evaluation.comparison import Comparison
+
+CHEAP = "°"
+"""Marks the cost of a model to which no other is better without costing more."""
 
 
 @click.command()
@@ -70,24 +77,42 @@ def compare(
     given = (None if options[name] is None else [options[name]] for name in ("held_out", "test"))
     text, valid, test = open_corpora(options, corpus, *given)
     assert text is not None
-    comparison = compare_models(
-        text,
-        out,
-        valid=valid,
-        test=test,
-        kinds=kinds or None,
-        tokenizer=tokenizer_choice(options),
-        context=options["context"],
-        device=options["device"],
-        minutes=options["minutes"],
-        seed=options["seed"],
-        overwrite=options["overwrite"],
-        progress=terminal_progress(),
-    )
+
+    def work() -> Comparison:
+        return compare_models(
+            text,
+            out,
+            valid=valid,
+            test=test,
+            kinds=kinds or None,
+            tokenizer=tokenizer_choice(options),
+            context=options["context"],
+            device=options["device"],
+            minutes=options["minutes"],
+            seed=options["seed"],
+            overwrite=options["overwrite"],
+            progress=terminal_progress(),
+        )
+
     if as_json:
-        print_json(comparison.to_json())
-    else:
-        _print(comparison, out)
+        print_json(work().to_json())
+        return
+    try:
+        comparison = work()
+    except (KeyboardInterrupt, SystemExit, Interrupted):
+        _print_what_there_is(out)
+        raise
+    _print(comparison, out)
+
+
+def _print_what_there_is(out: str) -> None:
+    """The results of a comparison that is being stopped."""
+    from chainrule.evaluation.comparison import read_comparison
+
+    found = read_comparison(Path(out))
+    if found is not None and found.results and not found.is_finished:
+        _print(found, out)
+        say(console(), "The comparison was stopped: the same command goes on with the models that are missing.")
 
 
 def _print(comparison: Comparison, out: str) -> None:
@@ -98,19 +123,8 @@ def _print(comparison: Comparison, out: str) -> None:
         f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on {train['tokens']:,} tokens, "
         f"measured on {test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen",
     )
-    table = results_table("model", "bits/byte", "perplexity", "tokens/s", "train s", "MB")
-    best = min((r.test.bits_per_byte for r in comparison.results if r.test.normalised), default=None)
-    for result in comparison.results:
-        table.add_row(
-            result.name,
-            bits_per_byte(result.test),
-            figure(result.test, result.test.perplexity),
-            f"{result.test.tokens_per_second:,.0f}",
-            number(result.training_seconds, 2),
-            number(result.megabytes, 3),
-            style="bold green" if result.test.normalised and result.test.bits_per_byte == best else None,
-        )
-    show_table(screen, table)
+    show_table(screen, _table(comparison))
+    say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
     impossible = [r.test.impossible / r.test.tokens for r in comparison.results if r.test.impossible]
     if impossible:
         say(
@@ -125,4 +139,30 @@ def _print(comparison: Comparison, out: str) -> None:
         sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
         screen.print(f"{result.name}:", style="cyan", end=" ")
         say(screen, sample[:160] or "(empty lines)")
-    say(screen, f"\nThe models are in {out}; try: chainrule generate {out}/{comparison.results[-1].folder}")
+    best = comparison.best
+    if best is not None:
+        say(screen, f"\nThe best is {best.name}; try: chainrule generate {out}/{best.folder}")
+
+
+def _table(comparison: Comparison) -> Table:
+    """A row for each model: how good it is, and what it costs."""
+    from chainrule.evaluation.comparison import COSTS
+
+    table = results_table("model", "bits/byte", "perplexity", "steps", "tokens/s", "train s", "MB")
+    cheap = {cost: comparison.frontier(cost) for cost in COSTS}
+    for result in comparison.results:
+        costs = {
+            "speed": f"{result.test.tokens_per_second:,.0f}",
+            "training": number(result.training_seconds, 2),
+            "size": number(result.megabytes, 3),
+        }
+        is_best = result is comparison.best
+        table.add_row(
+            f"{result.name} (best)" if is_best else result.name,
+            bits_per_byte(result.test),
+            figure(result.test, result.test.perplexity),
+            "" if result.steps is None else f"{result.steps:,}",
+            *(text + (CHEAP if result.name in cheap[cost] else " ") for cost, text in costs.items()),
+            style="bold green" if is_best else None,
+        )
+    return table

@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
 from chainrule.decode.generate import sample_text
 from chainrule.devices import choose_device
-from chainrule.disk import LOCK, holding, remove_folder, replaced_file, scratch_folder, sweep
+from chainrule.disk import LOCK, holding, remove_folder, scratch_folder, sweep
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
-from chainrule.evaluation.measure import Measured, measure
+from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Result, read_comparison
+from chainrule.evaluation.measure import measure
 from chainrule.folder import MANIFEST, megabytes, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
+from chainrule.tokens.registry import dump_tokenizer
+
+Ladder: TypeAlias = Sequence[tuple[Kind, Rung]]
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
-RESULTS = "compare.json"
-FORMAT = "chainrule-comparison"
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of one rung: how good the model is and what it costs."""
-
-    name: str
-    kind: str
-    settings: dict[str, Any]
-    folder: str
-    test: Measured
-    training_seconds: float
-    megabytes: float
-    sample: str
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The results of all rungs, and the text and tokenizer they share."""
-
-    format: str
-    tokenizer: str
-    vocab_size: int
-    context: Context
-    parts: dict[str, dict[str, int]]
-    """Lines, tokens and bytes of train, valid and test."""
-    results: list[Result]
-
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as plain values."""
-        return asdict(self)
 
 
 def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> Iterator[tuple[Kind, Rung]]:
@@ -101,8 +73,9 @@ def compare(
 ) -> Comparison:
     """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`.
 
-    Where `valid` or `test` is not given, it is split off the corpus. compare.json grows with every rung. `minutes`
-    is the most time to train a network, instead of the time in the settings of its rung.
+    Where `valid` or `test` is not given, it is split off the corpus. compare.json grows with every rung; a
+    comparison that was stopped goes on when it is asked for again. `minutes` is the time to train a network,
+    instead of the time in the settings of its rung.
     """
     out, device = Path(out), choose_device(device)
     ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress)]
@@ -114,13 +87,12 @@ def compare(
         kind.check(settings_of.parse(kind.settings, rung.settings), device)
     if not ladder:
         raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
-    _check_destination(out, overwrite)
+    earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:
         given = {"valid": valid, "test": test}
         parts = split_off(as_corpus(corpus), given, SHARES, scratch, seed=seed, progress=progress)
         the_tokenizer, encoded = encode_parts(parts, tokenizer or TokenizerChoice("bpe"), scratch, progress)
         data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device)
-        _clear(out)
         comparison = Comparison(
             format=FORMAT,
             tokenizer=the_tokenizer.name,
@@ -128,14 +100,50 @@ def compare(
             context=context,
             parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
             results=[],
+            identity=_identity(the_tokenizer, encoded, context, seed, ladder),
         )
-        _write(comparison, out)
+        if earlier is not None:
+            comparison.results.extend(_taken_up(earlier, comparison, out, progress))
+        else:
+            _clear(out)
+        comparison.write(out)
+        done = {result.name for result in comparison.results}
         with progress.task("models", len(ladder), "models") as task:
+            task.advance(len(done))
             for kind, rung in ladder:
-                comparison.results.append(_climb(kind, rung, data, encoded["test"], out))
-                _write(comparison, out)
-                task.advance(1)
+                if rung.name not in done:
+                    comparison.results.append(_climb(kind, rung, data, encoded["test"], out))
+                    comparison.write(out)
+                    task.advance(1)
     return comparison
+
+
+def _identity(
+    tokenizer: Tokenizer, encoded: Mapping[str, Encoded], context: Context, seed: int, ladder: Ladder
+) -> dict[str, Any]:
+    """What must be the same for a comparison to go on, as plain values."""
+    return {
+        "texts": {name: part.fingerprint for name, part in encoded.items()},
+        "tokenizer": hashlib.sha256(dump_tokenizer(tokenizer).encode()).hexdigest(),
+        "context": context,
+        "seed": seed,
+        "ladder": [
+            {"kind": kind.name, "name": rung.name, "settings": dict(rung.settings)} for kind, rung in ladder
+        ],
+    }
+
+
+def _taken_up(earlier: Comparison, now: Comparison, out: Path, progress: Progress) -> list[Result]:
+    """The results of a comparison that was stopped; another one than that of now is left alone."""
+    if earlier.identity != json.loads(to_json(now.identity)):
+        raise FolderError(
+            f"{out} holds another comparison, which was stopped; choose another folder, or overwrite it "
+            "(--overwrite)"
+        )
+    kept = [result for result in earlier.results if (out / Path(result.folder).name / MANIFEST).is_file()]
+    total = len(now.identity["ladder"])
+    progress.note(f"{out}: {len(kept)} of {total} models are there from before; going on with the others")
+    return kept
 
 
 def _folder_name(rung: Rung) -> str:
@@ -150,39 +158,29 @@ def _within(rung: Rung, minutes: float | None) -> Rung:
     return Rung(rung.name, {**rung.settings, "minutes": minutes})
 
 
-def _check_destination(out: Path, overwrite: bool) -> None:
+def _check_destination(out: Path, overwrite: bool) -> Comparison | None:
+    """Refuse a folder with anything but an earlier comparison; returns one that was stopped, and can go on."""
     sweep(out / RESULTS)
-    if out.exists() and (not out.is_dir() or any(path.name != LOCK for path in out.iterdir())):
-        if not out.is_dir() or _models_of(out) is None:
-            raise FolderError(f"{out} exists, is not empty and is no comparison; choose another folder")
-        if not overwrite:
-            raise FolderError(
-                f"{out} exists and is not empty; choose another folder, or overwrite it (--overwrite)"
-            )
-
-
-def _models_of(out: Path) -> list[Path] | None:
-    """The model folders that an earlier comparison made in `out`; None if there was none."""
-    try:
-        old = json.loads((out / RESULTS).read_text(encoding="utf-8"))
-        if old["format"] != FORMAT:
-            return None
-        return [out / Path(result["folder"]).name for result in old["results"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    if not out.exists() or (out.is_dir() and all(path.name == LOCK for path in out.iterdir())):
         return None
+    found = read_comparison(out) if out.is_dir() else None
+    if found is None:
+        raise FolderError(f"{out} exists, is not empty and is no comparison; choose another folder")
+    if overwrite:
+        return None
+    if found.is_finished:
+        raise FolderError(f"{out} exists and is not empty; choose another folder, or overwrite it (--overwrite)")
+    return found
 
 
 def _clear(out: Path) -> None:
     """Remove an earlier comparison's models, and nothing else that may lie beside them."""
-    for folder in _models_of(out) or []:
+    found = read_comparison(out)
+    for result in found.results if found is not None else ():
+        folder = out / Path(result.folder).name
         sweep(folder)
         if (folder / MANIFEST).is_file():
             remove_folder(folder)
-
-
-def _write(comparison: Comparison, out: Path) -> None:
-    with replaced_file(out / RESULTS) as file:
-        file.write(to_json(comparison.to_json(), indent=2).encode() + b"\n")
 
 
 def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path) -> Result:
@@ -205,4 +203,6 @@ def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path)
         training_seconds=seconds,
         megabytes=megabytes(folder),
         sample=sample,
+        steps=lm.metrics.get("steps"),
+        tokens_seen=lm.metrics.get("tokens_seen"),
     )

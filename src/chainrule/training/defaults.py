@@ -210,7 +210,7 @@ def _tokens_per_second(settings: Any, data: TrainingData, backend: Backend) -> f
 
 
 def _seconds_on_gpu(timer: Autotune) -> float:
-    """The seconds of a step as a GPU will take it: captured as a graph where that is possible, up to twice as fast."""
+    """The seconds of a step as a GPU will take it: as a captured graph if possible, twice as fast at best."""
     layout, mode = timer.train.layout, Mode(bfloat16=True)
     if layout.one_shape and layout.size.rows <= layout.size.rows_at_once:
         try:

@@ -13,7 +13,7 @@ import numpy as np
 
 import chainrule as cr
 from chainrule.disk import replaced_path, sweep
-from chainrule.evaluation import compare
+from chainrule.evaluation import comparison
 from chainrule.folder import ModelFolder, read_folder, write_folder
 from chainrule.ngram.arpa.model import load_arpa, save_arpa
 from chainrule.progress import SILENT
@@ -87,12 +87,11 @@ def _newest(folder: Path) -> list[int] | None:
 
 
 def _write_comparison(folder: Path, number: int) -> None:
-    comparison = compare.Comparison(compare.FORMAT, "x" * SIZE, number, "line", {}, [])
-    compare._write(comparison, folder)
+    comparison.Comparison(comparison.FORMAT, "x" * SIZE, number, "line", {}, [], {}).write(folder)
 
 
 def _read_comparison(folder: Path) -> int | None:
-    path = folder / compare.RESULTS
+    path = folder / comparison.RESULTS
     return None if not path.exists() else int(json.loads(path.read_text())["vocab_size"])
 
 

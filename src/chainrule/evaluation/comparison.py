@@ -1,0 +1,105 @@
+"""The results of a comparison: what each model gives and costs, and how they are kept in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from chainrule.disk import replaced_file
+from chainrule.evaluation.measure import Measured
+from chainrule.folder import to_json
+from chainrule.lm import Context
+
+RESULTS = "compare.json"
+FORMAT = "chainrule-comparison"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one rung: how good the model is and what it costs."""
+
+    name: str
+    kind: str
+    settings: dict[str, Any]
+    folder: str
+    test: Measured
+    training_seconds: float
+    megabytes: float
+    sample: str
+    steps: int | None = None
+    """The steps of a network's training; None for models that are counted."""
+    tokens_seen: int | None = None
+    """The tokens that a network learned from; a token counts each time."""
+
+
+COSTS: Mapping[str, Callable[[Result], float]] = MappingProxyType(
+    {
+        "speed": lambda result: -result.test.tokens_per_second,
+        "training": lambda result: result.training_seconds,
+        "size": lambda result: result.megabytes,
+    }
+)
+"""What a model costs: each function is lower for a cheaper one."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of all rungs, and the text and tokenizer they share."""
+
+    format: str
+    tokenizer: str
+    vocab_size: int
+    context: Context
+    parts: dict[str, dict[str, int]]
+    """Lines, tokens and bytes of train, valid and test."""
+    results: list[Result]
+    identity: dict[str, Any]
+    """The texts, the tokenizer, the seed and the ladder: what must be the same for a comparison to go on."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every rung of the ladder has a result."""
+        ladder = self.identity.get("ladder")  # comparisons of earlier versions do not have it
+        return ladder is None or len(self.results) == len(ladder)
+
+    @property
+    def best(self) -> Result | None:
+        """The model with the fewest bits per byte; None if there is no model that gives probabilities."""
+        fitting = (result for result in self.results if result.test.normalised)
+        return min(fitting, key=lambda result: result.test.bits_per_byte, default=None)
+
+    def frontier(self, cost: str) -> set[str]:
+        """The names of the models to which no other is better without costing more."""
+        of = COSTS[cost]
+        points = [(one.name, one.test.bits_per_byte, of(one)) for one in self.results if one.test.normalised]
+        return {
+            name
+            for name, bits, price in points
+            if not any(b <= bits and p <= price and (b, p) != (bits, price) for _, b, p in points)
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain values."""
+        return asdict(self)
+
+    def write(self, out: Path) -> None:
+        """Write the comparison into its folder."""
+        with replaced_file(out / RESULTS) as file:
+            file.write(to_json(self.to_json(), indent=2).encode() + b"\n")
+
+
+def read_comparison(out: Path) -> Comparison | None:
+    """The comparison of a folder; None if there is none, or none that can be read."""
+    try:
+        values = json.loads((out / RESULTS).read_text(encoding="utf-8"))
+        if values["format"] != FORMAT:
+            return None
+        results = [Result(**{**one, "test": Measured(**one["test"])}) for one in values["results"]]
+        known = {field.name for field in fields(Comparison)} - {"results"}
+        return Comparison(**{name: values.get(name, {}) for name in known}, results=results)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
