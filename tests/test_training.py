@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_text_in_memory_and_in_a_file_are_the_same_corpus(path: Path, tmp_path: Path) -> None:
-    sources = {"memory": cr.Corpus.from_text(TEXT), "path": path, "word": str(path), "list": [path]}
+    sources = {"memory": cr.Corpus.from_text(TEXT), "path": path, "text": TEXT, "list": [path]}
     found = []
     for name, source in sources.items():
         lm = cr.train("ngram", source, order=2)
@@ -142,12 +142,12 @@ def test_an_empty_corpus_is_an_error() -> None:
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
-        cr.train("ngram", "builtin:python", context="foo")
+        cr.train("ngram", "a text", context="foo")
     with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
-        cr.compare("builtin:python", "never-made", context="foo")
+        cr.compare("a text\nof two lines\nand a third\n" * 9, "never-made", context="foo")
     assert not Path("never-made").exists()
     with pytest.raises(SettingsError, match="vocab_size is the tokenizer's"):
-        cr.train("ngram", "builtin:python", vocab_size=1000)
+        cr.train("ngram", "a text", vocab_size=1000)
 
 
 def test_a_model_and_a_corpus_say_what_they_are() -> None:

@@ -2,6 +2,7 @@
 
     estimate   text to a model on disk: seconds, CPU seconds, peak memory, size; beside lmplz and build_binary
     score      held-out text in memory to ln p of each token, on one core and on all; beside the kenlm module
+    texts      many lines as a list of strings to ln p of each line and token, beside loops over the kenlm module
     growth     ten times the text: how many times the seconds; and the peak memory under a cap
     start      a first model of 1 MB of text, with Numba's cache empty and full
     nltk       training and scoring of order 3, beside NLTK
@@ -18,15 +19,16 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import DATA
-from benchmarks.ngram import estimate, gpu, growth, score, toolkit
+from benchmarks.ngram import estimate, gpu, growth, score, texts, toolkit
 from benchmarks.ngram.lab import Lab
 
-# nltk and gpu work in this process; what it holds then would count as a child's memory, so they come last
+# texts, nltk and gpu work in this process; what it holds then would count as a child's memory, so they come last
 PARTS = {
     "estimate": estimate.run,
     "score": score.run,
     "growth": growth.run,
     "start": growth.run_start,
+    "texts": texts.run,
     "nltk": toolkit.run,
     "gpu": gpu.run,
 }

@@ -5,10 +5,10 @@ This docstring is a lesson, and it runs.
 
 >>> import chainrule as cr
 
-A corpus is text; here three sentences of a famous toy. A model is trained on it: a trigram model that knows only
-what it has counted (maximum likelihood).
+A string is text, and a list of strings is several texts; a file is a `pathlib.Path`. Here are three sentences of a
+famous toy. A model is trained on them: a trigram model that knows only what it has counted (maximum likelihood).
 
->>> corpus = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n")
+>>> corpus = ["i love cats", "i love dogs", "cats chase mice"]
 >>> lm = cr.train("ngram", corpus, order=3, smoothing="mle")
 
 Its tokenizer turns text into small integers and back. 0, 1 and 2 are <unk>, <s> and </s>, which no text becomes.
@@ -59,6 +59,8 @@ And so does evaluation.
 >>> measured = cr.evaluate(smooth, corpus)
 >>> measured.tokens, round(measured.perplexity, 2)
 (12, 4.28)
+>>> cr.score(smooth, ["i love cats", "mice love cats"]).perplexity.round(2).tolist()
+[4.07, 7.5]
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ if TYPE_CHECKING:
     from chainrule.errors import ChainruleError
     from chainrule.evaluation.compare import compare
     from chainrule.evaluation.measure import Measured, evaluate
-    from chainrule.evaluation.surprisal import score_lines
+    from chainrule.evaluation.surprisal import Scores, score, score_lines
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
     from chainrule.neural.diagnostics.diagnosis import Diagnosis, diagnose
@@ -122,7 +124,7 @@ _HOMES = {
     "chainrule.errors": ("ChainruleError",),
     "chainrule.evaluation.compare": ("compare",),
     "chainrule.evaluation.measure": ("Measured", "evaluate"),
-    "chainrule.evaluation.surprisal": ("score_lines",),
+    "chainrule.evaluation.surprisal": ("Scores", "score", "score_lines"),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
     "chainrule.neural.diagnostics.diagnosis": ("Diagnosis", "diagnose"),
@@ -152,6 +154,7 @@ __all__ = [
     "PresencePenalty",
     "RepetitionPenalty",
     "Sample",
+    "Scores",
     "State",
     "Strategy",
     "Suggestion",
@@ -172,6 +175,7 @@ __all__ = [
     "load_arpa",
     "load_tokenizer",
     "save_arpa",
+    "score",
     "score_lines",
     "stream",
     "suggest",

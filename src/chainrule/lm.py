@@ -26,9 +26,12 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, batches, checked, inverse_transform, to_numpy, without
+from chainrule.errors import CorpusError
 from chainrule.fast_paths import Choose, Draws, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "check_rows",
     "draw",
     "read",
+    "score_in_pieces",
     "score_rows",
     "score_sequences",
     "score_text",
@@ -121,19 +125,20 @@ class LanguageModel(Model):
             f"<{type(self).__name__} of {self.tokenizer.vocab_size:,} {self.tokenizer.name} tokens, {self.context}>"
         )
 
-    def log_prob(self, text: str) -> float:
-        """ln p of a text; each of its lines ends in </s>.
+    def log_prob(self, text: Text) -> float:
+        """ln p of a text, or of several together; each line ends in </s>. `chainrule.score` gives each text's.
 
-        With line context the lines are independent sequences, with stream context they are one.
+        With line context the lines are independent sequences, with stream context those of a text are one.
         """
         return -float(np.sum(self.surprisals(text)))
 
-    def surprisals(self, text: str) -> np.ndarray:
-        """-ln p of each token of the text, its line ends included: as many as `encode_lines` gives."""
-        return -checked(score_text(self, _block(text)), normalised=self.normalised)
+    def surprisals(self, text: Text) -> np.ndarray:
+        """-ln p of each token of a text, or of several, line ends included: as many as `encode_lines` gives."""
+        scores = [score_text(self, block) for block in _blocks(text, self.context)]
+        return -checked(np.concatenate(scores), normalised=self.normalised)
 
-    def perplexity(self, text: str) -> float:
-        """exp of the mean surprisal: how many equally likely tokens would be as hard to predict."""
+    def perplexity(self, text: Text) -> float:
+        """exp of the mean surprisal of all tokens: how many equally likely ones would be as hard to predict."""
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
 
@@ -147,6 +152,21 @@ class LanguageModel(Model):
         if self.context == "line":
             return line_bounds(ids, self.tokenizer.eos)
         return np.zeros(1, np.int64), np.asarray([len(ids)])
+
+
+def _blocks(text: Text, context: Context) -> list[bytes]:
+    """A text in pieces that can be scored each for itself."""
+    if isinstance(text, str):
+        return [_block(text)]
+    items = [] if isinstance(text, Corpus) else as_items(text)
+    if items and isinstance(items[0], str):
+        blocks = [_block(item).removesuffix(b"\n") + b"\n" for item in items]
+        return blocks if context == "stream" else [b"".join(blocks)]
+    corpus = as_corpus(text if isinstance(text, Corpus) else items)
+    blocks = list(corpus.blocks())
+    if not blocks:
+        raise CorpusError(f"{corpus.name}: the text is empty")
+    return blocks if context == "line" else [b"".join(blocks)]
 
 
 def _block(text: str) -> bytes:
@@ -173,6 +193,20 @@ def score_sequences(lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends
     for places, some in _in_batches(lm, ids, starts, ends):
         scores[places] = some
     return scores
+
+
+def score_in_pieces(
+    lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> Iterator[np.ndarray]:
+    """What `score_sequences` returns, some whole sequences at a time; what is no probability is an error."""
+    first, at_once = 0, tokens_at_once(lm)
+    while first < len(starts):
+        last = max(int(np.searchsorted(ends, starts[first] + at_once, side="right")), first + 1)
+        piece = ids[starts[first] : ends[last - 1]]
+        begins = starts[first:last] - starts[first]
+        scores = score_sequences(lm, piece, begins, ends[first:last] - starts[first])
+        yield checked(scores, normalised=lm.normalised)
+        first = last
 
 
 def _in_batches(

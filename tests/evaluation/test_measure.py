@@ -48,7 +48,6 @@ def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: py
 
 
 def test_lines_scored_one_by_one_sum_to_the_whole(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "_BULK_PIECE", 20)  # bytes
     lines = list(score_lines(lm, cr.Corpus.from_text(TEXT)))
     assert [line.text for line in lines] == TEXT.splitlines()
     assert [len(line.ids) for line in lines] == [4, 1, 4, 4, 3]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chainrule.errors import CorpusError, EncodingError
 from chainrule.text import corpus as corpus_module
 from chainrule.text import files
-from chainrule.text.corpus import BUILTIN, Corpus, as_corpus
+from chainrule.text.corpus import BUILTIN, Corpus
 from chainrule.tokens.byte import ByteTokenizer
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
@@ -89,15 +89,6 @@ def test_builtin_python_is_the_language_reference() -> None:
     assert b"".join(corpus.blocks()) == b"".join(documents)
     assert corpus.size() == sum(map(len, documents)) > 100_000
     assert any(b"assert_stmt" in document for document in documents)
-
-
-def test_as_corpus_takes_whatever_names_one(tmp_path: Path) -> None:
-    write(tmp_path, a=b"a\n", b=b"b\n")
-    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
-    assert as_corpus(str(a)) == as_corpus(a) == as_corpus([a]) == Corpus.open(a)
-    assert as_corpus([a, str(b)]).paths == (a, b)
-    corpus = Corpus.from_text("x\n")
-    assert as_corpus(corpus) is corpus
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from chainrule.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from chainrule.evaluation.surprisal import ScoredRecord
+    from chainrule.evaluation.records import ScoredRecord
     from chainrule.lm import LanguageModel
     from chainrule.text.corpus import Corpus
 
@@ -94,7 +94,7 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
 def _records(lm: LanguageModel, corpus: Corpus, options: dict[str, Any]) -> Iterable[ScoredRecord]:
     """The records to show, with their scores."""
     from chainrule.cli.progress import terminal_progress
-    from chainrule.evaluation.surprisal import most_surprising, score_records
+    from chainrule.evaluation.records import most_surprising, score_records
 
     if options["worst"] is None:
         return score_records(lm, corpus, per_line=options["per_line"])

@@ -22,7 +22,7 @@ from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import dump_tokenizer
@@ -57,11 +57,11 @@ def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> It
 
 
 def compare(
-    corpus: Corpus | Source | Sequence[Source],
+    corpus: Text,
     out: str | Path,
     *,
-    valid: Corpus | Source | None = None,
-    test: Corpus | Source | None = None,
+    valid: Text | None = None,
+    test: Text | None = None,
     kinds: Sequence[str] | None = None,
     tokenizer: TokenizerChoice | None = None,
     context: Context = "line",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ import numpy as np
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.disk import scratch_folder
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
-from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
+from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
 
@@ -49,10 +49,8 @@ class Measured:
         return asdict(self)
 
 
-def evaluate(
-    lm: LanguageModel, text: Corpus | Source | Sequence[Source], *, progress: Progress = SILENT
-) -> Measured:
-    """Measure a model on a corpus."""
+def evaluate(lm: LanguageModel, text: Text, *, progress: Progress = SILENT) -> Measured:
+    """Measure a model on a text: strings are text, paths are files."""
     with scratch_folder() as folder:
         encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)
         return measure(lm, encoded, progress=progress)
@@ -92,15 +90,7 @@ def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
     if lm.context == "stream":
         yield from _score_stream(lm, ids)
         return
-    starts, ends = line_bounds(ids, lm.tokenizer.eos)
-    first, at_once = 0, tokens_at_once(lm)
-    while first < len(starts):
-        last = max(int(np.searchsorted(ends, starts[first] + at_once, side="right")), first + 1)
-        piece = ids[starts[first] : ends[last - 1]]
-        begins = starts[first:last] - starts[first]
-        scores = score_sequences(lm, piece, begins, ends[first:last] - starts[first])
-        yield checked(scores, normalised=lm.normalised)
-        first = last
+    yield from score_in_pieces(lm, ids, *line_bounds(ids, lm.tokenizer.eos))
 
 
 def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,172 +1,272 @@
-"""The surprisal of each record of a text, and of each of its tokens, under a model.
+"""ln p of many texts at once, as arrays: of each token, and of each text.
 
-A record is a line of a text file, or a record of a jsonl, CSV or parquet file. A model of lines scores each line by
-itself, and a record is as surprising as its lines together. One whose context flows across lines starts anew at
-each text file, and at each record of the others.
+>>> import chainrule as cr
+>>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2, smoothing="laplace")
+>>> scores = cr.score(lm, ["i love mice", "dogs"])
+>>> scores.tokens.tolist(), scores.perplexity.round(2).tolist()
+([4, 2], [4.84, 7.04])
+>>> [round(log_prob, 2) for log_prob in scores[1].log_probs]  # "dogs", and the end of the line
+[-2.4, -1.5]
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
+from chainrule.errors import CorpusError, TokenizerError
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
-from chainrule.progress import SILENT, Progress
-from chainrule.text.batches import RecordBatch, record_batches
-from chainrule.text.corpus import Corpus, Source, as_corpus
-from chainrule.tokens.base import encode_in_parallel, line_bounds
+from chainrule.frames import frame
+from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
+from chainrule.progress import SILENT, Progress, Task
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus, as_items
+from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, lines_of, utf8
+
+if TYPE_CHECKING:
+    import pandas
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ScoredRecord:
-    """A record, its tokens (each line ends in </s>) and ln p of each."""
+class ScoredText:
+    """A text, its tokens (each line ends in </s>) and ln p of each."""
 
-    id: int | str
-    """The id of the record, or the number of its line or row; with the file before it if there are several."""
     text: str
     ids: tuple[int, ...]
     log_probs: tuple[float, ...]
 
-    @cached_property
+    @property
     def log_prob(self) -> float:
-        """ln p of the record."""
+        """ln p of the text."""
         return math.fsum(self.log_probs) if all(map(math.isfinite, self.log_probs)) else -math.inf
 
     @property
-    def bits(self) -> float:
-        """Its surprisal, -log2 p."""
-        return -self.log_prob / math.log(2)
-
-    @property
-    def bits_per_token(self) -> float:
-        """The mean surprisal of its tokens."""
-        return self.bits / len(self.ids)
-
-    @property
     def perplexity(self) -> float:
-        """exp of the mean surprisal, in nats."""
+        """exp of the mean surprisal."""
         return perplexity_of(-self.log_prob / len(self.ids))
 
 
-@dataclass(frozen=True)
-class ScoredBatch:
-    """Records with the ids and ln p of all their tokens, one record after the other."""
+@dataclass(frozen=True, repr=False)
+class Scores:
+    """Texts and ln p of their tokens, all in one array; text i has the tokens from offsets[i] to offsets[i + 1]."""
 
-    records: RecordBatch
-    ids: np.ndarray
-    log_probs: np.ndarray
-    starts: np.ndarray
-    """Where the tokens of each record begin."""
-    ends: np.ndarray
-    """Where they end."""
-    is_one_file: bool
+    texts: list[str]
+    ids: Ids
+    """The tokens of all texts, one text after the other; each line ends in </s>."""
+    log_probs: Floats
+    """ln p of each token."""
+    offsets: Ints
+    """Where the tokens of each text begin, and, at the end, the number of all tokens."""
+    tokenizer: Tokenizer = field(compare=False)
 
-    def surprisals(self, by: Literal["mean", "total"]) -> np.ndarray:
-        """-ln p of each record, in total or as a mean over its tokens."""
-        totals = -np.add.reduceat(self.log_probs, self.starts)
-        return totals if by == "total" else totals / (self.ends - self.starts)
+    def __len__(self) -> int:
+        return len(self.texts)
 
-    def record(self, index: int) -> ScoredRecord:
-        """One of the records."""
-        start, end = int(self.starts[index]), int(self.ends[index])
-        label = self.records.labels[index]
-        return ScoredRecord(
-            label if self.is_one_file else f"{self.records.file}:{label}",
-            self.records.text(index),
-            tuple(self.ids[start:end].tolist()),
-            tuple(self.log_probs[start:end].tolist()),
+    def __repr__(self) -> str:
+        return f"<Scores of {len(self):,} texts, {len(self.ids):,} tokens>"
+
+    @overload
+    def __getitem__(self, which: int) -> ScoredText: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[ScoredText]: ...
+    def __getitem__(self, which: int | slice) -> ScoredText | list[ScoredText]:
+        """The text of a number, or of several, with its own tokens."""
+        if isinstance(which, slice):
+            return [self[number] for number in range(*which.indices(len(self)))]
+        text = self.texts[which]
+        start, end = self.offsets[:-1][which], self.offsets[1:][which]
+        return ScoredText(text, tuple(self.ids[start:end].tolist()), tuple(self.log_probs[start:end].tolist()))
+
+    # -- a number for each text ---------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> Ints:
+        """The number of tokens of each text, line ends included."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """The length of each text in UTF-8."""
+        return np.fromiter((len(text.encode()) for text in self.texts), np.int64, len(self))
+
+    @cached_property
+    def log_prob(self) -> Floats:
+        """ln p of each text: -inf if a token of it is impossible."""
+        return np.add.reduceat(self.log_probs, self.offsets[:-1])
+
+    @property
+    def nats(self) -> Floats:
+        """The mean surprisal of a token of each text: its cross-entropy, natural logarithm."""
+        return -self.log_prob / self.tokens
+
+    @property
+    def perplexity(self) -> Floats:
+        """exp of the mean surprisal of each text."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.nats)
+
+    @property
+    def bits_per_byte(self) -> Floats:
+        """Bits for each byte of each text: infinite for an empty text, whose end takes some."""
+        with np.errstate(divide="ignore"):
+            return -self.log_prob / math.log(2) / self.bytes
+
+    @property
+    def unknown(self) -> Ints:
+        """How many tokens of each text are <unk>."""
+        if self.tokenizer.unk is None:
+            return np.zeros(len(self), dtype=np.int64)
+        return np.add.reduceat((self.ids == self.tokenizer.unk).astype(np.int64), self.offsets[:-1])
+
+    # -- a number for each token --------------------------------------------------------------------------
+
+    @property
+    def surprisals(self) -> Floats:
+        """-ln p of each token."""
+        return -self.log_probs
+
+    @property
+    def text_of(self) -> Ints:
+        """The number of the text that each token stands in."""
+        return np.repeat(np.arange(len(self)), self.tokens)
+
+    # -- tables -------------------------------------------------------------------------------------------
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table with a row for each text."""
+        return frame(
+            text=self.texts,
+            tokens=self.tokens,
+            bytes=self.bytes,
+            log_prob=self.log_prob,
+            nats=self.nats,
+            perplexity=self.perplexity,
+            bits_per_byte=self.bits_per_byte,
+            unknown=self.unknown,
         )
 
-    def __iter__(self) -> Iterator[ScoredRecord]:
-        return map(self.record, range(len(self.records)))
+    def token_frame(self) -> pandas.DataFrame:
+        """A pandas table with a row for each token: its text's number, its place in that, its id, itself, ln p."""
+        texts = self.text_of
+        ids, where = np.unique(self.ids, return_inverse=True)
+        names = np.asarray([self.tokenizer.token(int(i)) for i in ids], dtype=object)
+        return frame(
+            text=texts,
+            position=np.arange(len(self.ids)) - self.offsets[texts],
+            id=self.ids,
+            token=names[where],
+            log_prob=self.log_probs,
+            surprisal=self.surprisals,
+        )
 
 
-def score_records(
-    lm: LanguageModel, text: Corpus | Source | Sequence[Source], *, per_line: bool = False
-) -> Iterator[ScoredRecord]:
-    """The records of a text with their scores, in order; with `per_line`, each line of every record by itself."""
-    for batch in score_batches(lm, as_corpus(text), per_line=per_line):
-        yield from batch
+def score(lm: LanguageModel, texts: Text, *, progress: Progress = SILENT) -> Scores:
+    """ln p of texts, and of each of their tokens: what `lm.log_prob` gives for each text, for many at once.
 
-
-def score_lines(lm: LanguageModel, text: Corpus | Source | Sequence[Source]) -> Iterator[ScoredRecord]:
-    """The lines of a text with their scores, in order; with stream context each is scored after those before it."""
-    return score_records(lm, text, per_line=True)
-
-
-def most_surprising(
-    lm: LanguageModel,
-    text: Corpus | Source | Sequence[Source],
-    count: int,
-    *,
-    by: Literal["mean", "total"] = "mean",
-    per_line: bool = False,
-    progress: Progress = SILENT,
-) -> list[ScoredRecord]:
-    """The records of the highest surprisal, the highest first; of equal ones those that come first.
-
-    No more than `count` records are kept, so memory does not grow with the text.
+    A string is one text and a list of strings is several, each scored on its own. A file (a `Path`) or a corpus
+    stands for its lines; with stream context each of those is scored after the lines before it.
     """
-    corpus = as_corpus(text)
-    kept: list[tuple[float, int, ScoredRecord]] = []  # a heap, the least surprising first
-    seen = 0
+    items = [] if isinstance(texts, Corpus) else as_items(texts)
+    if items and isinstance(items[0], str):
+        return _score_texts(lm, items, progress)
+    corpus = as_corpus(texts if isinstance(texts, Corpus) else items)
     with progress.task("scoring", corpus.size(), "B") as task:
-        for batch in score_batches(lm, corpus, per_line=per_line):
-            surprisals = batch.surprisals(by)
-            for index in _candidates(surprisals, count, kept[0][0] if len(kept) == count else -math.inf):
-                entry = float(surprisals[index]), -(seen + int(index))
-                if len(kept) < count:
-                    heapq.heappush(kept, (*entry, batch.record(int(index))))
-                elif entry > kept[0][:2]:
-                    heapq.heapreplace(kept, (*entry, batch.record(int(index))))
-            seen += len(surprisals)
-            task.advance(len(batch.records.block))
-    return [record for *_, record in sorted(kept, reverse=True)]
+        parts = list(_score_corpus(lm, corpus, task))
+    if not parts:
+        raise CorpusError(f"{corpus.name}: the text is empty")
+    sizes = np.concatenate([part.tokens for part in parts])
+    return Scores(
+        texts=[text for part in parts for text in part.texts],
+        ids=np.concatenate([part.ids for part in parts]),
+        log_probs=np.concatenate([part.log_probs for part in parts]),
+        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        tokenizer=lm.tokenizer,
+    )
 
 
-def _candidates(surprisals: np.ndarray, count: int, least: float) -> np.ndarray:
-    """The indices of the `count` highest surprisals above `least`, in their order; of equal ones the first."""
-    above = np.flatnonzero(surprisals > least)
-    best = above[np.argsort(-surprisals[above], kind="stable")[:count]]
-    return np.sort(best)
+def score_lines(lm: LanguageModel, text: Text) -> Iterator[ScoredText]:
+    """The lines of a text with their scores, in order, however long it is: memory holds a block of it at a time.
+
+    With stream context each line is scored after those before it.
+    """
+    with SILENT.task("scoring") as task:
+        for part in _score_corpus(lm, as_corpus(text), task):
+            yield from (part[number] for number in range(len(part)))
 
 
-def score_batches(lm: LanguageModel, corpus: Corpus, *, per_line: bool = False) -> Iterator[ScoredBatch]:
-    """The records of a corpus with their scores, many at a time."""
+def _score_texts(lm: LanguageModel, texts: list[str], progress: Progress) -> Scores:
+    """The scores of texts that have nothing to do with each other."""
+    block, lines = _block(texts)
+    ids = encode_in_parallel(lm.tokenizer, block)
+    line_offsets = _line_offsets(lm.tokenizer, ids)
+    offsets = line_offsets if lines is None else line_offsets[np.concatenate([np.zeros(1, np.int64), lines])]
+    sequences = line_offsets if lm.context == "line" else offsets
+    log_probs = np.empty(len(ids))
+    done = 0
+    with progress.task("scoring", len(ids), "tokens") as task:
+        for piece in score_in_pieces(lm, ids, sequences[:-1], sequences[1:]):
+            log_probs[done : done + len(piece)] = piece
+            done += len(piece)
+            task.advance(len(piece))
+    return Scores(texts, ids, log_probs, offsets, lm.tokenizer)
+
+
+def _block(texts: list[str]) -> tuple[bytes, Ints | None]:
+    """The texts as one block of lines, and how many lines there are up to the end of each; None: one each."""
+    block = _utf8("\n".join(texts), texts) + b"\n"
+    if block.count(b"\n") == len(texts) and b"\r\n" not in block:
+        return block, None
+    texts = [text.replace("\r\n", "\n").removesuffix("\n") for text in texts]
+    lines = np.fromiter((text.count("\n") + 1 for text in texts), np.int64, len(texts))
+    return _utf8("\n".join(texts), texts) + b"\n", np.cumsum(lines)
+
+
+def _utf8(whole: str, texts: list[str]) -> bytes:
+    """The bytes of the texts in one; an error names the text that it is in."""
+    try:
+        return utf8(whole)
+    except TokenizerError:
+        for number, text in enumerate(texts):
+            try:
+                utf8(text)
+            except TokenizerError as error:
+                raise TokenizerError(f"text {number}: {error}") from None
+        raise
+
+
+def _line_offsets(tokenizer: Tokenizer, ids: Ids) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(ids == tokenizer.eos) + 1])
+
+
+def _score_corpus(lm: LanguageModel, corpus: Corpus, task: Task) -> Iterator[Scores]:
+    """The scores of the lines of a corpus, block after block."""
     state: State = lm.start(1)
-    is_one_file = len(corpus.paths) + bool(corpus.texts) == 1
-    size = tokens_at_once(lm) if lm.context == "line" else min(tokens_at_once(lm), TOKENS_AT_ONCE)
-    for records in record_batches(corpus, size, per_line=per_line):
-        ids = encode_in_parallel(lm.tokenizer, records.block).astype(np.int64)
-        line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
-        ends = line_ends[np.cumsum(records.lines) - 1]
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    for block in corpus.blocks():
+        ids = encode_in_parallel(lm.tokenizer, block)
+        offsets = _line_offsets(lm.tokenizer, ids)
         if lm.context == "line":
-            scores = score_sequences(lm, ids, line_starts, line_ends)
-        elif records.independent:
-            scores = score_sequences(lm, ids, starts, ends)
+            log_probs = np.concatenate(list(score_in_pieces(lm, ids, offsets[:-1], offsets[1:])))
         else:
-            scores, state = _score_on(lm, state, ids, starts[records.starts])
-        log_probs = np.asarray(checked(scores, normalised=lm.normalised), dtype=np.float64)
-        yield ScoredBatch(records, ids, log_probs, starts, ends, is_one_file)
+            log_probs, state = _read(lm, state, ids)
+        yield Scores([line.decode() for line in lines_of(block)], ids, log_probs, offsets, lm.tokenizer)
+        task.advance(len(block))
 
 
-def _score_on(lm: LanguageModel, state: State, ids: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, State]:
-    """ln p of ids that go on from a state, and begin anew at the places `new`; and the state after them."""
-    scores = []
-    for first, last in pairwise([0, *new.tolist(), len(ids)]):
-        if first < last:
-            found, state = read(lm, state, ids[None, first:last])
-            scores.append(to_numpy(found)[0])
-        if last < len(ids):
-            state = lm.start(1)
-    return np.concatenate(scores), state
+def _read(lm: LanguageModel, state: State, ids: Ids) -> tuple[Floats, State]:
+    """ln p of each token after what the state has read, and the state after them."""
+    pieces: list[Floats] = []
+    at_once = min(tokens_at_once(lm), TOKENS_AT_ONCE)
+    for first in range(0, len(ids), at_once):
+        scores, state = read(lm, state, ids[None, first : first + at_once].astype(np.int64))
+        pieces.append(checked(to_numpy(scores)[0], normalised=lm.normalised))
+    return np.concatenate(pieces), state

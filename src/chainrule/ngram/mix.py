@@ -26,7 +26,8 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.parts import Parts, normalise
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer, line_bounds
 
 Ints = NDArray[np.int64]
@@ -40,7 +41,7 @@ _LEAST = 1e-4  # the smallest weight that tuning gives: with 0, what only the ot
 def interpolate(
     first: LanguageModel,
     second: LanguageModel,
-    held_out: Corpus | Source | Sequence[Source] | None = None,
+    held_out: Text | None = None,
     *,
     weight: float | None = None,
     progress: Progress = SILENT,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from chainrule.errors import SettingsError
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus
 from chainrule.text.split import split
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
@@ -80,7 +81,7 @@ class TokenizerChoice:
 
 def split_off(
     corpus: Corpus,
-    given: Mapping[str, Corpus | Source | None],
+    given: Mapping[str, Text | None],
     shares: Mapping[str, float],
     folder: Path,
     *,

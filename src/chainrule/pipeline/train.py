@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +16,8 @@ from chainrule.kinds import Kind, TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.progress import SILENT, Progress
-from chainrule.text.corpus import Corpus, Source, as_corpus
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 
@@ -27,10 +27,10 @@ SHARES = {"train": 0.95, "valid": 0.05}
 
 def train(
     kind: str,
-    corpus: Corpus | Source | Sequence[Source],
+    corpus: Text,
     /,
     *,
-    valid: Corpus | Source | None = None,
+    valid: Text | None = None,
     tokenizer: Tokenizer | TokenizerChoice | str = "word",
     context: Context = "line",
     seed: int = 0,
@@ -42,6 +42,7 @@ def train(
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
 
+    A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
     """
@@ -69,7 +70,7 @@ def train_kind(
     settings: Any,
     corpus: Corpus,
     *,
-    valid: Corpus | Source | None = None,
+    valid: Text | None = None,
     tokenizer: Tokenizer | TokenizerChoice | str = "word",
     context: Context = "line",
     seed: int = 0,

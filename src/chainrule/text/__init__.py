@@ -4,5 +4,6 @@ sources.py   the files that a name, a pattern or a folder stands for
 files.py     files as blocks of clean UTF-8, decompressed
 records.py   the text in fields of jsonl, CSV and parquet files
 corpus.py    `Corpus`: text from any source, in blocks or document by document
+given.py     text as callers give it: strings are text, paths are files
 split.py     train, validation and test parts, split by document
 """

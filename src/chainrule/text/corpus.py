@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import stat
@@ -31,7 +32,7 @@ from chainrule.text.files import (
 from chainrule.text.records import TEXT, Fields, Record, read_records
 from chainrule.text.sources import BUILTIN, Source, find_files
 
-__all__ = ["BUILTIN", "Corpus", "Source", "as_corpus", "python_reference"]
+__all__ = ["BUILTIN", "Corpus", "Source", "python_reference"]
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
 _LINES_PER_BLANK = 100  # where blank lines are rarer than one in so many, they do not separate documents
@@ -67,7 +68,7 @@ class Corpus:
         cleaning = Cleaning(encoding_errors)
         if not sources:
             raise CorpusError("no text given: name a file, a folder, - for standard input, or " + BUILTIN)
-        if BUILTIN in sources:
+        if BUILTIN in map(str, sources):
             if len(sources) > 1:
                 raise CorpusError(f"{BUILTIN} cannot be mixed with files")
             return cls(texts=python_reference(), cleaning=cleaning)
@@ -85,7 +86,14 @@ class Corpus:
     @classmethod
     def from_text(cls, text: str) -> Corpus:
         """A corpus of one text in memory; it is split into documents as a file would be."""
-        return cls(texts=tuple(_documents_of_text(iter(clean_blocks([text.encode()], "text", Cleaning())))))
+        blocks = clean_blocks([_utf8(text, "the text")], "text", Cleaning())
+        return cls(texts=tuple(_documents_of_text(iter(blocks))))
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> Corpus:
+        """A corpus of texts in memory, each a document of its own; an empty one is an empty line."""
+        cleaned = (_clean_text(text, f"text {number}") for number, text in enumerate(texts))
+        return cls(texts=tuple(text if text.endswith(b"\n") else text + b"\n" for text in cleaned))
 
     def blocks(self) -> Iterator[bytes]:
         """Clean blocks of whole lines, about 4 MB each; the last line of a file may lack its LF."""
@@ -155,18 +163,26 @@ class Corpus:
         return next((name for name, spool in self._spools.items() if spool.name == str(path)), str(path))
 
 
-def as_corpus(source: Corpus | Source | Sequence[Source]) -> Corpus:
-    """The corpus of one source or several; a corpus is returned as it is."""
-    if isinstance(source, Corpus):
-        return source
-    return Corpus.open(source) if isinstance(source, (str, Path)) else Corpus.open(*source)
-
-
 def python_reference() -> tuple[bytes, ...]:
     """The language reference that comes with every Python, a document per topic: a text to try things on."""
     from pydoc_data import topics
 
     return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
+
+
+def _clean_text(text: str, name: str) -> bytes:
+    """A text as a file's would be: UTF-8, lines that end in LF, no byte-order mark."""
+    return _utf8(text, name).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
+
+
+def _utf8(text: str, name: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(
+            f"{name}: character {error.start + 1} is a lone surrogate, which usually comes from bytes that are not "
+            "UTF-8"
+        ) from None
 
 
 def _is_read_once(path: Path) -> bool:

@@ -20,6 +20,7 @@ from chainrule.errors import PluginError, TokenizerError
 from chainrule.plugins import find_plugins, load_plugin
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer
@@ -39,11 +40,9 @@ _VERSION = 1
 _CLASSES: dict[str, Any] = {c.kind: c for c in (WordTokenizer, CharTokenizer, ByteTokenizer, SubwordTokenizer)}
 
 
-def train_tokenizer(
-    name: str, corpus: Corpus, limit: Limit | None = None, progress: Progress = SILENT
-) -> Tokenizer:
-    """Learn the named tokenizer from a corpus."""
-    limit = limit or Limit()
+def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Progress = SILENT) -> Tokenizer:
+    """Learn the named tokenizer from text: strings are text, paths are files."""
+    limit, corpus = limit or Limit(), as_corpus(text)
     _check_name(name)
     if name == "byte":
         return ByteTokenizer()

@@ -1,0 +1,100 @@
+"""Text as a caller gives it: a string is text, a path is a file, and nothing is guessed.
+
+    str                     one text
+    several str             several texts, each a document of its own
+    Path, several Path      files
+    Corpus                  taken as it is
+
+`Corpus.open` is the explicit way to patterns, standard input and builtin:python.
+
+>>> [document.decode() for document in as_corpus(["i love cats", "i love dogs"]).documents()]
+['i love cats\\n', 'i love dogs\\n']
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from chainrule.errors import CorpusError
+from chainrule.text.corpus import BUILTIN, Corpus
+
+Text: TypeAlias = Corpus | str | Path | Iterable[str] | Iterable[Path]
+"""What stands for text: one or several strings, which are texts, or paths, which are files; or a corpus."""
+
+_FILE_ENDINGS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+_COMPRESSED = (".gz", ".zst")
+
+
+def as_corpus(given: Text) -> Corpus:
+    """The corpus that was given; a string that is surely meant as the name of a file is an error."""
+    if isinstance(given, Corpus):
+        return given
+    if isinstance(given, Path):
+        return Corpus.open(given)
+    items = as_items(given)
+    if all(isinstance(item, Path) for item in items):
+        return Corpus.open(*items)
+    if all(map(_names_a_file, items)):
+        _refuse_names(items)
+    if not any(items):
+        raise CorpusError("the text is empty")
+    return Corpus.from_text(given) if isinstance(given, str) else Corpus.from_texts(items)
+
+
+def as_items(given: Any) -> list[Any]:
+    """What was given as a list, all of it strings or all of it paths; an error says what else it is."""
+    if isinstance(given, (str, Path)):
+        return [given]
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        raise CorpusError("expected text, found bytes: decode them first, such as data.decode('utf-8')")
+    if hasattr(given, "columns"):
+        raise CorpusError("expected texts, found a table: give its column of texts, such as frame['text']")
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise CorpusError(f"expected text (str), files (Path) or a list of either, found {type(given).__name__}")
+    items = list(given)
+    if not items:
+        raise CorpusError("the list of texts is empty")
+    kind = Path if isinstance(items[0], Path) else str
+    if not all(isinstance(item, kind) for item in items):
+        _refuse_item(items)
+    return items
+
+
+def _refuse_item(items: list[Any]) -> NoReturn:
+    """Raise the error of a list that holds something else than texts, or texts and files together."""
+    for number, item in enumerate(items):
+        if not isinstance(item, (str, Path)):
+            hint = ": decode them first" if isinstance(item, (bytes, bytearray)) else ""
+            raise CorpusError(f"item {number} of the list: expected text (str), found {type(item).__name__}{hint}")
+    raise CorpusError("a list should hold texts (str) or files (Path), not both")
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether a text is one line that names an existing file or folder, or could name nothing else."""
+    if "\n" in text or len(text) > 4096:
+        return False
+    if text == BUILTIN:
+        return True
+    with suppress(OSError, ValueError):  # too long for a name, or a character that no name has
+        if text.strip() and Path(text).exists():
+            return True
+    if text.split() != [text]:
+        return False
+    ending = text.lower()
+    for compressed in _COMPRESSED:
+        ending = ending.removesuffix(compressed)
+    return ending.endswith(_FILE_ENDINGS) or (glob.has_magic(text) and any(glob.iglob(text)))  # noqa: PTH207
+
+
+def _refuse_names(names: list[str]) -> NoReturn:
+    first = names[0]
+    if first == BUILTIN:
+        raise CorpusError(f"{first!r} is text here; write Corpus.open({first!r}) for the documentation of Python")
+    how = f"Path({first!r}) to read the file"
+    if len(names) > 1:
+        how = f"[Path({first!r}), ...] to read the files"
+    raise CorpusError(f"{first!r} is text here; write {how} (if it is meant as text: Corpus.from_text)")
