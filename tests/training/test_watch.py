@@ -14,11 +14,11 @@ import torch
 from rich.console import Console
 from trainables import Bigram, data, seeded, train
 
-from chainrule.cli.progress import TerminalProgress
 from chainrule.designs.training import TrainingSettings
 from chainrule.devices import peak_flops
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.progress import SILENT
+from chainrule.progress.bars import VisibleProgress
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training.engines.torch_engine import TorchEngine
@@ -172,7 +172,7 @@ def test_model_flops_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_terminal_shows_the_figures() -> None:
     terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=100)
-    progress = TerminalProgress(terminal)
+    progress = VisibleProgress(terminal)
     with progress.task("training", 10, "steps") as task:
         task.show("loss 1.234")
         shown = Console(file=io.StringIO(), width=100)

@@ -1,130 +1,39 @@
-"""Progress of the verbs: on a terminal bars with rates and the time left, elsewhere a line now and then."""
+"""Progress of the verbs."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-
-import rich.progress
-from rich.console import Console, RenderableType
-from rich.text import Text
 
 from chainrule.cli.common import WAITING
 from chainrule.progress import Progress, Task
+from chainrule.progress.bars import VisibleProgress
 
-LOG_SECONDS = 30.0
-"""The least seconds between two lines where there is no terminal."""
-
-
-class _Amount(rich.progress.ProgressColumn):
-    """The column with how much is done, and how fast: 12.1/144.6 MB 98.2 MB/s, or 3/12 models."""
-
-    def render(self, task: rich.progress.Task) -> Text:
-        scale, unit = (1e6, "MB") if task.fields["unit"] == "B" else (1, task.fields["unit"])
-        form = ".1f" if scale > 1 else ",.0f"
-        total = f"/{task.total / scale:{form}}" if task.total is not None else ""
-        rate = f"  {task.speed / scale:{form}} {unit}/s" if task.speed and task.speed > scale else ""
-        return Text(f"{task.completed / scale:{form}}{total} {unit}{rate}" if unit else "", style="cyan")
-
-
-class _Bars(rich.progress.Progress):
-    """Bars, and under them the figures of the tasks that show some."""
-
-    def get_renderables(self) -> Iterator[RenderableType]:
-        yield from super().get_renderables()
-        for task in self.tasks:
-            if task.fields["figures"]:
-                yield Text(task.fields["figures"], style="green", no_wrap=True, overflow="ellipsis")
-
-
-@dataclass
-class _Bar:
-    bars: rich.progress.Progress
-    number: rich.progress.TaskID
-
-    def advance(self, amount: float) -> None:
-        self.bars.advance(self.number, amount)
-
-    def show(self, figures: str) -> None:
-        self.bars.update(self.number, figures=figures)
-
-
-@dataclass
-class _Log:
-    """A task where there is no terminal: prints a line now and then, if it has figures to show."""
-
-    console: Console
-    description: str
-    total: float | None
-    unit: str
-    done: float = 0.0
-    said_at: float = field(default_factory=time.monotonic)
-
-    def advance(self, amount: float) -> None:
-        self.done += amount
-
-    def show(self, figures: str) -> None:
-        now = time.monotonic()
-        if now - self.said_at < LOG_SECONDS:
-            return
-        self.said_at = now
-        total = "" if self.total is None else f"/{self.total:,.0f}"
-        line = f"{self.description}: {self.done:,.0f}{total} {self.unit}  {figures}"
-        self.console.print(line, markup=False, soft_wrap=True)
-
-
-_on_screen: list[TerminalProgress] = []
+_on_screen: list[VisibleProgress] = []
 """Those whose bars are on the screen."""
 
 
-class TerminalProgress:
-    """Shows progress and notes on standard error."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
-        self.bars = _Bars(
-            rich.progress.TextColumn("{task.description}"),
-            rich.progress.BarColumn(bar_width=30),
-            _Amount(),
-            rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
-            console=self.console,
-            transient=True,
-        )
-        self.running = 0
+class _TerminalProgress(VisibleProgress):
+    """Progress that takes the place of the line which says that a verb is starting."""
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        """A block with a bar that lasts as long as the work."""
         WAITING.end()
-        if not self.console.is_terminal:
-            yield _Log(self.console, description, total, unit)
-            return
-        if self.running == 0:
-            self.bars.start()
-            _on_screen.append(self)
-        self.running += 1
-        number = self.bars.add_task(description, total=total, unit=unit, figures="")
+        _on_screen.append(self)
         try:
-            yield _Bar(self.bars, number)
+            with super().task(description, total, unit) as task:
+                yield task
         finally:
-            self.bars.remove_task(number)
-            self.running -= 1
-            if self.running == 0:
-                _on_screen.remove(self)
-                self.bars.stop()
+            _on_screen.remove(self)
 
     def note(self, message: str) -> None:
-        """Print one line that stays."""
         WAITING.end()
-        whole = not self.console.is_terminal  # there, it wraps between words
-        self.console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=whole)
+        super().note(message)
 
 
 def say_above_bars(message: str) -> bool:
     """Print a line above the bars on the screen, from any thread; whether there are any."""
-    if not _on_screen:
+    if not _on_screen or not _on_screen[-1].has_bars:
         return False
     _on_screen[-1].console.print(message, markup=False)
     return True
@@ -132,4 +41,4 @@ def say_above_bars(message: str) -> bool:
 
 def terminal_progress() -> Progress:
     """The progress that a verb shows."""
-    return TerminalProgress()
+    return _TerminalProgress()

@@ -21,7 +21,7 @@ from chainrule.folder import MANIFEST, megabytes, to_json
 from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
@@ -69,7 +69,7 @@ def compare(
     minutes: float | None = None,
     seed: int = 0,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Reports = False,
 ) -> Comparison:
     """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`.
 
@@ -77,7 +77,7 @@ def compare(
     comparison that was stopped goes on when it is asked for again. `minutes` is the time to train a network,
     instead of the time in the settings of its rung.
     """
-    out, device = Path(out), choose_device(device)
+    out, device, progress = Path(out), choose_device(device), as_progress(progress)
     ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress)]
     names = [_folder_name(rung) for _, rung in ladder]
     for name in names:

@@ -14,7 +14,7 @@ from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.disk import scratch_folder
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
@@ -49,8 +49,9 @@ class Measured:
         return asdict(self)
 
 
-def evaluate(lm: LanguageModel, text: Text, *, progress: Progress = SILENT) -> Measured:
+def evaluate(lm: LanguageModel, text: Text, *, progress: Reports = False) -> Measured:
     """Measure a model on a text: strings are text, paths are files."""
+    progress = as_progress(progress)
     with scratch_folder() as folder:
         encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)
         return measure(lm, encoded, progress=progress)

@@ -25,7 +25,7 @@ from chainrule.errors import CorpusError, TokenizerError
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.frames import frame
 from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
-from chainrule.progress import SILENT, Progress, Task
+from chainrule.progress import SILENT, Progress, Reports, Task, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, lines_of, utf8
@@ -170,12 +170,13 @@ class Scores:
         )
 
 
-def score(lm: LanguageModel, texts: Text, *, progress: Progress = SILENT) -> Scores:
+def score(lm: LanguageModel, texts: Text, *, progress: Reports = False) -> Scores:
     """ln p of texts, and of each of their tokens: what `lm.log_prob` gives for each text, for many at once.
 
     A string is one text and a list of strings is several, each scored on its own. A file (a `Path`) or a corpus
     stands for its lines; with stream context each of those is scored after the lines before it.
     """
+    progress = as_progress(progress)
     items = [] if isinstance(texts, Corpus) else as_items(texts)
     if items and isinstance(items[0], str):
         return _score_texts(lm, items, progress)

@@ -25,7 +25,7 @@ from chainrule.ngram.settings import SCORES, NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.parts import Parts, normalise
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer, line_bounds
@@ -44,13 +44,14 @@ def interpolate(
     held_out: Text | None = None,
     *,
     weight: float | None = None,
-    progress: Progress = SILENT,
+    progress: Reports = False,
 ) -> NgramModel:
     """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given."""
     if (held_out is None) == (weight is None):
         raise ModelError("give either held-out text to tune the weight on, or the weight")
     if weight is not None and not 0 < weight < 1:
         raise ModelError(f"the weight should lie between 0 and 1, not at {weight:g}")
+    progress = as_progress(progress)
     one, other = _mixable(first, second)
     tokenizer = _common_tokenizer(one.tokenizer, other.tokenizer)
     sides = _Side.of(one, tokenizer), _Side.of(other, tokenizer)

@@ -15,7 +15,7 @@ from chainrule.errors import SettingsError
 from chainrule.kinds import Kind, TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
@@ -34,7 +34,7 @@ def train(
     tokenizer: Tokenizer | TokenizerChoice | str = "word",
     context: Context = "line",
     seed: int = 0,
-    progress: Progress = SILENT,
+    progress: Reports = False,
     device: str = "cpu",
     run: str | Path | None = None,
     resume: bool = False,
@@ -58,7 +58,7 @@ def train(
         tokenizer=tokenizer,
         context=context,
         seed=seed,
-        progress=progress,
+        progress=as_progress(progress),
         device=device,
         run=None if run is None else Path(run),
         resume=resume,

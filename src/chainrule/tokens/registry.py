@@ -18,7 +18,7 @@ from chainrule.disk import replaced_file
 from chainrule.disk.checksums import CHECKSUM, is_signed, signed, unsigned
 from chainrule.errors import PluginError, TokenizerError
 from chainrule.plugins import find_plugins, load_plugin
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
@@ -40,9 +40,9 @@ _VERSION = 1
 _CLASSES: dict[str, Any] = {c.kind: c for c in (WordTokenizer, CharTokenizer, ByteTokenizer, SubwordTokenizer)}
 
 
-def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Progress = SILENT) -> Tokenizer:
+def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Reports = False) -> Tokenizer:
     """Learn the named tokenizer from text: strings are text, paths are files."""
-    limit, corpus = limit or Limit(), as_corpus(text)
+    limit, corpus, progress = limit or Limit(), as_corpus(text), as_progress(progress)
     _check_name(name)
     if name == "byte":
         return ByteTokenizer()

@@ -20,7 +20,7 @@ from chainrule.designs.memory import RecurrentMemory
 from chainrule.errors import DiagnosisError
 from chainrule.lm import LanguageModel, start_token
 from chainrule.neural.diagnostics.diagnosis import note_unknown, text_ids
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import Progress, Reports, as_progress
 
 LAST = 3
 """The default number of tokens, the last ones, that the graph of a recurrent network covers."""
@@ -76,7 +76,7 @@ def explain(
     *,
     next_word: str | None = None,
     last: int = LAST,
-    progress: Progress = SILENT,
+    progress: Reports = False,
 ) -> Explanation:
     """Explain how a model predicts the last token of a text, or `next_word` after the text.
 
@@ -87,7 +87,7 @@ def explain(
     if last < 1:
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
     model = as_tape_model(lm)
-    ids, target = _ids(model, text, next_word, progress)
+    ids, target = _ids(model, text, next_word, as_progress(progress))
     read = [start_token(model.tokenizer, model.context), *ids]
     reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
     shown, memory = read[-reach:], _memory(model, read[:-reach])

@@ -18,7 +18,7 @@ from chainrule.disk import replaced_file
 from chainrule.errors import DiagnosisError, MissingExtraError
 from chainrule.folder import to_json
 from chainrule.lm import LanguageModel, start_token
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import Progress, Reports, as_progress
 
 LONGEST = 200
 """The most steps that are looked at, unless told otherwise; the records grow with their square."""
@@ -87,7 +87,7 @@ def diagnose(
     *,
     token: int | None = None,
     longest: int = LONGEST,
-    progress: Progress = SILENT,
+    progress: Reports = False,
 ) -> Diagnosis:
     """Diagnose a network while it reads a text and predicts its last token, or the `token`-th.
 
@@ -101,7 +101,7 @@ def diagnose(
     network = network_of(lm)
     from chainrule.neural.diagnostics.traces import trace  # only now: a model without a network needs no torch
 
-    ids = _ids(lm, text, token, min(longest, network.window or longest), progress)
+    ids = _ids(lm, text, token, min(longest, network.window or longest), as_progress(progress))
     read, target = [start_token(lm.tokenizer, lm.context), *ids[:-1]], ids[-1]
     traced = trace(network, read, target, lm.tokenizer.bos)
     embedding_gradient_T, state_gradients = traced.gradient_norms()

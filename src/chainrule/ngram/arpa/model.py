@@ -28,7 +28,7 @@ from chainrule.ngram.settings import NgramSettings, Smoothing
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.store.parts import Parts
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
@@ -43,9 +43,10 @@ _CELLS_AT_ONCE = 1 << 24
 _LEFT_OUT = -1
 
 
-def load_arpa(path: str | Path, *, context: Context = "line", progress: Progress = SILENT) -> NgramModel:
+def load_arpa(path: str | Path, *, context: Context = "line", progress: Reports = False) -> NgramModel:
     """The model of an ARPA file, plain or gzip: it scores as the file says, and can be saved like any other."""
     path = Path(path)
+    progress = as_progress(progress)
     lm = from_arpa(read_arpa(path, progress), context, progress)
     lm.provenance = {"arpa": path.name, "arpa_sha256": _sha256(path), "chainrule": __version__}
     return lm
@@ -66,7 +67,7 @@ def from_arpa(arpa: ArpaModel, context: Context = "line", progress: Progress = S
     return lm
 
 
-def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, progress: Progress = SILENT) -> None:
+def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, progress: Reports = False) -> None:
     """Write an n-gram model of word tokens as an ARPA file; a name that ends in .gz makes a compressed one."""
     if not isinstance(lm, NgramModel):
         raise ModelError("only n-gram models of bounded order can be written as ARPA files")
@@ -75,6 +76,7 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
             f"ARPA files are models of words, which readers split at white space: a model of {lm.tokenizer.name} "
             "tokens cannot be written; train one with --tokenizer word"
         )
+    progress = as_progress(progress)
     words, number = _spelling(lm.tokenizer, progress)
     _note_what_is_lost(lm, progress)
     automaton = lm.on("cpu").automaton

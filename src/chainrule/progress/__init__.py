@@ -1,14 +1,14 @@
 """Progress reports from work that takes long, whoever shows them.
 
-Functions that can take long have a `progress` argument. The default is silent; the command line
-passes one that draws bars on a terminal.
+Functions that can take long have a `progress` argument: False is silent, True draws bars on a terminal or in a
+notebook (bars.py), as the command line does, and a `Progress` of the caller's own receives all reports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 
 class Task(Protocol):
@@ -54,3 +54,17 @@ class Silent:
 
 
 SILENT = Silent()
+
+Reports: TypeAlias = Progress | bool
+"""Whether to show progress, or who receives the reports."""
+
+
+def as_progress(reports: Reports) -> Progress:
+    """The receiver of the reports: one that draws bars for True, none for False."""
+    if isinstance(reports, bool):
+        if not reports:
+            return SILENT
+        from chainrule.progress.bars import VisibleProgress  # only now: Rich takes a while to import
+
+        return VisibleProgress()
+    return reports
