@@ -98,10 +98,12 @@ if TYPE_CHECKING:
     from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.mix import interpolate
     from chainrule.pipeline.prepare import TokenizerChoice
+    from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
     from chainrule.text.corpus import Corpus
     from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.registry import load_tokenizer, train_tokenizer
+    from chainrule.training.curves import curves
 
 _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
@@ -134,7 +136,9 @@ _HOMES = {
     "chainrule.tokens.base": ("Tokenizer",),
     "chainrule.tokens.registry": ("load_tokenizer", "train_tokenizer"),
     "chainrule.pipeline.prepare": ("TokenizerChoice",),
+    "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
+    "chainrule.training.curves": ("curves",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -165,6 +169,7 @@ __all__ = [
     "TopP",
     "__version__",
     "compare",
+    "curves",
     "diagnose",
     "evaluate",
     "explain",
@@ -174,6 +179,7 @@ __all__ = [
     "load",
     "load_arpa",
     "load_tokenizer",
+    "resume",
     "save_arpa",
     "score",
     "score_lines",

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from chainrule.folder import Context, ModelFolder, write_folder
+from chainrule.tables import Curves
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import dump_tokenizer
 
@@ -66,6 +67,11 @@ class Model(ABC):
         return {}
 
     # What follows is the same for every model; none overrides it.
+
+    @property
+    def history(self) -> Curves:
+        """The losses of its training, at each validation; empty for a model that is not trained in steps."""
+        return Curves(self.metrics.get("history", []))
 
     def content(self) -> ModelFolder:
         """What its folder holds."""

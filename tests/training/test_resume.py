@@ -79,7 +79,7 @@ def test_a_command_that_was_stopped_goes_on(
     assert "can be resumed" in refused[1]
     assert run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--resume")[0] == 0
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert [path.name for path in Path(f"{out}.run").iterdir()] == ["metrics.jsonl"]
+    assert sorted(path.name for path in Path(f"{out}.run").iterdir()) == ["metrics.jsonl", "run.json"]
 
 
 def test_overwriting_begins_anew(
@@ -132,7 +132,7 @@ def test_what_is_kept_can_be_made_longer(corpus: Path, tmp_path: Path, capsys: A
     )
     assert run(capsys, "train", "tiny", corpus, "--out", out, *longer, "--resume", "--overwrite")[0] == 0
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert [path.name for path in Path(f"{out}.run").iterdir()] == ["metrics.jsonl"]
+    assert sorted(path.name for path in Path(f"{out}.run").iterdir()) == ["metrics.jsonl", "run.json"]
 
 
 def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

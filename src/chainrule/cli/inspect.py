@@ -83,6 +83,8 @@ def _print(title: str, described: dict[str, Any]) -> None:
     from rich import box
     from rich.table import Table
 
+    from chainrule.folder import brief
+
     screen = console()
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
@@ -92,7 +94,7 @@ def _print(title: str, described: dict[str, Any]) -> None:
             continue
         if isinstance(value, dict):
             for name, entry in value.items():
-                table.add_row(f"{key}: {name}", number(entry, 5) if isinstance(entry, float) else str(entry))
+                table.add_row(f"{key}: {name}", number(entry, 5) if isinstance(entry, float) else brief(entry))
         else:
             table.add_row(key.replace("_", " "), number(value) if isinstance(value, float) else str(value))
     for name, array in described["arrays"].items():

@@ -29,13 +29,14 @@ from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.score import score
 from chainrule.cli.suggest import suggest
 from chainrule.cli.tokenize import tokenize
-from chainrule.cli.train import train
+from chainrule.cli.train import resume, train
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 VERBS = (
     compare,
     train,
+    resume,
     evaluate,
     score,
     generate,

@@ -1,4 +1,4 @@
-"""`chainrule train`: a corpus in, a model folder out."""
+"""`chainrule train`: a corpus in, a model folder out; `chainrule resume`: a training that was stopped goes on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def train(
     standard input, or builtin:python. A line of text is a sequence, unless --context stream is given.
 
     `chainrule kinds` lists the kinds, `chainrule kinds KIND` the settings of one for --set. A training that is
-    stopped (Ctrl-C) goes on when the same command is given with --resume.
+    stopped (Ctrl-C) goes on with `chainrule resume OUT.run`, or with this command and --resume.
 
     Example: chainrule train ngram corpus.txt --set order=5 --out model
     """
@@ -130,7 +130,7 @@ def train(
         lm.save(out, overwrite=overwrite)
         if kept and not options["keep"]:
             remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
-    _tell(lm, out, as_json)
+    tell_trained(lm, out, as_json)
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:
@@ -144,7 +144,66 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
     return {**settings, "minutes": str(minutes)}
 
 
-def _tell(lm: LanguageModel, out: str, as_json: bool) -> None:
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@click.option("--corpus", multiple=True, metavar="FILE", help="The corpus, if it has moved; repeatable.")
+@held_out_option("The held-out text, if it has moved.")
+@click.option("--out", metavar="DIR", help="The model folder to write. [default: RUN without .run]")
+@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
+@click.option("--keep", is_flag=True, help="Keep the checkpoints of the finished training.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting to change, such as steps=2000; repeatable.",
+)
+@click.option("--device", metavar="NAME", help="Where to compute. [default: where the run was begun]")
+@json_option
+def resume(
+    run: Path,
+    corpus: tuple[str, ...],
+    held_out: str | None,
+    out: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Go on with the training of the run folder RUN.
+
+    RUN knows its kind, settings, tokenizer and corpus. Its name is that of the model folder that `chainrule train`
+    was to write, and .run.
+
+    Example: chainrule resume model.run
+    """
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.disk import holding
+    from chainrule.pipeline.resume import resume as resume_training
+    from chainrule.pipeline.run_record import read_record, reopened
+    from chainrule.settings import split_words
+    from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
+
+    if out is None and run.suffix != ".run":
+        raise click.UsageError(f"name the model folder to write with --out: {run} does not end in .run")
+    out = out or str(run.with_suffix(""))
+    record = read_record(run)
+    check_output(Path(out), run, overwrite=options["overwrite"], resume=True)
+    with holding(run):
+        lm = resume_training(
+            run,
+            corpus=reopened(record.corpus, corpus) if corpus else None,
+            valid=reopened(record.valid or {}, [held_out]) if held_out else None,
+            device=options["device"],
+            progress=terminal_progress(),
+            **split_words(settings),
+        )
+        lm.save(out, overwrite=options["overwrite"])
+        if not options["keep"]:
+            remove_checkpoints(run)
+    tell_trained(lm, out, as_json)
+
+
+def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
     """Print what was trained, and how long it took."""
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes

@@ -237,6 +237,13 @@ def _tokenizer_name(file: str) -> str | None:
     return file.removesuffix(f".{TOKENIZER}") if file.endswith(f".{TOKENIZER}") else None
 
 
+def brief(value: Any) -> str:
+    """A measurement for people to read; a list of records only by their number."""
+    if isinstance(value, list) and value and all(isinstance(record, dict) for record in value):
+        return f"{len(value)} records ({METRICS} has them)"
+    return str(value)
+
+
 def _card(model: ModelFolder) -> str:
     lines = [
         f"# A model of kind `{model.kind}`",
@@ -252,7 +259,7 @@ def _card(model: ModelFolder) -> str:
     ):
         if table:
             lines += [f"## {title}", "", "| | |", "| --- | --- |"]
-            lines += [f"| {key} | {str(value).replace('|', chr(92) + '|')} |" for key, value in table.items()]
+            lines += [f"| {key} | {brief(value).replace('|', chr(92) + '|')} |" for key, value in table.items()]
             lines.append("")
     lines += [
         "Load it with `chainrule.load(folder)`, or use it with `chainrule generate` and `chainrule evaluate`.",

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
-from dataclasses import fields
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
 from chainrule.devices import choose_device
 from chainrule.disk import scratch_folder
-from chainrule.errors import SettingsError
+from chainrule.errors import Interrupted, SettingsError
 from chainrule.kinds import Kind, TrainingData, find_kind
 from chainrule.lm import Context, LanguageModel
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
+from chainrule.pipeline.run_record import (
+    RunRecord,
+    describe_corpus,
+    describe_tokenizer,
+    working_folder,
+    write_record,
+)
 from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
@@ -83,6 +91,7 @@ def train_kind(
     started = time.perf_counter()
     kind.check(settings, device)
     device = choose_device(device)
+    valid = None if valid is None else as_corpus(valid)  # once: what is iterated over cannot be read again
     if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
     with using_run(run, resume=resume) if kind.keeps_run else nullcontext(), scratch_folder() as folder:
@@ -95,7 +104,8 @@ def train_kind(
         texts = encoded["train"], encoded.get("valid")
         data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume)
         began = time.perf_counter()
-        lm = kind.train(settings, data)
+        with _recorded(kind, corpus, valid, tokenizer, settings, data):
+            lm = kind.train(settings, data)
         lm.provenance = data.provenance()
         ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
         seconds = {
@@ -104,6 +114,43 @@ def train_kind(
         }
         lm.metrics = {**seconds, **lm.metrics}
     return lm
+
+
+@contextmanager
+def _recorded(
+    kind: Kind,
+    corpus: Corpus,
+    valid: Corpus | None,
+    tokenizer: Tokenizer | TokenizerChoice,
+    settings: Any,
+    data: TrainingData,
+) -> Iterator[None]:
+    """A block that trains; what is trained is written down, so that it can be resumed from its run folder alone.
+
+    A training that is resumed writes it only at its end: before, it may turn out to be another one than was begun.
+    """
+    if data.run is None or not kind.keeps_run:
+        yield
+        return
+    record = RunRecord(
+        kind=kind.name,
+        settings=asdict(settings),
+        corpus=describe_corpus(corpus),
+        valid=None if valid is None else describe_corpus(valid),
+        tokenizer=describe_tokenizer(tokenizer),
+        context=data.context,
+        seed=data.seed,
+        device=data.device,
+        begun_in=working_folder(),
+    )
+    if not data.resume:
+        write_record(data.run, record, tokenizer)
+    try:
+        yield
+    except Interrupted:
+        write_record(data.run, record, tokenizer)
+        raise
+    write_record(data.run, record, tokenizer)
 
 
 def _has_two_documents(corpus: Corpus) -> bool:

@@ -125,6 +125,16 @@ class Corpus:
         return read_records(path, self.name_of(path), self.fields, self.cleaning)
 
     @property
+    def is_builtin(self) -> bool:
+        """Whether this is the text of builtin:python."""
+        return bool(self.texts) and not self.paths and self.texts == python_reference()
+
+    @property
+    def is_in_files(self) -> bool:
+        """Whether all of its text is in files, which another process can open too."""
+        return bool(self.paths) and not self.texts and not self._spools
+
+    @property
     def replaced(self) -> int:
         """How many invalid byte sequences the last pass replaced by U+FFFD (encoding_errors="replace")."""
         return self.cleaning.replaced

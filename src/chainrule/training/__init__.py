@@ -14,6 +14,7 @@ In reading order:
     autotune.py       what is decided before the first step, partly by timing steps
     advice.py         notes to the user about a run that is allowed but probably not intended
     metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard
+    curves.py         the curves of a training, read from its run folder or its model
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit
     backends/         networks of each engine as language models
     kinds.py          the kinds of network that can be trained, and how to add one

@@ -35,7 +35,7 @@ from chainrule.progress import SILENT
 from chainrule.settings import parse
 from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
-from chainrule.training.checkpoints.run_folder import EARLIER, LAST
+from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.defaults import complete, remembered, with_time
 from chainrule.training.loop import Trained, train_network
 
@@ -135,6 +135,7 @@ def _figures(lm: LanguageModel, trained: Trained, vocab_size: int) -> dict[str, 
         "tokens_seen": trained.tokens,
         "validation_nats": trained.best_loss,
         "validation_tokens": trained.validation_tokens,
+        HISTORY: trained.history,
         "tokens_per_second_in_training": round(trained.tokens / max(trained.seconds, 1e-9), 1),
         **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
         **{key: value for key, value in trained.decisions.items() if key in ("bfloat16", "compiled")},

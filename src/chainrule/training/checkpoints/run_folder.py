@@ -2,6 +2,7 @@
 
 checkpoints/step-000123/   the state of the run after a step; the newest two
 metrics.jsonl              the measurements taken on the way
+run.json                   kind, settings, corpus and tokenizer, from which `chainrule resume` goes on
 last/                      the model with the weights of the last step
 """
 
@@ -19,6 +20,8 @@ from chainrule.folder import MANIFEST, check_destination
 
 CHECKPOINTS, METRICS, LAST = "checkpoints", "metrics.jsonl", "last"
 
+HISTORY = "history"
+"""The metric of a model that holds its losses in training and in validation, at each validation."""
 EARLIER = "earlier_seconds"
 """The metric of a model that holds the seconds of its training before it was resumed."""
 

@@ -1,0 +1,58 @@
+"""`chainrule.resume`: go on with a training that was stopped, from what its run folder knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from chainrule import settings as settings_of
+from chainrule.errors import FolderError
+from chainrule.kinds import find_kind
+from chainrule.lm import LanguageModel
+from chainrule.pipeline.run_record import open_corpus, open_tokenizer, read_record
+from chainrule.pipeline.train import train_kind
+from chainrule.progress import Reports, as_progress
+from chainrule.text.given import Text, as_corpus
+from chainrule.training.checkpoints.run_folder import checkpoint_folders
+
+
+def resume(
+    run: str | Path,
+    *,
+    corpus: Text | None = None,
+    valid: Text | None = None,
+    device: str | None = None,
+    progress: Reports = False,
+    **settings: Any,
+) -> LanguageModel:
+    """Go on with the training of a run folder, and return its model.
+
+    Settings, tokenizer and corpus are those that the run was begun with. A corpus that has moved, or was in memory,
+    is given again; another text is refused. Settings that may change, such as steps or minutes, are keyword
+    arguments.
+    """
+    run = Path(run)
+    record = read_record(run)
+    if not checkpoint_folders(run):
+        raise FolderError(
+            f"{run}: there is no checkpoint to go on from: it has finished, or was stopped before the first"
+        )
+    record.check_paths()
+    kind = find_kind(record.kind)
+    text = open_corpus(record.corpus, "corpus", run) if corpus is None else as_corpus(corpus)
+    held_out = None if valid is None else as_corpus(valid)
+    if held_out is None and record.valid is not None:
+        held_out = open_corpus(record.valid, "valid", run)
+    return train_kind(
+        kind,
+        settings_of.parse(kind.settings, {**record.settings, **settings}),
+        text,
+        valid=held_out,
+        tokenizer=open_tokenizer(record.tokenizer, run),
+        context=record.context,
+        seed=record.seed,
+        progress=as_progress(progress),
+        device=record.device if device is None else device,
+        run=run,
+        resume=True,
+    )

@@ -1,0 +1,150 @@
+"""run.json: what a run folder knows of its training, so that it can be resumed without being told again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from chainrule.disk import replaced_file
+from chainrule.errors import CorpusError, DamagedFileError, FolderError, SettingsError
+from chainrule.folder import to_json
+from chainrule.lm import Context
+from chainrule.pipeline.prepare import TokenizerChoice
+from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import load_tokenizer, tokenizer_names, write_tokenizer
+
+RECORD = "run.json"
+FORMAT, VERSION = "chainrule-run", 1
+
+Description: TypeAlias = dict[str, Any]
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A training: its kind, its settings, and where its text and its tokenizer come from."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    corpus: Description
+    valid: Description | None
+    """Held-out text of its own; None if it was split off the corpus, or there is none."""
+    tokenizer: Description | None
+    """The choice of a tokenizer; None if the run folder holds the tokenizer itself."""
+    context: Context
+    seed: int
+    device: str
+    begun_in: str
+    """The working folder of the training, in which relative paths of the settings begin."""
+
+    def check_paths(self) -> None:
+        """Refuse to resume in another folder, if settings name files of the one in which the run was begun."""
+        for name, value in self.settings.items():
+            if isinstance(value, str) and value and not Path(value).is_absolute():
+                there = Path(self.begun_in, value)
+                if there.is_file() and not Path(value).exists():
+                    raise SettingsError(
+                        f"{name}={value} is a file of {self.begun_in}: resume the run in that folder"
+                    )
+
+
+def write_record(run: Path, record: RunRecord, tokenizer: Tokenizer | TokenizerChoice) -> None:
+    """Write run.json, and a tokenizer that was given as it is, into the run folder."""
+    run.mkdir(parents=True, exist_ok=True)
+    if not isinstance(tokenizer, TokenizerChoice):
+        write_tokenizer(tokenizer, run)
+    content = {"format": FORMAT, "version": VERSION, **asdict(record)}
+    with replaced_file(run / RECORD) as file:
+        file.write(to_json(content, indent=2).encode() + b"\n")
+
+
+def read_record(run: Path) -> RunRecord:
+    """What run.json of a run folder says."""
+    path = run / RECORD
+    if not path.is_file():
+        what = "not a run folder" if run.is_dir() else "no such run folder"
+        raise FolderError(
+            f"{run}: {what}: it has no {RECORD} (one that an earlier version began is resumed by the command that "
+            "began it, with --resume)"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if (content["format"], content["version"]) != (FORMAT, VERSION):
+            raise DamagedFileError(f"{path}: not version {VERSION} of {FORMAT}")
+        return RunRecord(**{field.name: content[field.name] for field in fields(RunRecord)})
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: damaged: {error}") from None
+
+
+# -- corpora ----------------------------------------------------------------------------------------------
+
+
+def describe_corpus(corpus: Corpus) -> Description:
+    """Where the text of a corpus is, as plain values; without "files" where it cannot be found again."""
+    if corpus.is_builtin:
+        return {"files": [BUILTIN]}
+    more = {field.name: getattr(corpus, field.name) for field in fields(corpus) if field.init and field.compare}
+    del more["paths"], more["texts"]
+    if not corpus.is_in_files or not all(_is_plain(value) for value in more.values()):
+        return {"name": corpus.name}
+    return {
+        "files": [str(path.absolute()) for path in corpus.paths],
+        "encoding_errors": corpus.cleaning.errors,
+        "more": more,
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
+
+
+def open_corpus(description: Description, what: str, run: Path) -> Corpus:
+    """The corpus that was described; `what` names it in errors, which say how to give it again."""
+    again = f"give it again: chainrule resume {run} --{what} FILE, or resume(run, {what}=...)"
+    if "files" not in description:
+        raise CorpusError(f"{run}: the {what} of this run was not in a file ({description['name']}): {again}")
+    for file in description["files"]:
+        if file != BUILTIN and not Path(file).exists():
+            raise CorpusError(f"{file}: the {what} of this run is no longer there; if it moved, {again}")
+    return reopened(description, description["files"])
+
+
+def reopened(description: Description, files: Sequence[str]) -> Corpus:
+    """The corpus of these files, read as the described one was."""
+    corpus = Corpus.open(*files, encoding_errors=description.get("encoding_errors", "strict"))
+    more = description.get("more", {}).items()
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in more}
+    return replace(corpus, **values)
+
+
+# -- tokenizers -------------------------------------------------------------------------------------------
+
+
+def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice) -> Description | None:
+    """A choice as plain values, its files by absolute paths; None for a tokenizer."""
+    if not isinstance(tokenizer, TokenizerChoice):
+        return None
+    found = asdict(tokenizer)
+    if tokenizer.vocabulary is not None:
+        found["vocabulary"] = str(Path(tokenizer.vocabulary).absolute())
+    if tokenizer.name not in tokenizer_names():
+        found["name"] = str(Path(tokenizer.name).absolute())
+    return found
+
+
+def open_tokenizer(description: Description | None, run: Path) -> Tokenizer | TokenizerChoice:
+    """The tokenizer that was described, or the one that the run folder holds."""
+    return load_tokenizer(run) if description is None else TokenizerChoice(**description)
+
+
+def working_folder() -> str:
+    """The working folder; empty if it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""

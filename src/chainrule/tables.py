@@ -1,0 +1,54 @@
+"""Results as tables: pandas data frames, and CSV files. Pandas is imported only when a frame is asked for."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chainrule.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def frame(**columns: Any) -> pandas.DataFrame:
+    """A pandas table of these columns."""
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtraError("pandas", "tables", "a table of pandas") from None
+    return pandas.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The measurements of a training, in the order they were taken."""
+
+    records: Sequence[dict[str, Any]]
+    """A record has the step, the tokens seen, and losses in nats: of training, of validation, or both."""
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return f"<Curves of {len(self):,} measurements: {', '.join(self.columns())}>"
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The values of each name; None where a record has none."""
+        names = dict.fromkeys(name for record in self.records for name in record)
+        return {name: [record.get(name) for record in self.records] for name in names}
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table with a row for each measurement."""
+        return frame(**self.columns())
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file with a row for each measurement."""
+        columns = self.columns()
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))

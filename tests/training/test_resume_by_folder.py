@@ -1,0 +1,159 @@
+"""`chainrule resume RUN` and `chainrule.resume(run)`: a run folder knows its own training."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_resume import run, stopping
+
+import chainrule as cr
+from chainrule.errors import CorpusError, DamagedFileError, FolderError, Interrupted, SettingsError, TrainingError
+
+SMALL: dict[str, Any] = {"engine": "tape", "steps": 12, "hidden": 8, "embedding": 4, "batch": 64}
+SET = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(f"line {i % 7} of a text with {i % 3} cats\n" for i in range(60)), encoding="utf-8")
+    return path
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, corpus: Any, folder: Path, **more: Any) -> Path:
+    """The run folder of a training that was stopped after five of twelve steps."""
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        with pytest.raises(Interrupted):
+            cr.train("elman", corpus, run=folder / "stopped", **{**SMALL, **more})
+    return folder / "stopped"
+
+
+def weights(lm: cr.LanguageModel) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in lm.tensors().items()}
+
+
+@pytest.mark.parametrize("own_tokenizer", [False, True])
+def test_a_run_goes_on_as_if_it_had_not_been_stopped(
+    own_tokenizer: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = cr.train_tokenizer("char", corpus) if own_tokenizer else cr.TokenizerChoice("word", min_count=2)
+    valid = tmp_path / "valid.txt"
+    valid.write_text("line 3 of a text\n", encoding="utf-8")
+    more: dict[str, Any] = {"tokenizer": tokenizer, "valid": valid, "context": "stream", "seed": 3}
+    whole = cr.train("elman", corpus, **SMALL, **more)
+    folder = stopped(monkeypatch, corpus, tmp_path, **more)
+    lm = cr.resume(folder)
+    assert (lm.metrics["steps"], lm.context) == (12, "stream")
+    assert weights(lm) == weights(whole)
+    assert [r["loss"] for r in lm.history.records] == [r["loss"] for r in whole.history.records]
+
+
+def test_a_corpus_that_moved_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stopped(monkeypatch, corpus, tmp_path)
+    moved = corpus.rename(tmp_path / "moved.txt")
+    with pytest.raises(CorpusError, match=r"corpus.txt: the corpus of this run is no longer there; if it moved"):
+        cr.resume(folder)
+    before = (folder / "run.json").read_bytes()
+    with pytest.raises(TrainingError, match="another corpus"):
+        cr.resume(folder, corpus="another text\nof two lines\n")
+    assert (folder / "run.json").read_bytes() == before  # what was refused is not written down
+    assert cr.resume(folder, corpus=moved).metrics["steps"] == 12
+    assert json.loads((folder / "run.json").read_text())["corpus"]["files"] == [str(moved)]
+
+
+def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = corpus.read_text(encoding="utf-8")
+    folder = stopped(monkeypatch, text, tmp_path)
+    with pytest.raises(CorpusError, match=r"was not in a file \(the text\): give it again"):
+        cr.resume(folder)
+    assert weights(cr.resume(folder, corpus=text)) == weights(cr.train("elman", corpus, **SMALL))
+
+
+def test_builtin_text_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stopped(monkeypatch, cr.Corpus.open("builtin:python"), tmp_path, tokenizer="byte")
+    assert json.loads((folder / "run.json").read_text())["corpus"] == {"files": ["builtin:python"]}
+    assert cr.resume(folder).metrics["steps"] == 12
+
+
+def test_bytes_that_are_not_utf8_are_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"caf\xe9 au lait\n" * 20 + b"tea\n" * 20)
+    folder = stopped(monkeypatch, cr.Corpus.open(path, encoding_errors="replace"), tmp_path)
+    assert cr.resume(folder).metrics["steps"] == 12
+
+
+def test_settings_that_may_change_may(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stopped(monkeypatch, corpus, tmp_path)
+    with pytest.raises(TrainingError, match="settings hidden: 8 then, 9 now"):
+        cr.resume(folder, hidden=9)
+    assert cr.resume(folder, steps=15).metrics["steps"] == 15
+
+
+def test_files_of_the_settings_are_looked_for_where_the_run_began(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.txt").write_text("cats 1 2 3 4\nline 4 3 2 1\n", encoding="utf-8")
+    folder = stopped(monkeypatch, corpus, tmp_path, vectors="vectors.txt")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(SettingsError, match=r"vectors=vectors.txt is a file of .*: resume the run in that folder"):
+        cr.resume(folder)
+    monkeypatch.chdir(tmp_path)
+    assert cr.resume(folder).metrics["steps"] == 12
+
+
+def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"nothing: no such run folder: it has no run\.json"):
+        cr.resume(tmp_path / "nothing")
+    with pytest.raises(FolderError, match="not a run folder"):
+        cr.resume(tmp_path)
+    cr.train("elman", corpus, run=tmp_path / "run", **SMALL)
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        checkpoint.rename(tmp_path / checkpoint.name)
+    with pytest.raises(FolderError, match="there is no checkpoint to go on from: it has finished"):
+        cr.resume(tmp_path / "run")
+    for damage in (
+        "{",
+        "{}",
+        '{"format": "chainrule-run", "version": 9}',
+        '{"format": "chainrule-run", "version": 1}',
+    ):
+        (tmp_path / "run" / "run.json").write_text(damage)
+        with pytest.raises(DamagedFileError, match=r"run\.json"):
+            cr.resume(tmp_path / "run")
+
+
+def test_the_command(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    out, whole = tmp_path / "model", tmp_path / "whole"
+    assert run(capsys, "train", "elman", corpus, "--out", whole, *SET)[0] == 0
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        run(capsys, "train", "elman", corpus, "--out", out, *SET)
+    moved = corpus.rename(tmp_path / "moved.txt")
+    code, said = run(capsys, "resume", f"{out}.run")
+    assert code == 2
+    assert f"if it moved, give it again: chainrule resume {out}.run --corpus FILE" in said
+    assert run(capsys, "resume", f"{out}.run", "--corpus", moved)[0] == 0
+    assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert not (tmp_path / "model.run" / "checkpoints").exists()
+    code, said = run(capsys, "resume", f"{out}.run")
+    assert code == 2
+    assert "its training has finished, and nothing is left to resume" in said
+
+
+def test_the_command_needs_a_name_for_the_model(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder = stopped(monkeypatch, corpus, tmp_path)
+    code, said = run(capsys, "resume", folder)
+    assert code == 2
+    assert "name the model folder to write with --out" in said
+    assert run(capsys, "resume", folder, "--out", tmp_path / "model", "--keep", "--set", "steps=14")[0] == 0
+    assert cr.load(tmp_path / "model").metrics["steps"] == 14
+    assert (folder / "checkpoints").exists()
