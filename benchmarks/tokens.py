@@ -98,7 +98,7 @@ def _words(corpus: Corpus, size: float, part: bytes, small: bytes, folder: Path)
 
     tokenizer = train_tokenizer("word", corpus)
     assert isinstance(tokenizer, WordTokenizer)
-    numbers = {word: i for i, word in enumerate(tokenizer.words, start=3)}
+    numbers = {word: i for i, word in enumerate(tokenizer.spellings, start=3)}
     library = Tokenizer(models.WordLevel({w.decode(): i for w, i in numbers.items()} | {"<unk> ": 0}, "<unk> "))
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     lines = small.removesuffix(b"\n").decode().split("\n")

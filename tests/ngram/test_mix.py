@@ -45,13 +45,13 @@ def test_a_mixture_keeps_the_laws(name: str) -> None:
     LAWS[name](mixed())
 
 
-def spelled(lm: LanguageModel, i: int) -> str | bytes:
+def spelled(lm: LanguageModel, i: int) -> str:
     tokenizer = lm.tokenizer
     assert isinstance(tokenizer, WordTokenizer)
     return tokenizer.special(i) or tokenizer.words[i - 3]
 
 
-def own_log_prob(lm: NgramModel, ngram: list[str | bytes]) -> float:
+def own_log_prob(lm: NgramModel, ngram: list[str]) -> float:
     """ln p of the last word after the others, a word the model does not know being impossible, and <unk> before."""
     ids = {spelled(lm, i): i for i in range(lm.tokenizer.vocab_size)}
     if ngram[-1] not in ids:
@@ -98,7 +98,7 @@ def test_the_vocabulary_is_that_of_both() -> None:
     tokenizer = mixed().tokenizer
     assert isinstance(tokenizer, WordTokenizer)
     assert isinstance(first.tokenizer, WordTokenizer)
-    assert tokenizer.words == [*first.tokenizer.words, b"bread", b"cheese"]
+    assert tokenizer.words == [*first.tokenizer.words, "bread", "cheese"]
     assert isinstance(second.tokenizer, WordTokenizer)
     assert set(tokenizer.words) == {*first.tokenizer.words, *second.tokenizer.words}
 
@@ -114,11 +114,11 @@ def log_likelihood(weight: float, first: np.ndarray, second: np.ndarray) -> floa
         return float(np.log(weight * np.exp(first) + (1 - weight) * np.exp(second)).sum())
 
 
-def token_scores(lm: NgramModel, known: set[bytes]) -> np.ndarray:
+def token_scores(lm: NgramModel, known: set[str]) -> np.ndarray:
     """ln p of the tokens of the held-out text; of a word that only the other model knows, minus infinity."""
     assert isinstance(lm.tokenizer, WordTokenizer)
     scores = -lm.surprisals(HELD_OUT)
-    words = [word for line in HELD_OUT.encode().splitlines() for word in [*line.split(), b"\n"]]
+    words = [word for line in HELD_OUT.splitlines() for word in [*line.split(), "\n"]]
     return np.where([word in known and word not in lm.tokenizer.words for word in words], -np.inf, scores)
 
 

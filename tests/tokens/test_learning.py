@@ -57,8 +57,8 @@ def test_words_are_ranked_as_choose_does(words: list[str], limit: Limit) -> None
 def assert_one_pass_gives_what_two_give(corpus: Corpus, limit: Limit, splitting: Splitting, folder: Path) -> None:
     tokenizer, encoded = learn_and_encode(corpus, limit, splitting, folder / "one")
     blocks = list(corpus.blocks())
-    assert tokenizer.words == choose(counted_slowly(blocks, splitting), limit)
-    expected = encode_corpus(corpus, WordTokenizer(tokenizer.words, splitting), folder / "two")
+    assert tokenizer.spellings == choose(counted_slowly(blocks, splitting), limit)
+    expected = encode_corpus(corpus, WordTokenizer(tokenizer.spellings, splitting), folder / "two")
     assert (folder / "one").read_bytes() == (folder / "two").read_bytes()
     np.testing.assert_array_equal(encoded.ids, expected.ids)
     assert encoded.ids.dtype == expected.ids.dtype

@@ -109,7 +109,7 @@ def test_blocks_above_a_megabyte_take_the_kernel_and_give_the_same(splitting: Sp
     block = unicode_heavy(seed=1, size=1_100_000)
     assert worth_a_kernel(len(block), NANOSECONDS)
     tokenizer = WordTokenizer.train(iter([block]), Limit(min_count=2), splitting)
-    assert tokenizer.words == choose(counted_slowly([block], splitting), Limit(min_count=2))
+    assert tokenizer.spellings == choose(counted_slowly([block], splitting), Limit(min_count=2))
     expected = encode_lines_slowly(tokenizer, block)
     assert 0.1 < np.mean(expected == tokenizer.unk) < 0.9
     np.testing.assert_array_equal(tokenizer.encode_lines(block), expected)
@@ -131,7 +131,7 @@ ZOO = b"the cat sat\nthe dog sat\nthe emu\n"  # the 3, sat 2, cat 1, dog 1, emu 
 )
 def test_the_vocabulary_is_what_the_limit_lets_in(limit: Limit, vocabulary: list[bytes]) -> None:
     tokenizer = WordTokenizer.train(iter([ZOO]), limit)
-    assert tokenizer.words == vocabulary
+    assert tokenizer.spellings == vocabulary
     assert tokenizer.vocab_size == 3 + len(vocabulary)
 
 
@@ -164,4 +164,4 @@ def test_a_vocabulary_that_cannot_be_is_refused(words: list[str], fault: str) ->
 
 def test_any_words_come_back_from_json() -> None:
     for words in ([], [b"a"], [b"a", "é\u2028\x00".encode(), b"\x1c"]):
-        assert WordTokenizer.from_json(WordTokenizer(words).to_json()).words == words
+        assert WordTokenizer.from_json(WordTokenizer(words).to_json()).spellings == words

@@ -103,7 +103,7 @@ def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
     if first.to_json() == second.to_json():
         return first
     if first.splitting is not None and first.splitting == second.splitting:
-        return first.with_words(second.words)
+        return first.with_words(second.spellings)
     raise ModelError("the two models have different tokenizers; train them with the same one (--tokenizer DIR)")
 
 
@@ -132,8 +132,8 @@ class _Side:
         own = lm.tokenizer
         to_common = np.arange(own.vocab_size)
         if own.splitting is not None:
-            number = {word: i for i, word in enumerate(common.words, start=3)}
-            to_common[3:] = [number[word] for word in own.words]
+            number = {word: i for i, word in enumerate(common.spellings, start=3)}
+            to_common[3:] = [number[word] for word in own.spellings]
         to_own = np.full(common.vocab_size, -1 if own.unk is None else own.unk)
         known = np.zeros(common.vocab_size, dtype=bool)
         to_own[to_common], known[to_common] = np.arange(own.vocab_size), True

@@ -41,8 +41,8 @@ class Tokenizer(ABC):
     eos: int
     splitting: Splitting | None = None
     """How text is split into words; None where tokens are not words."""
-    words: list[bytes]
-    """The words in the order of their ids, for a tokenizer of words."""
+    spellings: list[bytes]
+    """The words in UTF-8, in the order of their ids, for a tokenizer of words."""
     unk: int | None
     """The id of <unk>; None where every text can be encoded, as with bytes and byte-level BPE."""
 
@@ -91,6 +91,13 @@ class Tokenizer(ABC):
         pieces = self.pieces()
         return None if pieces is None else Spelling(pieces, joins=self.splitting is None)
 
+    @cached_property
+    def words(self) -> list[str]:
+        """The words in the order of their ids, for a tokenizer of words; special tokens are none."""
+        if self.splitting is None:
+            raise TokenizerError(f"{self.name} tokens are no words: token(i) is the text of one")
+        return decoded(self.spellings)
+
     def encode(self, text: str) -> Ids:
         """The ids of a text; line ends inside it are `eos`, and none is added at its end."""
         ids = self.encode_lines(utf8(text))
@@ -128,6 +135,11 @@ def utf8(text: str) -> bytes:
         raise TokenizerError(
             f"character {error.start + 1} is a lone surrogate, which usually comes from bytes that are not UTF-8"
         ) from None
+
+
+def decoded(words: list[bytes]) -> list[str]:
+    """Words as text; all at once, since none has a line end in it, and a call per word takes several times as long."""
+    return b"\n".join(words).decode().split("\n") if words else []
 
 
 def lines_of(block: bytes) -> list[bytes]:

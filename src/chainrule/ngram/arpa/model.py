@@ -243,9 +243,9 @@ def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], In
     If the text itself contains the word <unk>, as WikiText does, that word is written as <unk>; the tokenizer's own
     unknown word, which then stands for next to nothing, is left out.
     """
-    words = [*_SPECIAL, *tokenizer.words]
+    words = [*_SPECIAL, *tokenizer.spellings]
     number = np.arange(len(words))
-    if _SPECIAL[_UNK] in tokenizer.words:
+    if _SPECIAL[_UNK] in tokenizer.spellings:
         progress.note(
             "the vocabulary has the word <unk>: it is written as the unknown word; the model's own one is left out"
         )

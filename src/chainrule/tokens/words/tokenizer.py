@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
 from chainrule.parallel import Patience, in_order
-from chainrule.tokens.base import Ids, Tokenizer, encode_lines_slowly, utf8
+from chainrule.tokens.base import Ids, Tokenizer, decoded, encode_lines_slowly, utf8
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.learning import NANOSECONDS, WordLearner
 from chainrule.tokens.words.splitting import Splitting, split_words
@@ -30,7 +30,7 @@ class WordTokenizer(Tokenizer):
     splitting: Splitting
 
     def __init__(self, words: list[bytes], splitting: Splitting = "whitespace") -> None:
-        self.words = words
+        self.spellings = words
         self.splitting = splitting
         self.name = "word" if splitting == "whitespace" else f"word:{splitting}"
         self.vocab_size = 3 + len(words)
@@ -51,18 +51,18 @@ class WordTokenizer(Tokenizer):
 
     def with_words(self, words: Iterable[bytes]) -> WordTokenizer:
         """A tokenizer with these words after its own; words that it knows already are skipped."""
-        known = set(self.words)
+        known = set(self.spellings)
         return WordTokenizer(
-            [*self.words, *(word for word in dict.fromkeys(words) if word not in known)], self.splitting
+            [*self.spellings, *(word for word in dict.fromkeys(words) if word not in known)], self.splitting
         )
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
-        return {word: number for number, word in enumerate(self.words, start=3)}
+        return {word: number for number, word in enumerate(self.spellings, start=3)}
 
     @cached_property
     def _table(self) -> WordTable:
-        return WordTable(self.splitting, self.words)
+        return WordTable(self.splitting, self.spellings)
 
     def encode_lines(self, block: bytes) -> Ids:
         if not self._patience.count(len(block)):
@@ -86,7 +86,7 @@ class WordTokenizer(Tokenizer):
         return "".join(pieces)
 
     def token(self, token_id: int) -> str:
-        return self.special(token_id) or self.words[token_id - 3].decode()
+        return self.special(token_id) or self.spellings[token_id - 3].decode()
 
     def settled(self, prompt: str) -> tuple[list[int], bytes]:
         """All ids but that of the last word, which may be the beginning of a longer one; all after white space."""
@@ -95,13 +95,13 @@ class WordTokenizer(Tokenizer):
         return (ids[:-1], words[-1]) if words and utf8(prompt).endswith(words[-1]) else (ids, b"")
 
     def pieces(self) -> list[bytes]:
-        return [b"", b"", b"", *self.words]
+        return [b"", b"", b"", *self.spellings]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "splitting": self.splitting,
-            "words": b"\n".join(self.words).decode().split("\n") if self.words else [],
+            "words": decoded(self.spellings),  # not `words`, which would be kept
         }
 
     @classmethod
