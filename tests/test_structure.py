@@ -44,6 +44,7 @@ INSIDE = {
         "settings",
         "store",
         "estimate",
+        "tables",
         "model",
         "anylength",
         "arpa",

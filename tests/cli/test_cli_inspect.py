@@ -121,3 +121,38 @@ def test_the_shell_completes_verbs_kinds_and_values(typed: str, offered: set[str
         [sys.executable, "-m", "chainrule"], env=os.environ | words, capture_output=True, text=True, check=True
     )
     assert {line.removeprefix("plain,") for line in done.stdout.split()} == offered
+
+
+def test_counts_of_what_begins_with_a_prompt(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("i love cats\ni love dogs\ncats chase mice\ni love cats\n", encoding="utf-8")
+    settings = ["--set", "order=2", "--set", "smoothing=mle", "--out", tmp_path / "m"]
+    assert run("train", "ngram", text, "--set", "counts=true", *settings).code == 0
+    described = run("inspect", tmp_path / "m", "--counts", "--prompt", "i love", "--json").json
+    assert described["ngrams"]["context"] == ["love"] and described["ngrams"]["all"] == 2
+    rows = [(row["token"], row["count"], round(row["probability"], 4)) for row in described["ngrams"]["rows"]]
+    assert rows == [("cats", 2, 0.6667), ("dogs", 1, 0.3333)]
+    assert described["bigrams"]["words"] == ["i", "love"]
+    assert described["bigrams"]["counts"] == [[0, 3], [0, 0]]
+    shown = run("inspect", tmp_path / "m", "--counts", "--prompt", "i love", "--top", "1").out
+    for expected in ("tokens after 'love': 2, the first 1", "counts: c(row column)", "p(column | row)"):
+        assert expected in shown
+    assert (
+        "no n-gram of the model goes on after" in run("inspect", tmp_path / "m", "--counts", "--prompt", "xyz").out
+    )
+
+
+def test_without_counts_the_table_says_how_to_have_them(run: Run, model: Path) -> None:
+    ran = run("inspect", model, "--counts", "--prompt", "i", "--json")
+    assert "this model keeps no counts: train it with counts=true" in ran.err
+    assert all("count" not in row and row["probability"] > 0 for row in ran.json["ngrams"]["rows"])
+    assert "bigrams" not in ran.json
+
+
+def test_counts_are_for_ngram_models(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("i love cats\ni love dogs\n", encoding="utf-8")
+    assert run("train", "anygram", text, "--out", tmp_path / "m").code == 0
+    ran = run("inspect", tmp_path / "m", "--counts")
+    assert ran.code == 2
+    assert "--counts is for models of the kind ngram, not anygram" in ran.err

@@ -15,11 +15,14 @@ from chainrule.cli.common import (
     number,
     print_json,
     results_table,
+    say,
     show_table,
 )
 from chainrule.cli.suggest import as_record, suggestions_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from chainrule.lm import LanguageModel
 
 
@@ -28,8 +31,14 @@ if TYPE_CHECKING:
 @click.option("--prompt", help="Show the most likely next words and tokens after this text.")
 @heal_option
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
+@click.option(
+    "--counts",
+    is_flag=True,
+    help="Show the n-grams that begin with the prompt, with counts if the model keeps them (counts=true), and "
+    "tables of its words against each other.",
+)
 @json_option
-def inspect(folder: str, prompt: str | None, heal: bool, top: int, as_json: bool) -> None:
+def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
     """Show what is in the model folder DIR, and verify every checksum."""
     from chainrule.decode.suggest import suggest
     from chainrule.folder import megabytes, read_folder
@@ -54,10 +63,13 @@ def inspect(folder: str, prompt: str | None, heal: bool, top: int, as_json: bool
     }
     if prompt is not None:
         note_unknown_prompt(lm, prompt, heal)
-        described["suggestions"] = suggest(lm, prompt, top) if heal else []
-        described["next"] = _next(lm, prompt, top, heal)
+        if not counts:
+            described["suggestions"] = suggest(lm, prompt, top) if heal else []
+            described["next"] = _next(lm, prompt, top, heal)
+    if counts:
+        described.update(_ngrams(lm, prompt or "", top))
     if as_json:
-        if prompt is not None:
+        if "suggestions" in described:
             described["suggestions"] = [as_record(suggestion) for suggestion in described["suggestions"]]
         print_json(described)
     else:
@@ -79,6 +91,38 @@ def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str
     ]
 
 
+def _ngrams(lm: LanguageModel, prompt: str, top: int) -> dict[str, Any]:
+    """The n-grams that begin with a prompt, and its words against each other, as plain values."""
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.errors import ModelError
+    from chainrule.ngram.model import NgramModel
+    from chainrule.ngram.tables import WITHOUT_COUNTS
+
+    if not isinstance(lm, NgramModel):
+        raise ModelError(f"--counts is for models of the kind ngram, not {lm.kind}")
+    if not lm.settings.counts:
+        terminal_progress().note(WITHOUT_COUNTS)
+    found = lm.ngrams(prompt)
+    shown = slice(0, top)
+    columns: dict[str, Any] = {"token": found.tokens[shown]}
+    if found.counts is not None:
+        columns["count"] = found.counts[shown].tolist()
+    columns["probability"] = found.probability[shown].tolist()
+    columns["log10_prob"] = found.log10_prob[shown].tolist()
+    backoffs = found.log10_backoff[shown].tolist()
+    columns["log10_backoff"] = [None if math.isnan(value) else value for value in backoffs]
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    described: dict[str, Any] = {"ngrams": {"context": list(found.context), "all": len(found), "rows": rows}}
+    table = lm.bigrams(prompt)
+    if len(table.words) > 1:
+        described["bigrams"] = {
+            "words": table.words,
+            "counts": None if table.counts is None else table.counts.tolist(),
+            "probabilities": table.probabilities.tolist(),
+        }
+    return described
+
+
 def _print(title: str, described: dict[str, Any]) -> None:
     from rich import box
     from rich.table import Table
@@ -90,7 +134,7 @@ def _print(title: str, described: dict[str, Any]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis")
     for key, value in described.items():
-        if key in ("arrays", "suggestions", "next"):
+        if key in ("arrays", "suggestions", "next", "ngrams", "bigrams"):
             continue
         if isinstance(value, dict):
             for name, entry in value.items():
@@ -110,3 +154,44 @@ def _print(title: str, described: dict[str, Any]) -> None:
             token = entry["token"] if entry["special"] else repr(entry["token"])
             likely.add_row(token, "" if entry["special"] else repr(entry["adds"]), number(entry["probability"], 4))
         show_table(screen, likely)
+    if "ngrams" in described:
+        _print_ngrams(screen, described["ngrams"])
+    if "bigrams" in described:
+        _print_bigrams(screen, described["bigrams"])
+
+
+def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
+    context, rows = " ".join(ngrams["context"]), ngrams["rows"]
+    after = f"after {context!r}" if context else "by themselves"
+    if not rows:
+        say(screen, f"no n-gram of the model goes on {after}")
+        return
+    headings = [name.replace("_", " ") for name in rows[0]]
+    title = f"tokens {after}: {ngrams['all']:,}" + (f", the first {len(rows)}" if len(rows) < ngrams["all"] else "")
+    say(screen, title)  # not as the table's title, which a narrow table would break
+    table = results_table(*headings)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    show_table(screen, table)
+
+
+def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
+    words = bigrams["words"]
+    for name, values in (
+        ("counts: c(row column)", bigrams["counts"]),
+        ("p(column | row)", bigrams["probabilities"]),
+    ):
+        if values is not None:
+            say(screen, name)
+            table = results_table("", *words)
+            for word, row in zip(words, values, strict=True):
+                table.add_row(word, *map(_cell, row))
+            show_table(screen, table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return number(value, 4)
+    return f"{value:,}" if isinstance(value, int) else str(value)

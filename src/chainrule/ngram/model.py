@@ -20,6 +20,7 @@ from chainrule.ngram.store.bitstream import words_for
 from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
+from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
 from chainrule.parallel import at_once
 from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import parse_tokenizer
@@ -88,6 +89,19 @@ class NgramModel(LanguageModel):
 
     def tensors(self) -> dict[str, np.ndarray]:
         return _tensors(self._on_host())
+
+    def ngrams(self, context: str | Sequence[str] = "") -> Continuations:
+        """The n-grams that begin with a context: the words that were seen after it, with p and, if kept, counts.
+
+        The context is a text, or a list of tokens, in which "<s>" is the start of a line. It is taken as it is: a
+        text does not begin with <s>. Only its last tokens count, as many as the model's contexts have.
+        """
+        return continuations(self._on_host(), self.tokenizer, ids_of(self.tokenizer, context))
+
+    def bigrams(self, words: str | Sequence[str]) -> Bigrams:
+        """How often, and how probably, each of these words follows each other: the tables of a lecture."""
+        ids = list(dict.fromkeys(ids_of(self.tokenizer, words)))
+        return bigrams(self._on_host(), self.tokenizer, ids)
 
     # -- the contract -------------------------------------------------------------------------------------
 
@@ -196,6 +210,8 @@ def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:
         "offset": to_numpy(trie.offset),
         "rest": to_numpy(trie.rest).view(np.uint32),
     }
+    if automaton.counts is not None:
+        tensors["counts"] = automaton.counts
     if automaton.index is not None:
         tensors["index"] = to_numpy(automaton.index)
     for name, values in (("log_prob", automaton.log_prob), ("log_backoff", automaton.log_backoff)):
@@ -214,7 +230,10 @@ def load_ngram(folder: ModelFolder) -> NgramModel:
     trie = Trie(tokenizer.vocab_size, *arrays)
     log_prob, log_backoff = (_values(folder, name, settings) for name in ("log_prob", "log_backoff"))
     index = folder.tensor("index") if settings.index else None
-    automaton = Automaton(trie, log_prob, log_backoff, tokenizer.bos, index, log_alpha=settings.log_alpha)
+    counts = folder.tensor("counts") if settings.counts else None
+    automaton = Automaton(
+        trie, log_prob, log_backoff, tokenizer.bos, index, log_alpha=settings.log_alpha, counts=counts
+    )
     if not _is_sound(automaton, settings.order):
         raise DamagedFileError(
             f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"
@@ -252,6 +271,7 @@ def _is_sound(automaton: Automaton, order: int) -> bool:
         and len(trie.rest) == int(trie.offset[-1]) + 1
         and _ascends(trie.offset)
         and _fits_index(automaton)
+        and _fits_counts(automaton)
         and _fits(automaton.log_prob, int(firsts[-1]) - 1, order, trie.vocab_size)
         and _fits(automaton.log_backoff, int(firsts[order]) - 1, order - 1, trie.vocab_size if order > 1 else 0)
     )
@@ -269,6 +289,14 @@ def _fits_index(automaton: Automaton) -> bool:
     index, trie = automaton.index, automaton.trie
     longer = trie.nodes - int(trie.first_of_length[2])
     return index is None or bool(index.dtype == np.uint64 and index.shape == (slots_for(longer),))
+
+
+def _fits_counts(automaton: Automaton) -> bool:
+    """Whether there is a count for each n-gram, if counts are kept."""
+    counts = automaton.counts
+    return counts is None or (
+        counts.dtype in (np.uint32, np.uint64) and counts.shape == (automaton.trie.nodes - 1,)
+    )
 
 
 def _fits(values: Values, size: int, lengths: int, words: int) -> bool:

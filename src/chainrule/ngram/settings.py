@@ -36,7 +36,7 @@ _MADE_OTHERWISE = {
 }
 SCORES = ("stupid-backoff", "imported-scores")
 """Smoothing that gives scores, and no probabilities."""
-_NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory")
+_NOT_INFINITE = ("prune", "entropy", "bits", "index", "memory", "counts")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NgramSettings:
         "size": ("order", "prune", "entropy", "bits", "index"),
         "smoothing": ("smoothing", "k", "good_turing", "buckets", "alpha"),
         "hardware": ("memory",),
-        "data": ("extra_words",),
+        "data": ("extra_words", "counts"),
     }
 
     order: int = setting(5, "tokens in the longest n-gram; the context is one less")
@@ -71,6 +71,7 @@ class NgramSettings:
     memory: str = setting(
         "", "most memory to take, e.g. 4GB; the rest goes to disk (half of the machine's if empty)"
     )
+    counts: bool = setting(False, "keep how often each n-gram occurred, for chainrule inspect --counts")
     extra_words: str = setting("", "a file of words, one per line, to add to the vocabulary", formerly="vocabulary")
 
     def __post_init__(self) -> None:
@@ -98,6 +99,10 @@ class NgramSettings:
                 raise SettingsError(f"{name} goes with smoothing={smoothing}, not with smoothing={self.smoothing}")
         if self.entropy and self.smoothing in SCORES:
             raise SettingsError("entropy goes with probabilities; stupid-backoff gives scores")
+        if self.counts and (self.prune or self.entropy):
+            raise SettingsError(
+                "counts=true keeps the count of every n-gram: it does not go with prune and entropy"
+            )
         if self.smoothing == "infinite":
             for name in _NOT_INFINITE:
                 if getattr(self, name) != getattr(type(self), name):

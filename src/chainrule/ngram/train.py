@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, to_numpy
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
@@ -158,6 +159,7 @@ def smooth(
     The counts are consumed, to save memory.
     """
     kept = kept_by_count(counts, settings.thresholds) if any(settings.thresholds) else None
+    every_count = _joined_counts(counts) if settings.counts else None  # before a method replaces or consumes them
     how = choose_method(settings, counts, held_out, progress, workspace)
     levels = how.counts.levels
     words, stream = [level.word for level in levels[1:]], None
@@ -176,9 +178,16 @@ def smooth(
     parts = Parts(how.counts.vocab_size, how.counts.bos, words, begins, smoothed.prob, smoothed.backoff, stream)
     if kept is not None:
         parts = select(parts, kept)
-    automaton = replace(parts.assemble(), log_alpha=settings.log_alpha)
+    automaton = replace(parts.assemble(), log_alpha=settings.log_alpha, counts=every_count)
     workspace.release()
     return automaton, how.metrics
+
+
+def _joined_counts(counts: Counts) -> NDArray[np.unsignedinteger]:
+    """The counts of all n-grams, length after length, as the nodes of the trie are."""
+    levels = [to_numpy(level.count) for level in counts.levels]
+    most = max(int(count.max(initial=0)) for count in levels)
+    return np.concatenate(levels, dtype=np.uint32 if most < 1 << 32 else np.uint64, casting="unsafe")
 
 
 def _workspace(settings: NgramSettings, tokens: int, device: str) -> Workspace:

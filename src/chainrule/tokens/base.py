@@ -138,7 +138,7 @@ def utf8(text: str) -> bytes:
 
 
 def decoded(words: list[bytes]) -> list[str]:
-    """Words as text; all at once, since none has a line end in it, and a call per word takes several times as long."""
+    """Words as text, all at once: none has a line end in it, and a call per word takes several times as long."""
     return b"\n".join(words).decode().split("\n") if words else []
 
 

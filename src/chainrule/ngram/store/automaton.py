@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
 
 from chainrule.arrays import Array
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
@@ -55,13 +56,15 @@ class Automaton:
     log_alpha: float = 0.0
     """Stupid backoff's ln α: the log-backoff of every context, in the trie or not. 0 for other models, whose
     contexts have backoffs of their own."""
+    counts: NDArray[np.unsignedinteger] | None = None
+    """How often each of the n-grams 1, 2, ... occurred; always in NumPy. None if counts are not kept."""
     _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     def to(self, where: Any) -> Automaton:
         """This automaton with its arrays on a torch device, without the hash index, or, for None, in NumPy."""
         values = self.log_prob.to(where), self.log_backoff.to(where)
         index = None if where else self.index
-        return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha)
+        return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha, self.counts)
 
     @property
     def keeps_sums(self) -> bool:

@@ -1,0 +1,163 @@
+"""Tables of the n-grams of a model, as lectures print them: what follows a context, and words against words.
+
+A model stores ln p of each n-gram, and the backoff of those that are contexts; it has their counts only if it was
+trained with counts=true. Logarithms are to the base 10 here, as in ARPA files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.errors import TokenizerError
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.values import Values
+from chainrule.tables import frame
+from chainrule.tokens.base import Tokenizer
+
+if TYPE_CHECKING:
+    import pandas
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_LN_10 = math.log(10)
+
+
+@dataclass(frozen=True, repr=False)
+class Continuations:
+    """The n-grams of a model that begin with a context, the likeliest first."""
+
+    context: tuple[str, ...]
+    """The tokens before, at most as many as the model's contexts have."""
+    ids: Ints
+    tokens: list[str]
+    """The last token of each n-gram."""
+    counts: Ints | None
+    """How often each n-gram occurred; None if the model does not keep counts."""
+    log10_prob: Floats
+    """log10 p(token | context)."""
+    log10_backoff: Floats
+    """The log10 of the factor for what was not seen after the n-gram; NaN for the longest n-grams."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} continuations of {' '.join(self.context) or 'nothing'}>"
+
+    @property
+    def probability(self) -> Floats:
+        """p(token | context)."""
+        return 10**self.log10_prob
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A pandas table with a row for each n-gram; without counts if the model has none."""
+        counted = {} if self.counts is None else {"count": self.counts}
+        return frame(
+            token=self.tokens,
+            id=self.ids,
+            **counted,
+            probability=self.probability,
+            log10_prob=self.log10_prob,
+            log10_backoff=self.log10_backoff,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Bigrams:
+    """Words against words: how often, and how probably, the word of a column follows that of a row."""
+
+    words: list[str]
+    counts: Ints | None
+    """c(row column) as [row, column]; None if the model does not keep counts."""
+    probabilities: Floats
+    """p(column | row) as [row, column]."""
+
+    def __repr__(self) -> str:
+        return f"<Bigrams of {', '.join(self.words)}>"
+
+    def to_frame(self, *, counts: bool = False) -> pandas.DataFrame:
+        """A pandas table of the probabilities, or of the counts: rows come first, columns follow."""
+        if counts and self.counts is None:
+            raise ValueError(WITHOUT_COUNTS)
+        values = self.counts if counts and self.counts is not None else self.probabilities
+        table = frame(**{str(number): column for number, column in enumerate(values.T)})
+        table.index, table.columns = self.words, self.words
+        return table
+
+
+WITHOUT_COUNTS = "this model keeps no counts: train it with counts=true (--set counts=true) to have them"
+
+
+def ids_of(tokenizer: Tokenizer, context: str | Sequence[str]) -> list[int]:
+    """The ids of a text, or of tokens one by one, where <s>, </s> and <unk> are the special ones."""
+    if isinstance(context, str):
+        return [int(i) for i in tokenizer.encode(context)]
+    return [_id_of(tokenizer, token) for token in context]
+
+
+def _id_of(tokenizer: Tokenizer, token: str) -> int:
+    special = {"<s>": tokenizer.bos, "</s>": tokenizer.eos, "<unk>": tokenizer.unk}.get(token)
+    if special is not None:
+        return special
+    ids = tokenizer.encode(token)
+    if len(ids) != 1:
+        raise TokenizerError(f"{token!r} is {len(ids)} {tokenizer.name} tokens, not one")
+    return int(ids[0])
+
+
+def continuations(automaton: Automaton, tokenizer: Tokenizer, context: Sequence[int]) -> Continuations:
+    """The n-grams of an automaton in NumPy that begin with a context; none if the context is in no n-gram."""
+    trie = automaton.trie
+    context = list(context)[max(0, len(context) - trie.order + 1) :]
+    n, node = len(context), _node(automaton, context)
+    first, last = trie.children(np.asarray([node]), n) if n == 0 or node else (np.zeros(1), np.zeros(1))
+    nodes = np.arange(int(first[0]), int(last[0]))
+    ids = automaton.words[trie.word(nodes)] if len(nodes) else nodes
+    nodes, ids = nodes[ids != tokenizer.bos], ids[ids != tokenizer.bos]  # <s> is never predicted
+    log_prob = _values(automaton.log_prob, nodes, n)
+    order = np.lexsort((ids, -log_prob))  # of equals, the more frequent word first
+    nodes, ids, log_prob = nodes[order], ids[order], log_prob[order]
+    is_longest = n + 1 == trie.order
+    return Continuations(
+        context=tuple(map(tokenizer.token, context)),
+        ids=ids,
+        tokens=[tokenizer.token(int(i)) for i in ids],
+        counts=None if automaton.counts is None else automaton.counts[nodes - 1].astype(np.int64),
+        log10_prob=log_prob / _LN_10,
+        log10_backoff=(
+            np.full(len(nodes), np.nan) if is_longest else _values(automaton.log_backoff, nodes, n) / _LN_10
+        ),
+    )
+
+
+def bigrams(automaton: Automaton, tokenizer: Tokenizer, ids: Sequence[int]) -> Bigrams:
+    """Words against words, by an automaton in NumPy."""
+    before = np.full((len(ids), max(automaton.trie.order - 1, 0)), automaton.trie.vocab_size, dtype=np.int64)
+    before[:, -1:] = np.asarray(ids)[:, None]
+    log_probs = automaton.next_after(before)[:, ids]
+    counts = None
+    if automaton.counts is not None and automaton.trie.order > 1:
+        nodes = np.asarray([[_node(automaton, [row, column]) for column in ids] for row in ids])
+        counts = np.where(nodes > 0, automaton.counts[np.maximum(nodes, 1) - 1].astype(np.int64), 0)
+    return Bigrams([tokenizer.token(i) for i in ids], counts, np.exp(log_probs))
+
+
+def _values(values: Values, nodes: Ints, row: int) -> Floats:
+    return np.asarray(values.at(nodes - 1, row), dtype=np.float64)
+
+
+def _node(automaton: Automaton, ids: Sequence[int]) -> int:
+    """The node of an n-gram; 0 if there is none, and for no words."""
+    node = np.zeros(1, dtype=np.int64)
+    for n, word in enumerate(ids):
+        node = automaton.trie.child(node, n, automaton.codes[[word]])
+        if node[0] == 0:
+            return 0
+    return int(node[0])
