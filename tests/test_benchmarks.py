@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.ngram import gpu, main, score
+from benchmarks.ngram import gpu, main, score, texts
 from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
 
 import chainrule as cr
@@ -77,6 +77,21 @@ def test_a_model_of_ids_on_a_device_is_the_one_that_training_gives() -> None:
     ids = lm.tokenizer.encode_lines((TEXT * 20).encode()).astype(np.int64)
     automaton = gpu.model_of(torch.as_tensor(ids), lm.tokenizer)
     np.testing.assert_allclose(automaton.to(None).score(ids), lm.automaton.score(ids), atol=1e-5)
+
+
+def test_lines_are_scored_beside_kenlm_where_it_is(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held_out = tmp_path / "held-out.txt"
+    held_out.write_text("i love mice\ncats chase zebras\n", encoding="utf-8")
+    lab = Lab.prepare(tmp_path, text, held_out, None, argparse.Namespace())
+    cr.train("ngram", TEXT, order=2).save(tmp_path / "model")
+    lab._made = {form: (tmp_path / "model", Ran(0, 0, 0)) for form in ("hash", "compact")}
+    monkeypatch.setattr(texts, "ROUNDS", 1)
+    texts.run(lab)
+    said = capsys.readouterr().out
+    assert "chainrule.score, hash" in said and "2 lines" in said
+    assert "KenLM is left out" in said or ("kenlm full_scores" in said and "TOO MUCH" not in said)
 
 
 def test_a_part_that_is_not_there_is_refused() -> None:

@@ -65,6 +65,12 @@ def test_half_a_character_is_not_text(lm: cr.LanguageModel) -> None:
             use("caf\udce9")
 
 
+@pytest.mark.parametrize("wrong", [b"bytes", ["a list"], 7, None])
+def test_one_text_is_a_string(wrong: object, lm: cr.LanguageModel) -> None:
+    with pytest.raises(TokenizerError, match=f"expected one text .str., found {type(wrong).__name__}"):
+        lm.tokenizer.encode(wrong)  # type: ignore[arg-type]
+
+
 def test_a_long_line_beside_short_ones_is_not_padded_with(
     lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

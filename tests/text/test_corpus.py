@@ -83,6 +83,7 @@ def test_standard_input_without_bytes_is_text(monkeypatch: pytest.MonkeyPatch) -
 
 def test_builtin_python_is_the_language_reference() -> None:
     corpus = Corpus.open(BUILTIN)
+    assert Corpus.open(Path(BUILTIN)) == corpus
     documents = list(corpus.documents())
     assert len(documents) > 50  # a document per topic
     assert all(document.endswith(b"\n\n") for document in documents)

@@ -22,7 +22,9 @@ def curves(folder: str | Path) -> Curves:
         raise FolderError(f"{folder}: neither a run folder (it has no {METRICS}) nor a model folder")
     history = read_folder(folder, verify=False).metrics.get(HISTORY)
     if not history:
-        raise FolderError(f"{folder}: this model has no training curves; those of a network that was trained have")
+        raise FolderError(
+            f"{folder}: this model has no training curves; only a network that was trained in steps has some"
+        )
     return Curves(history)
 
 
