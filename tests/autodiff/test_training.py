@@ -391,7 +391,12 @@ def _without_engine(identity: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_run_folder_holds_measurements_and_the_last_model(tmp_path: Path) -> None:
     cr.train("elman", TOY, valid=TOY, engine="tape", run=tmp_path / "run", steps=6, validate_every=3, batch=32)
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["checkpoints", "last", "metrics.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "checkpoints",
+        "last",
+        "metrics.jsonl",
+        "run.json",
+    ]
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [record["what"] for record in records] == ["decisions", "steps", "validation", "steps", "validation"]
     assert records[-1]["step"] == 6 and records[-2]["mfu"] is None

@@ -222,17 +222,17 @@ def test_the_tape_keeps_a_run(
     monkeypatch.chdir(tmp_path)
     words, folder = ["train", "feedforward", corpus, *TAPE, *option], Path(option[1] if option else "m.run")
     assert run("train", "feedforward", corpus, *TAPE, "--out", "whole").code == 0
-    assert sorted(path.name for path in Path("whole.run").iterdir()) == ["last", "metrics.jsonl"]
+    assert sorted(path.name for path in Path("whole.run").iterdir()) == ["last", "metrics.jsonl", "run.json"]
     with monkeypatch.context() as patched:
         stopping(patched, 3)
         stopped = run(*words, "--out", "m")
     assert stopped.code == 130
     assert f"stopped after step 3 of 6; go on with --resume (resume=True): {folder}" in stopped.err
     assert not Path("m").exists()
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl", "run.json"]
     assert "can be resumed" in fails(*words, "--out", "m")
     assert run(*words, "--out", "m", "--resume").code == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["last", "metrics.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == ["last", "metrics.jsonl", "run.json"]
     for one, other in ((Path("m"), Path("whole")), (folder / "last", Path("whole.run/last"))):
         assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
 
