@@ -45,6 +45,7 @@ INSIDE = {
         "store",
         "estimate",
         "tables",
+        "writing",
         "model",
         "anylength",
         "arpa",

@@ -9,13 +9,12 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     ScoresText        score_text        encode the text, then score its sequences
     ScoresSequences   score_sequences   `score` batches of sequences of like length
     Reads             read              `score`, then `extend`
-    Draws             draw              the inverse transform over `next_log_probs`
     Writes            write             choose and `extend`, token by token (decode/sample.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -47,14 +46,6 @@ class Reads(Protocol):
         """What `score` returns for the ids from the state, and what `extend` returns. None: take the plain way."""
 
 
-@runtime_checkable
-class Draws(Protocol):
-    """Draws a next token without computing the probability of every token."""
-
-    def draw(self, state: Any, uniforms_B: Array, forbid: Sequence[int]) -> tuple[Array, Array] | None:
-        """The tokens and ln p that the function `draw` of `lm.py` returns. None: take the plain way."""
-
-
 class Choose(Protocol):
     """How the next token is chosen: a hashable function of arrays, so that it can be compiled or recorded."""
 
@@ -66,16 +57,26 @@ class Choose(Protocol):
     def operations(self) -> tuple[tuple[str, Any], ...] | None:
         """The operations on ln p before the draw, as pairs (name, value); None if the choice is something else.
 
-        The names are forbid (a tuple of tokens), temperature, top_k, top_p and min_p.
+        The names are forbid (a tuple of tokens), repetition_penalty, temperature, top_k, top_p and min_p.
         """
 
-    def __call__(self, log_probs_BV: Array, uniforms_B: Array, going_B: Array) -> tuple[Array, Array, Array]:
-        """Tokens [B], PAD where a row has ended; their ln p; and which rows go on."""
+    def __call__(
+        self, log_probs_BV: Array, uniforms_B: Array, going_B: Array, read: Callable[[], Array] | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Tokens [B], PAD where a row has ended; their ln p; and which rows go on.
+
+        `read` returns the ids read and written so far, [B, T]; only a choice that looks back needs it.
+        """
 
 
 @runtime_checkable
 class Writes(Protocol):
     """Writes several tokens a row by itself, without the host in between."""
 
-    def write(self, state: Any, choose: Choose, uniforms_BT: np.ndarray) -> tuple[Any, Array, Array] | None:
-        """The state after as many tokens as there are columns, tokens_BT, and ln p of each. None: the plain way."""
+    def write(
+        self, state: Any, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[Any, Array, Array] | None:
+        """The state after as many tokens as there are columns, tokens_BT, and ln p of each. None: the plain way.
+
+        `read_BT` is what the rows have read, if the choice looks back, and None if it does not.
+        """

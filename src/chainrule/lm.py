@@ -23,11 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, batches, checked, inverse_transform, to_numpy, without
+from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.errors import CorpusError
-from chainrule.fast_paths import Choose, Draws, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import Choose, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
@@ -39,7 +38,6 @@ __all__ = [
     "LanguageModel",
     "State",
     "check_rows",
-    "draw",
     "read",
     "score_in_pieces",
     "score_rows",
@@ -245,24 +243,8 @@ def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
     return lm.score(ids_BT, state), lm.extend(state, ids_BT)
 
 
-def draw(lm: LanguageModel, state: State, uniforms_B: Array, forbid: Sequence[int] = ()) -> tuple[Array, Array]:
-    """A next token x ~ p(x | prefix) for each row, none of the forbidden ones, and its ln p.
-
-    Chance comes in as a number of [0, 1) for each row. ln p = -inf means that no token can follow.
-    """
-    if isinstance(lm, Draws) and (found := lm.draw(state, uniforms_B, forbid)) is not None:
-        return found
-    log_probs_BV = lm.next_log_probs(state)
-    ids_B = inverse_transform(without(log_probs_BV, forbid), uniforms_B)
-    xp = array_namespace(log_probs_BV)
-    scores_B = xp.take_along_axis(log_probs_BV, ids_B[:, None], axis=-1)[:, 0]
-    is_forbidden_B = xp.any(ids_B[:, None] == xp.asarray([*forbid, PAD], device=ids_B.device), axis=1)
-    is_nan_B = scores_B != scores_B
-    return ids_B, xp.where(is_forbidden_B & ~is_nan_B, -xp.inf, scores_B)
-
-
 def write(
-    lm: LanguageModel, state: State, choose: Choose, uniforms_BT: np.ndarray
+    lm: LanguageModel, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
 ) -> tuple[State, Array, Array] | None:
     """Several tokens a row by the model itself: state, tokens_BT and ln p; None if it does not offer that here."""
-    return lm.write(state, choose, uniforms_BT) if isinstance(lm, Writes) else None
+    return lm.write(state, choose, uniforms_BT, read_BT) if isinstance(lm, Writes) else None

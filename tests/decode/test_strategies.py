@@ -164,23 +164,19 @@ def test_a_strategy_says_what_it_does() -> None:
     )
     assert cr.Sample().operations() == ()
     assert cr.Greedy().operations() == cr.Temperature(0).operations() == cr.TopK(1).operations()
-    for penalty in (cr.RepetitionPenalty(2), cr.PresencePenalty(1), cr.FrequencyPenalty(1)):
+    assert cr.PresencePenalty(2).operations() == (("presence_penalty", 2),)
+    for penalty in (cr.RepetitionPenalty(2), cr.FrequencyPenalty(1)):
         assert penalty.looks_back
         assert penalty.operations() is None
         assert (cr.TopK(3) | penalty).operations() is None
 
 
-def test_what_only_forbids_is_known() -> None:
-    assert cr.Sample().forbids == ()
-    assert (Forbid((0,)) | cr.Sample() | Forbid((2, 1))).forbids == (0, 2, 1)
-    for more in (
-        cr.Greedy(),
-        cr.TopK(3),
-        cr.Temperature(1.0),
-        cr.RepetitionPenalty(2),
-        Forbid((0,)) | cr.TopP(0.5),
-    ):
-        assert more.forbids is None
+def test_a_chain_with_a_strategy_of_ones_own_has_no_operations() -> None:
+    class Own(Strategy):
+        def apply(self, log_probs_BV: Array, read: Read) -> Array:
+            return log_probs_BV
+
+    assert (cr.TopK(3) | Own()).operations() is None
 
 
 def test_only_what_looks_back_sees_what_was_read() -> None:

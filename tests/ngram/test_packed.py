@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chainrule import parallel
 from chainrule.ngram.store import bitstream as packed
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits, words_for
-from chainrule.ngram.store.kernels import _bits_at
+from chainrule.ngram.store.kernels import bits_at
 
 
 def numbers(size: int, bits: int) -> np.ndarray:
@@ -29,7 +29,7 @@ def test_every_width_goes_round(bits: int, monkeypatch: pytest.MonkeyPatch) -> N
         assert stream.dtype == np.uint32
         assert len(stream) == words_for(size, bits)
         np.testing.assert_array_equal(read_bits(stream, np.arange(size) * bits, bits), values)
-        assert [int(_bits_at(stream, place * bits, bits)) for place in range(size)] == values.tolist()
+        assert [int(bits_at(stream, place * bits, bits)) for place in range(size)] == values.tolist()
         monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
         np.testing.assert_array_equal(pack(values, bits), stream)
         monkeypatch.undo()

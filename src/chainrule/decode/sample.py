@@ -7,6 +7,7 @@ does the host look at the new tokens, and drop the rows that have ended.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,12 @@ from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy
 from chainrule.errors import DecodingError, ModelError
-from chainrule.lm import LanguageModel, State, draw, write
+from chainrule.lm import LanguageModel, State, write
 
-STEPS_AT_ONCE = 16
-"""Tokens that are written before the host looks at them; four times as many where the model writes them itself."""
+STEPS_AT_ONCE, MOST_STEPS = 16, 64
+"""The tokens of a row that are written before the host looks at them: at first, and at most."""
+NO_TIME = 0.01
+"""Pieces that take fewer seconds than this become larger: nobody waits for them."""
 
 
 @dataclass(frozen=True)
@@ -99,20 +102,19 @@ def sample_steps(
     read_BT: Array | None = None,
     at_once: int = STEPS_AT_ONCE,
 ) -> Iterator[Piece]:
-    """The same as `sample`, but in pieces: `at_once` tokens of each row, more if the model writes them itself."""
+    """The same as `sample`, but in pieces: `at_once` tokens of each row; more, if those come in no time."""
     rows = np.arange(len(state))
     read_BT = np.zeros((len(state), 0), dtype=np.int64) if read_BT is None else read_BT
     done = 0
     while done < max_tokens:
-        steps = min(at_once, max_tokens - done)
-        state, tokens_BT, scores_BT, by_itself = _steps(
-            lm, state, strategy, read_BT, uniforms.draw(rows, steps), end
-        )
+        steps, began = min(at_once, max_tokens - done), time.perf_counter()
+        state, tokens_BT, scores_BT = _steps(lm, state, strategy, read_BT, uniforms.draw(rows, steps), end)
         done += steps
-        at_once = 4 * STEPS_AT_ONCE if by_itself and at_once >= STEPS_AT_ONCE else at_once
         tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
         if np.isnan(scores).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
+        if time.perf_counter() - began < NO_TIME:
+            at_once = max(at_once, min(2 * at_once, MOST_STEPS))
         lengths = (tokens != PAD).sum(axis=1)
         last = tokens[np.arange(len(rows)), np.maximum(lengths - 1, 0)]
         goes_on = (lengths == steps) & (last != end if end is not None else True)
@@ -125,7 +127,8 @@ def sample_steps(
         if not goes_on.any():
             return
         keep = np.flatnonzero(goes_on)
-        read_BT = np.concatenate([to_numpy(read_BT), tokens], axis=1)[keep]
+        if strategy.looks_back:
+            read_BT = np.concatenate([to_numpy(read_BT), tokens], axis=1)[keep]
         if len(keep) < len(rows):
             rows, state = rows[keep], state.select(keep)
 
@@ -165,34 +168,28 @@ class Choice:
 
 def _steps(
     lm: LanguageModel, state: State, strategy: Strategy, read_BT: Array, uniforms_BT: np.ndarray, end: int | None
-) -> tuple[State, Array, Array, bool]:
+) -> tuple[State, Array, Array]:
     """Sample a token for each column of `uniforms_BT`.
 
-    Returns the state afterwards, the tokens, ln p of each, and whether the model wrote them by its own `write`. A
-    row that has ended, or that nothing can follow, gets PAD. Nothing here waits for the device.
+    Returns the state afterwards, the tokens, and ln p of each. A row that has ended, or that nothing can follow,
+    gets PAD. Nothing here waits for the device.
     """
     choose = Choice(strategy, end)
-    if not strategy.looks_back:
-        written = write(lm, state, choose, uniforms_BT)
-        if written is not None:
-            return *written, True
+    written = write(lm, state, choose, uniforms_BT, to_numpy(read_BT) if strategy.looks_back else None)
+    if written is not None:
+        return written
     new: list[Array] = []
     scores: list[Array] = []
     going_B: Array = True
-    forbidden = strategy.forbids
     for t in range(uniforms_BT.shape[1]):
-        if forbidden is not None:
-            tokens_B, scores_B = draw(lm, state, uniforms_BT[:, t], forbidden)
-            tokens_B, scores_B, going_B = choose.settle(tokens_B, scores_B, (scores_B != -math.inf) & going_B)
-        else:
-            log_probs_BV = lm.next_log_probs(state)
-            read = _all_read(read_BT, new, log_probs_BV)
-            tokens_B, scores_B, going_B = choose(log_probs_BV, uniforms_BT[:, t], going_B, read)
+        log_probs_BV = lm.next_log_probs(state)
+        read = _all_read(read_BT, new, log_probs_BV)
+        tokens_B, scores_B, going_B = choose(log_probs_BV, uniforms_BT[:, t], going_B, read)
         scores.append(scores_B)
         new.append(tokens_B)
         state = lm.extend(state, tokens_B[:, None])
     xp = array_namespace(tokens_B)
-    return state, xp.stack(new, axis=1), xp.stack(scores, axis=1), False
+    return state, xp.stack(new, axis=1), xp.stack(scores, axis=1)
 
 
 def _all_read(read_BT: Array, new: Sequence[Array], like: Array) -> Read:

@@ -50,14 +50,6 @@ class Strategy(ABC):
         """The strategy as named operations with values (see `fast_paths.Choose`); None if it is something else."""
         return None
 
-    @property
-    def forbids(self) -> tuple[int, ...] | None:
-        """The forbidden tokens, if the strategy does nothing but forbid; None if it does more."""
-        operations = self.operations()
-        if operations is None or any(name != "forbid" for name, _ in operations):
-            return None
-        return tuple(token for _, tokens in operations for token in tokens)
-
     def __or__(self, other: Strategy) -> Chain:
         """A chain of this strategy and then the other."""
         left = self.strategies if isinstance(self, Chain) else (self,)
@@ -234,6 +226,9 @@ class PresencePenalty(Strategy):
         xp = array_namespace(log_probs_BV)
         occurred_BV = xp.astype(_counts(read(), log_probs_BV) > 0, log_probs_BV.dtype)
         return log_probs_BV - self.value * occurred_BV
+
+    def operations(self) -> Operations:
+        return (("presence_penalty", self.value),)
 
 
 @dataclass(frozen=True)

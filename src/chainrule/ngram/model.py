@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -12,6 +12,7 @@ from array_api_compat import array_namespace
 from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
+from chainrule.fast_paths import Choose
 from chainrule.folder import ModelFolder
 from chainrule.lm import Context, LanguageModel, State, check_rows
 from chainrule.ngram.settings import NgramSettings
@@ -21,13 +22,15 @@ from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
-from chainrule.parallel import at_once
+from chainrule.parallel import Patience, at_once
 from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import parse_tokenizer
 
+if TYPE_CHECKING:
+    from chainrule.ngram.writing.writer import Writer
+
 KIND_NAME = "ngram"
-MANY_WORDS = 1 << 15
-"""The vocabulary size from which on words are drawn without computing the probability of every word."""
+_NANOSECONDS = 1 << 22  # to write one token without kernels
 _GRID = 2  # numbers that describe a grid
 _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
@@ -72,6 +75,7 @@ class NgramModel(LanguageModel):
         self.settings = settings
         self.context = context
         self.normalised = settings.is_normalised and automaton.keeps_sums
+        self._patience = Patience(_NANOSECONDS)
 
     @property
     def device(self) -> str:
@@ -116,13 +120,7 @@ class NgramModel(LanguageModel):
     def extend(self, state: State, ids_BT: Array) -> NgramState:
         check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
-        xp = array_namespace(ids_BT)
-        reach = self.automaton.trie.order - 1
-        words_BT = xp.concat([self._state(state).words, ids_BT], axis=1)
-        # a state depends on the last N-1 words only
-        lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
-        places = lengths[:, None] + xp.arange(reach, dtype=xp.int64, device=ids_BT.device)[None, :]
-        words = xp.take_along_axis(words_BT, places, axis=1)
+        words = _last_words(self._state(state).words, ids_BT)
         return NgramState(self.automaton.state_of(words), words)
 
     def next_log_probs(self, state: State) -> Array:
@@ -177,11 +175,28 @@ class NgramModel(LanguageModel):
         text[places] = ids
         return np.asarray(self.automaton.score(text)[places])
 
-    def draw(self, state: State, uniforms_B: Array, forbid: Sequence[int]) -> tuple[Array, Array] | None:
-        """Draw from the words seen after the contexts, where computing all probabilities would take longer."""
-        if not self.normalised or self.tokenizer.vocab_size < MANY_WORDS or self.automaton.where is not None:
+    def write(
+        self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[NgramState, Array, Array] | None:
+        """Write by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
+        # the kernels follow backoffs of contexts that were seen: stupid backoff charges for others too
+        if self.automaton.where is not None or self.automaton.log_alpha:
             return None
-        return self.automaton.draw(self._state(state).words, np.asarray(uniforms_B, dtype=np.float64), forbid)
+        if not self._patience.count(uniforms_BT.size):
+            return None
+        words_BN = self._state(state).words
+        nothing_BT = np.zeros((len(words_BN), 0), np.int64)
+        written = self._writer.write(words_BN, choose, uniforms_BT, nothing_BT if read_BT is None else read_BT)
+        if written is None:
+            return None
+        tokens_BT, scores_BT, nodes = written
+        return NgramState(nodes, _last_words(words_BN, tokens_BT)), tokens_BT, scores_BT
+
+    @cached_property
+    def _writer(self) -> Writer:
+        from chainrule.ngram.writing.writer import Writer
+
+        return Writer(self.automaton)
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -199,6 +214,15 @@ class NgramModel(LanguageModel):
         """The automaton in NumPy, as the folder stores it; the hash index is rebuilt if a device dropped it."""
         automaton = self.automaton if self.automaton.where is None else self.automaton.to(None)
         return with_index(automaton) if self.settings.index and automaton.index is None else automaton
+
+
+def _last_words(words_BN: Array, ids_BT: Array) -> Array:
+    """The last N-1 words after the ids of each row, too: a state depends on no others."""
+    xp = array_namespace(ids_BT)
+    words_BT = xp.concat([words_BN, ids_BT], axis=1)
+    lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
+    places = lengths[:, None] + xp.arange(words_BN.shape[1], dtype=xp.int64, device=ids_BT.device)[None, :]
+    return xp.take_along_axis(words_BT, places, axis=1)
 
 
 def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import Draws, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import Reads, ScoresSequences, ScoresText, Writes
 from chainrule.lm import LanguageModel, score_sequences
 
 Law = Callable[[LanguageModel], None]
@@ -326,46 +327,22 @@ def reading_is_scoring_and_extending(lm: LanguageModel) -> None:
 
 
 @law
-def drawing_follows_the_distribution(lm: LanguageModel) -> None:
-    if not isinstance(lm, Draws):
-        return
-    size, forbidden = 4000, lm.tokenizer.eos
-    uniforms = np.random.default_rng(3).random(size)
-    for prefix in prefixes(lm)[1:3]:
-        state = lm.extend(lm.start(size), pad([prefix] * size))
-        found = lm.draw(state, uniforms, (forbidden,))
-        if found is None:
-            continue
-        ids, scores = (to_numpy(array) for array in found)
-        log_probs = next_log_probs(lm, prefix)
-        expected = np.exp(log_probs)
-        expected[forbidden] = 0.0
-        if expected.sum() == 0:
-            assert (scores == -math.inf).all()
-            continue
-        np.testing.assert_allclose(scores, log_probs[ids], **CLOSE)
-        expected /= expected.sum()
-        counts = np.bincount(ids, minlength=len(expected))
-        # a count is binomial; five standard deviations are exceeded once in three million
-        assert (np.abs(counts - size * expected) <= 5 * np.sqrt(size * expected * (1 - expected)) + 1).all(), prefix
-
-
-@law
 def writing_is_choosing_and_extending(lm: LanguageModel) -> None:
     if not isinstance(lm, Writes):
         return
     rows = prefixes(lm)[:4]
     uniforms = np.random.default_rng(4).random((len(rows), 3))
-    for strategy in (cr.Greedy(), cr.Temperature(0.8) | cr.TopK(3), cr.Sample()):
+    for strategy in (cr.Greedy(), cr.Temperature(0.8) | cr.TopK(3), cr.Sample(), cr.RepetitionPenalty(1.5)):
         choose, state = Choice(strategy, lm.tokenizer.eos), lm.extend(lm.start(len(rows)), pad(rows))
-        found = lm.write(state, choose, uniforms)
+        found = lm.write(state, choose, uniforms, pad(rows) if strategy.looks_back else None)
         if found is None:
             continue
         after, tokens, scores = found
-        going = np.ones(len(rows), dtype=bool)
+        going, read = np.ones(len(rows), dtype=bool), pad(rows)
         for t in range(uniforms.shape[1]):
             log_probs = to_numpy(lm.next_log_probs(state))
-            expected, expected_scores, going = choose(log_probs, uniforms[:, t], going)
+            expected, expected_scores, going = choose(log_probs, uniforms[:, t], going, partial(np.copy, read))
+            read = np.concatenate([read, expected[:, None]], axis=1)
             np.testing.assert_array_equal(to_numpy(tokens)[:, t], expected)
             np.testing.assert_allclose(to_numpy(scores)[:, t], expected_scores, rtol=1e-4, atol=1e-4)
             state = lm.extend(state, expected[:, None])

@@ -163,11 +163,11 @@ class NeuralModel(LanguageModel):
     # -- fast paths ---------------------------------------------------------------------------------------
 
     def write(
-        self, state: State, choose: Choose, uniforms_BT: np.ndarray
+        self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs, for a Transformer on a GPU; None otherwise."""
+        """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
         assert isinstance(state, NeuralState)
-        if self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
+        if read_BT is not None or self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
             return None
         return self.write_by_graph(state, choose, uniforms_BT)
 

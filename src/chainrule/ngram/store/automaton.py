@@ -18,7 +18,7 @@ Where words are given as arrays of fixed width, the id V means "no word".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -260,28 +260,6 @@ class Automaton:
         """ln p of every word without context, indexed by word."""
         xp = array_namespace(self.codes)
         return xp.astype(self.log_prob.at(self.codes[:-1], 0), xp.float64)
-
-    def draw(self, history: Array, uniforms: Array, forbid: Sequence[int]) -> tuple[Array, Array]:
-        """Draw a word x ~ p(x | h), none of `forbid`, after the last N-1 words h of each row; NumPy only.
-
-        Returns the words and their ln p; -inf if only forbidden words can follow. The work grows with the number of
-        words seen after the contexts, not with V.
-        """
-        from chainrule.ngram.store.kernels import draw_words
-
-        rows = history.shape[0]
-        codes, log_probs = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.float64)
-        ends = np.asarray(self.ends_of(history), dtype=np.int64).reshape(history.shape[1], rows)
-        forbidden = self.codes[np.asarray(forbid, dtype=np.int64)]
-        arrays = self.trie_arrays, *self.value_arrays
-        draw_words(ends, uniforms, forbidden, self._cumulative, codes, log_probs, *arrays)
-        return self.words[codes], np.where(np.isin(codes, forbidden), -np.inf, log_probs)
-
-    @cached_property
-    def _cumulative(self) -> Array:
-        """The prefix sums of p without context, over the words in the order of their codes."""
-        codes = np.arange(self.trie.vocab_size)
-        return np.cumsum(np.exp(self.log_prob.at(codes, 0).astype(np.float64)))
 
     def next_log_probs(self, states: Array) -> Array:
         """ln p of every word after each state, as [B, V], for a text that had no words but those of the state."""

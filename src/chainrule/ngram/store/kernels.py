@@ -1,4 +1,4 @@
-"""Numba kernels over n-grams: search, scoring, sampling, the hash index, and links to suffixes.
+"""Numba kernels over n-grams: search, scoring, the hash index, and links to suffixes.
 
 Memory latency dominates, so each step is done for a block of n-grams at once, in loops whose loads do not depend on
 each other. The kernels release the interpreter lock, so that threads run them in parallel. (Small functions are
@@ -17,14 +17,13 @@ from chainrule.ngram.store.values import GRID_BITS
 _TOGETHER = 256  # n-grams per block
 _SCAN = 6  # a range of at most this many n-grams is scanned one by one
 _MOST_LOOKS = 1 << 16
-_MOST_TRIES = 1 << 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX_AGAIN = np.uint64(0xD6E8FEB86659FD93)
 _NODE = np.uint64(0x00000000FFFFFFFF)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _bits_at(stream: Any, place: int, bits: int) -> Any:
+def bits_at(stream: Any, place: int, bits: int) -> Any:
     """The number of `bits` bits that begins at the bit offset `place` of a stream."""
     word = np.uint64(place) >> np.uint64(5)  # unsigned, here and below: no check for negative indices
     both = np.uint64(stream[word]) | np.uint64(stream[word + np.uint64(1)]) << np.uint64(32)
@@ -37,17 +36,17 @@ def _begin(context: int, first_group: int, base: Any, offset: Any, rest: Any) ->
     group = np.uint64(first_group + (context >> 5))
     word = np.int64(offset[group])
     bits = np.int64(offset[group + np.uint64(1)]) - word
-    return np.int64(base[group]) + _bits_at(rest, (word << 5) + (context & 31) * bits, bits)
+    return np.int64(base[group]) + bits_at(rest, (word << 5) + (context & 31) * bits, bits)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _code_at(codes: Any, bits: int, place: Any) -> Any:
     """The code at a position: of a bit stream, or of a plain array if `bits` is 0."""
-    return np.int64(codes[np.uint64(place)]) if bits == 0 else _bits_at(codes, place * bits, bits)
+    return np.int64(codes[np.uint64(place)]) if bits == 0 else bits_at(codes, place * bits, bits)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find(codes: Any, bits: int, low: Any, high: Any, least: Any, most: Any, code: Any) -> Any:
+def find_code(codes: Any, bits: int, low: Any, high: Any, least: Any, most: Any, code: Any) -> Any:
     """The position of a code in the range [low, high) of ascending codes, or -1, by interpolation search.
 
     `least` and `most` are exclusive bounds of the codes in the range. Codes are spread evenly (codes.py), so a code
@@ -96,7 +95,7 @@ def search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table
         guess = low[k] + np.int64(np.float64(codes[k]) * np.float64(high[k] - low[k]) * scale)
         touched += np.int64(words[(min(guess, end) * word_bits) >> 5])
     for k in range(many):
-        place = _find(words, word_bits, low[k], high[k], np.int64(-1), size, codes[k])
+        place = find_code(words, word_bits, low[k], high[k], np.int64(-1), size, codes[k])
         found[k] = place + skipped if place >= 0 else 0
     return touched
 
@@ -174,7 +173,7 @@ def fill_index(
     for node in range(first, last):
         end = _begin(node + 1 - table[n, 0], table[n, 1], base, offset, rest)
         for child in range(begin + above, end + above):
-            value = _hash(node, _bits_at(words, (child - skipped) * word_bits, word_bits))
+            value = _hash(node, bits_at(words, (child - skipped) * word_bits, word_bits))
             slots[many] = np.int64(((value >> np.uint64(32)) * size) >> np.uint64(32))
             entries[many] = (value << np.uint64(32)) | np.uint64(child)
             many += (slots[many] >= from_slot) & (slots[many] < to_slot)
@@ -211,11 +210,11 @@ def _enter(many: int, slots: Any, entries: Any, to_slot: int, index: Any, left_o
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _value(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
+def value_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
     """The number at an index of `Values`, of n-grams of `row` + 1 words."""
     if bits == 0 or row == 0:
         return plain[np.uint64(place)]
-    index = _bits_at(codes, (place - len(plain)) * bits, bits)
+    index = bits_at(codes, (place - len(plain)) * bits, bits)
     if bits < GRID_BITS:
         return books[row - 1, index]
     on_grid = np.float32(np.float64(books[row - 1, 0]) + np.float64(books[row - 1, 1]) * np.float64(index))
@@ -279,11 +278,11 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                 due += node > 0
         for t in range(block - start, width):
             node = max(node_of_longest[t], 1)
-            value = _value(node - 1, longest[t] - 1, prob_plain, prob_codes, prob_books, prob_bits)
+            value = value_at(node - 1, longest[t] - 1, prob_plain, prob_codes, prob_books, prob_bits)
             scores[start + t] = value if node_of_longest[t] > 0 else -np.inf
         for k in range(due):
             n = paid[2, k]
-            scores[np.uint64(start + paid[1, k])] += _value(
+            scores[np.uint64(start + paid[1, k])] += value_at(
                 paid[0, k] - 1, n - 1, back_plain, back_codes, back_books, back_bits
             )
         if log_alpha != 0:
@@ -327,101 +326,11 @@ def leave_starts(text: Any, bos: int, scores: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _next_uniform(seed: Any) -> Any:
-    """A pseudo-random number in [0, 1), and the next seed."""
-    seed = seed + _MIX
-    mixed = (seed ^ (seed >> np.uint64(30))) * _MIX_AGAIN
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX
-    return np.float64((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53, seed
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_words(
-    ends: Any,
-    uniforms: Any,
-    forbid: Any,
-    cumulative: Any,
-    codes: Any,
-    log_probs: Any,
-    trie: Any,
-    prob: Any,
-    back: Any,
-) -> None:
-    """Draw a word after the contexts of each row; writes its code and ln p into `codes` and `log_probs`.
-
-    `ends[n - 1]` holds the node of each row's context of n words, 0 where it has none. A word is drawn among those
-    seen after the longest context, with their probabilities. With the probability that is left, it is drawn from
-    the next shorter context, and redrawn as long as the longer context has seen it (rejection sampling).
-    """
-    size, table, words, word_bits = trie.size, trie.table, trie.words, trie.word_bits
-    base, offset, rest = trie.base, trie.offset, trie.rest
-    prob_plain, prob_codes, prob_books, prob_bits = prob
-    back_plain, back_codes, back_books, back_bits = back
-    lengths, rows = ends.shape
-    skipped = table[2, 0]
-    for row in range(rows):
-        longest = 0
-        for n in range(1, lengths + 1):
-            longest = n if ends[n - 1, row] > 0 else longest
-        uniform = uniforms[row]
-        seed = np.uint64(np.int64(uniform * 2.0**62))
-        n, tries = longest, 0
-        while True:
-            node, paid = np.int64(0), 0.0
-            child: Any = np.int64(0)
-            if n == 0:
-                place = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-                child = min(place, size - 1) + 1
-            elif ends[n - 1, row] > 0:
-                node = ends[n - 1, row]
-                first, last = _children(node, n, table, base, offset, rest)
-                for k in range(first, last):
-                    paid += np.exp(_value(k - 1, n, prob_plain, prob_codes, prob_books, prob_bits))
-                    if paid > uniform:
-                        child = k
-                        break
-                # if nothing is left to shorter contexts, `paid` is below 1 only by rounding: take the last child
-                left = _value(node - 1, n - 1, back_plain, back_codes, back_books, back_bits)
-                child = last - 1 if child == 0 and left == -np.inf and last > first else child
-            if child == 0:
-                n -= 1
-                uniform, seed = _next_uniform(seed)
-                continue
-            code = child - 1 if n == 0 else _bits_at(words, (child - skipped) * word_bits, word_bits)
-            tries += 1
-            again = 0 if tries > _MOST_TRIES else _seen_by(longest, n, row, ends, code, trie)
-            for k in range(len(forbid)):
-                again = longest + 1 if code == forbid[k] and tries <= _MOST_TRIES else again
-            if again == 0:
-                break
-            n = again - 1  # the context of `again` words has seen the word: redraw from the next shorter one
-            uniform, seed = _next_uniform(seed)
-        log_prob = np.float64(_value(child - 1, n, prob_plain, prob_codes, prob_books, prob_bits))
-        for m in range(n + 1, longest + 1):
-            if ends[m - 1, row] > 0:
-                log_prob += _value(ends[m - 1, row] - 1, m - 1, back_plain, back_codes, back_books, back_bits)
-        codes[row], log_probs[row] = code, log_prob
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _children(node: int, n: int, table: Any, base: Any, offset: Any, rest: Any) -> Any:
+def children_of(node: int, n: int, table: Any, base: Any, offset: Any, rest: Any) -> Any:
     """The first child of a node of n words, and one past its last; clamped to the nodes that exist."""
     context, end = node - table[n, 0], table[n + 1, 2]
     first = min(_begin(context, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
     return first, min(_begin(context + 1, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _seen_by(longest: int, n: int, row: int, ends: Any, code: Any, trie: Any) -> Any:
-    """The length of the shortest context of more than n words that has seen a word, or 0."""
-    table, words, word_bits = trie.table, trie.words, trie.word_bits
-    for m in range(n + 1, longest + 1):
-        if ends[m - 1, row] > 0:
-            first, last = _children(ends[m - 1, row], m, table, trie.base, trie.offset, trie.rest)
-            first, last = first - table[2, 0], last - table[2, 0]
-            if _find(words, word_bits, first, last, np.int64(-1), trie.size, code) >= 0:
-                return m
-    return 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -459,7 +368,7 @@ def link_suffixes(first: int, last: int, begin: Any, word: Any, context_suffix: 
             low, least = lows[k], np.int64(-1)
             for child in range(np.int64(begin[block + k]), np.int64(begin[block + k + 1])):
                 code_of_word = np.int64(word[child])
-                low = _find(word_below, 0, low, highs[k], least, size, code_of_word)
+                low = find_code(word_below, 0, low, highs[k], least, size, code_of_word)
                 suffix[child] = low
                 low, least = low + 1, code_of_word
     return touched

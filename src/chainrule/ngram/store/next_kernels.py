@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from chainrule.ngram.store.kernels import _bits_at, _children, _find, _value
+from chainrule.ngram.store.kernels import bits_at, children_of, find_code, value_at
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -24,8 +24,10 @@ def find_ends(history: Any, ends: Any, trie: Any) -> None:
                 if node == 0 or wanted >= size:
                     node = np.int64(0)
                     break
-                low, high = _children(node, m, table, trie.base, trie.offset, trie.rest)
-                place = _find(words, word_bits, low - table[2, 0], high - table[2, 0], np.int64(-1), size, wanted)
+                low, high = children_of(node, m, table, trie.base, trie.offset, trie.rest)
+                place = find_code(
+                    words, word_bits, low - table[2, 0], high - table[2, 0], np.int64(-1), size, wanted
+                )
                 node = place + table[2, 0] if place >= 0 else np.int64(0)
             ends[n - 1, row] = node
 
@@ -47,12 +49,12 @@ def fill_next(ends: Any, word_of_code: Any, log_probs: Any, trie: Any, prob: Any
             node = ends[n - 1, row]
             if node == 0:
                 continue
-            cost = np.float64(_value(node - 1, n - 1, back_plain, back_codes, back_books, back_bits))
+            cost = np.float64(value_at(node - 1, n - 1, back_plain, back_codes, back_books, back_bits))
             for word in range(size):
                 log_probs[row, word] += cost
-            first, last = _children(node, n, table, trie.base, trie.offset, trie.rest)
+            first, last = children_of(node, n, table, trie.base, trie.offset, trie.rest)
             for child in range(first, last):
-                code = _bits_at(words, (child - table[2, 0]) * word_bits, word_bits)
+                code = bits_at(words, (child - table[2, 0]) * word_bits, word_bits)
                 if code < size:  # a damaged file does not lead out of bounds
-                    value = _value(child - 1, n, prob_plain, prob_codes, prob_books, prob_bits)
+                    value = value_at(child - 1, n, prob_plain, prob_codes, prob_books, prob_bits)
                     log_probs[row, word_of_code[code]] = np.float64(value)

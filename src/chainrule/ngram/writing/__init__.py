@@ -1,0 +1,10 @@
+"""Writing with n-gram models, many thousand tokens a second, without computing the probability of every token.
+
+In reading order:
+
+    list_kernels.py     a distribution as sorted lists: cut down to its most likely tokens, and drawn from
+    level_kernels.py    the lists of the words seen after a context, made at its first visit and kept
+    step_kernels.py     the loop: walk, gather the lists, apply the strategy, draw, walk on
+    writer.py           the arrays that the loop needs, and its call
+    compiled.py         how the kernels are compiled
+"""

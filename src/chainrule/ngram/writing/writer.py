@@ -1,0 +1,270 @@
+"""The arrays that writing needs, and the call of the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.arrays import PAD
+from chainrule.fast_paths import Choose
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare, trailing_bits
+from chainrule.ngram.writing.list_kernels import BLOCK, BUCKETS, FIELDS, Lists
+from chainrule.ngram.writing.step_kernels import (
+    DONE,
+    FEW,
+    MIN_P,
+    NO_ROOM,
+    TOP_K,
+    TOP_P,
+    Plan,
+    Scratch,
+    find_all_ends,
+    make_unigrams,
+    write_rows,
+)
+from chainrule.parallel import at_once, cores, stretches
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_FIRST_PAIRS = 1 << 17
+_MOST_PAIRS = 1 << 23
+"""The most pairs that a thread keeps, of 40 bytes each; when there is room for no more, all are forgotten."""
+_SLOTS = 1 << 18
+_NARROWING = {"top_k": TOP_K, "top_p": TOP_P, "min_p": MIN_P}
+_NOTHING_DONE = {("top_p", 1.0), ("min_p", 0.0)}
+
+_MOST_DESKS = cores()
+_WORTH_A_THREAD = 256  # tokens
+
+
+def plan_of(choose: Choose, codes: Ints) -> Plan | None:
+    """The plan of a choice; None if an operation is not known, or changes single tokens after another operation."""
+    if choose.operations is None:
+        return None
+    forbidden: list[int] = []
+    penalties: list[float] = []
+    temperatures: list[float] = []
+    narrowing: list[tuple[int, float, float, int]] = []
+    beta = 1.0
+    for name, value in choose.operations:
+        if name == "temperature":
+            temperatures.append(value)
+            beta /= value
+        elif name in _NARROWING:
+            if (name, value) not in _NOTHING_DONE:
+                narrowing.append((_NARROWING[name], value, beta, len(temperatures)))
+        elif narrowing or temperatures:
+            return None
+        elif name == "forbid":
+            forbidden += value
+        elif name == "presence_penalty":
+            penalties.append(value)
+        else:
+            return None
+    others = {b for kind, _, b, _ in narrowing if kind == TOP_P} - {beta}
+    betas = [*sorted(others), beta]
+    kinds, numbers, powers, cooled = zip(*narrowing, strict=True) if narrowing else ((), (), (), ())
+    return Plan(
+        codes[np.asarray(sorted(set(forbidden)), dtype=np.int64)],
+        np.asarray(penalties, dtype=np.float64),
+        np.asarray(kinds, dtype=np.int64),
+        np.asarray(numbers, dtype=np.float64),
+        np.asarray([betas.index(b) if b in betas else -1 for b in powers], dtype=np.int64),
+        np.asarray(cooled, dtype=np.int64),
+        np.asarray(temperatures, dtype=np.float64),
+        np.asarray(betas, dtype=np.float64),
+        float(max(betas)),
+        bool(narrowing) or beta > 1,
+    )
+
+
+class Task(NamedTuple):
+    """Rows to be written, and how far they are."""
+
+    ends_BN: Ints
+    """The nodes of the last 1, 2, ... words of each row, from column 1 on."""
+    uniforms_BT: Floats
+    read_BT: Ints
+    end: int
+    tokens_BT: Ints
+    scores_BT: Floats
+    done_B: Ints
+    """The number of columns that are written in each row."""
+
+
+@dataclass
+class Desk:
+    """The lists of one thread, for the powers of one kind of plan, and its scratch arrays."""
+
+    automaton: Automaton
+    plan: Plan
+    lists: Lists = field(init=False)
+    directory: Directory = field(init=False)
+    spare: Spare = field(init=False)
+    scratch: Scratch = field(init=False)
+
+    def __post_init__(self) -> None:
+        size, order = self.automaton.trie.vocab_size, self.automaton.trie.order
+        self.model = frozen(self.automaton)
+        self.spare = Spare(
+            np.empty((2, size), np.uint32),
+            np.empty((2, size), np.int32),
+            np.empty(size, np.int32),
+            np.empty(size, np.float64),
+            np.empty(size, np.float32),
+            np.empty(256, np.int64),
+        )
+        lists = 2 * order + 2
+        width = max(BUCKETS, 1 << trailing_bits(size))
+        room = min(size, FEW * order + len(self.plan.forbidden)) if len(self.plan.penalties) == 0 else size
+        self.scratch = Scratch(
+            np.zeros((2, size + 1), np.int64),
+            np.zeros(size + 1, np.int64),
+            np.zeros(size + 1, np.int64),
+            np.zeros(3, np.int64),
+            np.zeros((lists, FIELDS), np.int64),
+            np.ones((lists, len(self.plan.betas))),
+            np.zeros(lists),
+            np.zeros((order + 1, 3), np.int64),
+            np.zeros(order + 1),
+            np.zeros((3, width)),
+            np.asarray([room]),
+        )
+        self._begin(max(_FIRST_PAIRS, 4 * (room + size)))
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether the lists serve for another plan, too."""
+        own = self.plan
+        return bool(
+            np.array_equal(own.betas, plan.betas)
+            and own.by_value == plan.by_value
+            and len(plan.forbidden) <= len(own.forbidden)
+            and len(plan.penalties) <= len(own.penalties)
+        )
+
+    def advance(self, task: Task, rows: tuple[int, int], plan: Plan) -> int | None:
+        """Write tokens of some rows; returns the row whose next token has to be chosen the plain way, or None."""
+        trie, prob, back, words = self.model
+        is_stuck = False
+        while True:
+            arrays = (trie, prob, back, words, plan, self.lists, self.directory, self.spare, self.scratch)
+            written = int(task.done_B.sum())
+            status, row = write_rows(rows, *task, *arrays)
+            if status != NO_ROOM:
+                return None if status == DONE else int(row)
+            self._make_room(is_stuck and int(task.done_B.sum()) == written)
+            is_stuck = True
+
+    def _begin(self, pairs: int) -> None:
+        """Begin with no lists but that of all words, with room for so many pairs."""
+        powers = len(self.plan.betas)
+        self.lists = Lists(
+            np.empty(pairs, np.int32),
+            np.empty(pairs, np.float64),
+            np.empty(pairs, np.int32),
+            np.empty((powers, pairs)),
+            np.empty((2 * pairs // BLOCK, BUCKETS)),
+        )
+        self.directory = Directory(
+            np.zeros(_SLOTS, np.int64),
+            np.zeros((_SLOTS, COLUMNS), np.int64),
+            np.zeros((_SLOTS, 2)),
+            np.asarray([2 * self.scratch.gathered[0], 0, 0]),
+        )
+        make_unigrams(self.lists, self.directory, self.spare, self.model[3], self.model[1], self.plan)
+
+    def _make_room(self, is_stuck: bool) -> None:
+        """Make the arrays larger, or empty them if they are large enough and were not emptied just now."""
+        pairs = len(self.lists.ids)
+        if pairs >= _MOST_PAIRS and not is_stuck:
+            self._begin(pairs)
+            return
+        by_pair = self.lists[:4]
+        more: list[Any] = [np.empty((*array.shape[:-1], array.shape[-1] * 2), array.dtype) for array in by_pair]
+        for new, old in zip(more, by_pair, strict=True):
+            new[..., :pairs] = old
+        rows = np.empty((2 * len(self.lists.rows), BUCKETS))
+        rows[: len(self.lists.rows)] = self.lists.rows
+        self.lists = Lists(*[*more, rows])
+
+
+class Writer:
+    """Writes with an automaton; threads that write at the same time have a desk each."""
+
+    def __init__(self, automaton: Automaton) -> None:
+        self.automaton = automaton
+        self.trie = frozen(automaton)[0]
+        self._desks: list[Desk] = []
+
+    def write(
+        self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints
+    ) -> tuple[Ints, Floats, Ints] | None:
+        """A token for each column after the words of each row, its ln p, and the state of each row after them.
+
+        None if the choice has no plan.
+        """
+        plan = plan_of(choose, self.automaton.codes)
+        if plan is None:
+            return None
+        rows, order = len(words_BN), self.automaton.trie.order
+        task = Task(
+            np.zeros((rows, order), np.int64),
+            np.ascontiguousarray(uniforms_BT, dtype=np.float64),
+            np.ascontiguousarray(read_BT, dtype=np.int64),
+            PAD if choose.end is None else choose.end,
+            np.full(uniforms_BT.shape, PAD, dtype=np.int64),
+            np.zeros(uniforms_BT.shape),
+            np.zeros(rows, np.int64),
+        )
+        find_all_ends(words_BN, self.trie, task.ends_BN)
+
+        def write_some(some: tuple[int, int]) -> None:
+            desk = self._desk(plan)
+            while (row := desk.advance(task, some, plan)) is not None:
+                self._choose_plainly(task, row, words_BN[row], choose)
+            self._desks = [desk, *self._desks][:_MOST_DESKS]
+
+        at_once(write_some, stretches(rows, min(cores(), task.tokens_BT.size // _WORTH_A_THREAD)))
+        # the state is the node of the longest context: the columns hold the nodes of longer and longer ones
+        longest = order - 1 - np.argmax(task.ends_BN[:, ::-1] > 0, axis=1)
+        return task.tokens_BT, task.scores_BT, task.ends_BN[np.arange(rows), longest]
+
+    def _desk(self, plan: Plan) -> Desk:
+        """A desk that no other thread uses, with lists that suit a plan."""
+        while self._desks:
+            desk = self._desks.pop()
+            if desk.fits(plan):
+                return desk
+        return Desk(self.automaton, plan)
+
+    def _choose_plainly(self, task: Task, row: int, words: Ints, choose: Choose) -> None:
+        """Choose the next token of a row from the probabilities of all tokens, and walk on."""
+        t = int(task.done_B[row])
+        history = np.concatenate([words, task.tokens_BT[row, :t]])[t:]
+        log_probs_BV = self.automaton.next_after(history[None])
+        read_BT = np.concatenate([task.read_BT[row], task.tokens_BT[row, :t]])[None]
+        tokens, scores, going = choose(
+            log_probs_BV, task.uniforms_BT[row, t : t + 1], np.ones(1, bool), lambda: read_BT
+        )
+        task.tokens_BT[row, t], task.scores_BT[row, t] = tokens[0], scores[0]
+        task.done_B[row] = t + 1 if going[0] else task.tokens_BT.shape[1]
+        if tokens[0] != PAD:
+            find_all_ends(np.append(history, tokens)[None, 1:], self.trie, task.ends_BN[row : row + 1])
+
+
+def frozen(automaton: Automaton) -> tuple[Any, ...]:
+    """The arrays of an automaton, and the word of each code, read-only: Numba compiles for each such type anew."""
+    named: tuple[Any, ...] = (automaton.trie_arrays, *automaton.value_arrays)
+    return (*(arrays._make(map(_read_only, arrays)) for arrays in named), _read_only(automaton.words))
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.view(np.ndarray)
+        value.flags.writeable = False
+    return value

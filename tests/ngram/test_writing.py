@@ -1,0 +1,237 @@
+"""Text written by the kernels is, token by token, what the plain way over all probabilities writes."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.arrays import PAD, pad
+from chainrule.decode.sample import Choice
+from chainrule.decode.strategies import Forbid
+from chainrule.errors import ModelError
+from chainrule.ngram.arpa.model import from_arpa
+from chainrule.ngram.arpa.reading import read_arpa
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.settings import SMOOTHINGS
+from chainrule.ngram.writing import writer
+from chainrule.ngram.writing.writer import Writer
+from chainrule.parallel import Patience
+
+ROWS, STEPS = 6, 25
+
+STRATEGIES = {
+    "sample": cr.Sample(),
+    "greedy": cr.Greedy(),
+    "cold": cr.Temperature(0.3),
+    "very cold": cr.Temperature(0.01),
+    "warm": cr.Temperature(1.7),
+    "top-k": cr.TopK(3),
+    "top-k of many": cr.TopK(60),
+    "top-p": cr.TopP(0.8),
+    "min-p": cr.MinP(0.1),
+    "chain": cr.Temperature(0.7) | cr.TopK(40) | cr.TopP(0.9) | cr.MinP(0.01),
+    "top-p before a temperature": cr.TopP(0.9) | cr.Temperature(2.0) | cr.TopP(0.7),
+    "penalty": cr.RepetitionPenalty(1.5),
+    "penalty and top-p": cr.RepetitionPenalty(1.3) | cr.Temperature(0.8) | cr.TopP(0.95),
+    "reward": cr.RepetitionPenalty(0.8) | cr.TopK(5),
+    "all of it": cr.TopP(1.0) | cr.MinP(0.0),
+}
+
+
+@cache
+def corpus() -> cr.Corpus:
+    text = b"".join(cr.Corpus.open("builtin:python").blocks())[:60_000]
+    return cr.Corpus.from_text(text.decode(errors="ignore"))
+
+
+@cache
+def model(smoothing: str = "modified-kneser-ney", tokenizer: str = "word", **settings: object) -> NgramModel:
+    lm = cr.train("ngram", corpus(), order=4, smoothing=smoothing, tokenizer=tokenizer, **settings)
+    assert isinstance(lm, NgramModel)
+    return lm
+
+
+def written_plainly(lm: NgramModel, strategy: cr.Strategy, uniforms_BT: np.ndarray, end: int | None) -> tuple:
+    """The reference: all probabilities, the strategy, inverse transform, `extend`."""
+    choose, rows = Choice(strategy, end), prompts(lm)
+    read_BT, state = pad(rows), lm.extend(lm.start(len(rows)), pad(rows))
+    going = np.ones(len(rows), bool)
+    tokens, scores = [], []
+    for uniforms in uniforms_BT.T:
+        read = np.concatenate([read_BT, *(t[:, None] for t in tokens)], axis=1)
+        token, score, going = choose(lm.next_log_probs(state), uniforms, going, lambda read=read: read)
+        tokens.append(token)
+        scores.append(score)
+        state = lm.extend(state, token[:, None])
+    return np.stack(tokens, axis=1), np.stack(scores, axis=1)
+
+
+def prompts(lm: NgramModel) -> list[list[int]]:
+    texts = ["", "The", "If the value of", "a", "zzz qqq", "for x in range"]
+    return [lm.tokenizer.encode(text).tolist() for text in texts]
+
+
+def check(lm: NgramModel, strategy: cr.Strategy, end: int | None, steps: int = STEPS) -> int:
+    if lm.tokenizer.unk is not None:
+        strategy = Forbid((lm.tokenizer.unk,)) | strategy
+    uniforms_BT = np.random.default_rng(7).random((ROWS, steps)) * (1 - 2**-40)
+    uniforms_BT[0, 1], uniforms_BT[1, 1] = 2**-40, 1 - 2**-40
+    state = lm.extend(lm.start(ROWS), pad(prompts(lm)))
+    found = Writer(lm.automaton).write(state.words, Choice(strategy, end), uniforms_BT, pad(prompts(lm)))
+    assert found is not None, "every strategy here has a plan"
+    tokens, scores = written_plainly(lm, strategy, uniforms_BT, end)
+    np.testing.assert_array_equal(found[0], tokens)
+    np.testing.assert_allclose(found[1], scores, rtol=0, atol=1e-12)
+    return int((tokens != PAD).sum())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy(name: str) -> None:
+    assert check(model(), STRATEGIES[name], model().tokenizer.eos) > ROWS
+    assert check(model(), STRATEGIES[name], None) == ROWS * STEPS
+
+
+@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])
+def test_every_smoothing(smoothing: str) -> None:
+    for name in ("sample", "chain", "penalty and top-p", "very cold"):
+        check(model(smoothing), STRATEGIES[name], None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bits": 2},
+        {"bits": 8},
+        {"index": "hash"},
+        {"prune": "0,0,1"},
+        {"entropy": 1e-6},
+        {"bits": 5, "index": "hash"},
+    ],
+    ids=str,
+)
+def test_every_form_of_the_store(settings: dict[str, object]) -> None:
+    for name in ("sample", "chain", "top-p"):
+        check(model(**settings), STRATEGIES[name], None)
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe", "byte"])
+def test_every_size_of_vocabulary(tokenizer: str) -> None:
+    for name in ("sample", "greedy", "chain", "penalty"):
+        check(model(tokenizer=tokenizer), STRATEGIES[name], None)
+
+
+@pytest.mark.parametrize("order", [1, 2, 8])
+def test_every_order(order: int) -> None:
+    lm = cr.train("ngram", corpus(), order=order, tokenizer="char")
+    for name in ("sample", "chain"):
+        check(lm, STRATEGIES[name], None)
+
+
+def test_a_mixture_and_a_model_that_was_saved(tmp_path: Path) -> None:
+    other = cr.train("ngram", cr.Corpus.from_text("the value of x is the value\nif x in y\n" * 3), order=3)
+    check(cr.interpolate(model(), other, weight=0.6), STRATEGIES["chain"], None)
+    model().save(tmp_path / "model")
+    check(cr.load(tmp_path / "model"), STRATEGIES["sample"], None)
+
+
+ARPA = """
+\\data\\
+ngram 1=6
+ngram 2=4
+ngram 3=2
+
+\\1-grams:
+-1.0 <unk>
+-99 <s> -0.2
+-0.9 </s>
+-0.7 a 0.4
+-0.8 b -0.1
+-0.6 c -0.3
+
+\\2-grams:
+-0.2 <s> a 0.1
+-0.5 a b -0.2
+-0.9 b c
+-99 c a
+
+\\3-grams:
+-0.3 <s> a b
+-0.1 a b c
+
+\\end\\
+"""
+
+
+def test_a_model_of_an_arpa_file_whose_backoffs_raise_what_they_should_lower(tmp_path: Path) -> None:
+    """A word may be likelier after the shorter context than any is after the longer one: sums must stay exact."""
+    path = tmp_path / "odd.arpa"
+    path.write_text(ARPA.lstrip())
+    lm = from_arpa(read_arpa(path))
+    for strategy in STRATEGIES.values():
+        check(lm, strategy, None)
+
+
+def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_FIRST_PAIRS", 1)
+    for most in (1, 1 << 15):
+        monkeypatch.setattr(writer, "_MOST_PAIRS", most)
+        check(model(), STRATEGIES["chain"], None, steps=60)
+
+
+def test_the_rows_of_a_batch_are_written_as_alone() -> None:
+    lm, many = model(), 300  # enough for several threads
+    uniforms = np.random.default_rng(1).random((many, 10))
+    state = lm.start(many)
+    nothing = np.zeros((many, 0), np.int64)
+    choose, scribe = Choice(cr.TopP(0.9), lm.tokenizer.eos), Writer(lm.automaton)
+    together = scribe.write(state.words, choose, uniforms, nothing)
+    for row in range(0, many, 60):
+        alone = scribe.write(state.words[:1], choose, uniforms[row : row + 1], nothing[:1])
+        assert together is not None and alone is not None
+        np.testing.assert_array_equal(together[0][row], alone[0][0])
+
+
+def test_the_model_writes_by_itself_once_that_pays() -> None:
+    lm = cr.train("ngram", corpus(), order=3)
+    assert isinstance(lm, NgramModel)
+    choose, uniforms = Choice(cr.TopP(0.9), None), np.random.default_rng(2).random((1, 40))
+    assert lm.write(lm.start(1), choose, uniforms[:, :1]) is None, "a kernel takes longer to load than a token"
+    found = lm.write(lm.start(1), choose, uniforms)
+    assert found is not None
+    state, tokens, _ = found
+    np.testing.assert_array_equal(state.words, lm.extend(lm.start(1), tokens).words)
+    np.testing.assert_array_equal(state.nodes, lm.extend(lm.start(1), tokens).nodes)
+
+
+def test_a_model_with_a_nan_is_an_error() -> None:
+    lm = cr.train("ngram", corpus(), order=2, tokenizer="char")
+    assert isinstance(lm, NgramModel)
+    for array in (lm.automaton.log_prob.plain, lm.automaton.log_backoff.plain):
+        known = array.copy()
+        array[:] = np.where(np.arange(len(array)) % 3 == 0, np.nan, array)
+        with pytest.raises(ModelError, match="NaN"):
+            cr.generate(lm, "The", max_tokens=200)
+        array[:] = known
+
+
+class Odd(cr.Strategy):
+    """A strategy that is no named operation."""
+
+    looks_back = False
+
+    def apply(self, log_probs_BV: np.ndarray, read: object) -> np.ndarray:
+        return np.where(np.arange(log_probs_BV.shape[1]) % 2 == 1, log_probs_BV, -math.inf)
+
+
+def test_a_choice_without_a_plan_is_left_to_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = model()
+    uniforms, nothing = np.zeros((1, 3)), np.zeros((1, 0), np.int64)
+    for strategy in (Odd(), cr.TopK(3) | Forbid((4,)), cr.Temperature(0.5) | cr.RepetitionPenalty(2.0)):
+        assert Writer(lm.automaton).write(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
+    monkeypatch.setattr(lm, "_patience", Patience(1e12))
+    assert cr.generate(lm, "The", Odd(), max_tokens=20)
