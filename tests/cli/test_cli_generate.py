@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,13 +100,13 @@ def test_a_text_is_cut_off_after_max_tokens(run: Run, stream_model: Path) -> Non
     assert (entry["tokens"], entry["finished"]) == (7, False)
 
 
-def test_a_terminal_sees_the_same_text_piece_by_piece(
-    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ["--prompt", "we", "--seed", "3"]
-    whole = run("generate", model, *options).out
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert run("generate", model, *options).out == whole
+def test_pieces_make_the_texts_that_are_written_in_one_go(run: Run, model: Path, stream_model: Path) -> None:
+    for folder in (model, stream_model):
+        options = [folder, "--prompt", "we", "--seed", "3", "-n", "3", "--max-tokens", "30"]
+        whole = texts(run, *options)
+        heads = [f"--- {i}\n" if folder == stream_model else "" for i in (1, 2, 3)]
+        expected = "".join(f"{head}{text}\n" for head, text in zip(heads, whole, strict=True))
+        assert run("generate", *options).out == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,30 @@ def test_a_reader_that_leaves_is_no_error(model: Path, big: Path) -> None:
     assert first.rstrip().endswith(b"\tline 0 of a long text")
     assert err == b""
     assert process.returncode == 0
+
+
+def test_text_is_read_as_it_is_written_and_a_reader_that_leaves_ends_it(stream_model: Path) -> None:
+    """As `chainrule generate DIR --max-tokens 100000000 | head -2`: it would not end in any time one can wait."""
+    command = [sys.executable, "-m", "chainrule", "generate", str(stream_model), "--max-tokens", "100000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().endswith(b"\n")
+        assert process.stdout.readline().endswith(b"\n")
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (err, process.returncode) == (b"", 0)
+
+
+def test_text_that_is_being_written_is_stopped_at_once(stream_model: Path) -> None:
+    command = [sys.executable, "-m", "chainrule", "generate", str(stream_model), "--max-tokens", "100000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith(b"\n")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert err.decode().strip().endswith("stopped")
+    assert process.returncode in (130, -signal.SIGINT)
 
 
 def test_a_reader_that_leaves_before_a_table_is_no_error(model: Path) -> None:

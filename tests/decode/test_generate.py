@@ -12,7 +12,7 @@ import chainrule as cr
 from chainrule import chain
 from chainrule.arrays import Array, pad
 from chainrule.decode.beam import beam_search
-from chainrule.decode.generate import prompt_ids
+from chainrule.decode.generate import prompt_ids, stream_many
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, sample_after, sample_steps
 from chainrule.decode.strategies import Read
@@ -98,6 +98,17 @@ def test_half_a_character_is_held_back_while_streaming() -> None:
     pieces = list(cr.stream(lm, "ña", cr.Greedy(), max_tokens=40))
     assert not any("\ufffd" in piece for piece in pieces[:-1])
     assert "ña" + "".join(pieces) == cr.generate(lm, "ña", cr.Greedy(), max_tokens=40)
+
+
+def test_texts_are_streamed_one_after_the_other_and_the_first_at_once() -> None:
+    text = "ñañ漢🙂 and so on\n" * 20
+    lm = cr.train("ngram", cr.Corpus.from_text(text), tokenizer="byte", order=4, context="stream")
+    strategy = cr.TopK(3)
+    pieces = list(stream_many(lm, "ña", strategy, n=3, max_tokens=300, seed=4))
+    numbers = [number for number, _ in pieces]
+    assert numbers == sorted(numbers) and numbers.count(0) > 3, "the first comes in pieces"
+    for number, whole in enumerate(cr.generate_many(lm, ["ña"], strategy, n=3, max_tokens=300, seed=4)):
+        assert "".join(piece for of, piece in pieces if of == number) == whole.continuation
 
 
 def test_wrong_numbers_are_refused(toy: cr.LanguageModel) -> None:

@@ -36,9 +36,9 @@ STRATEGIES = {
     "min-p": cr.MinP(0.1),
     "chain": cr.Temperature(0.7) | cr.TopK(40) | cr.TopP(0.9) | cr.MinP(0.01),
     "top-p before a temperature": cr.TopP(0.9) | cr.Temperature(2.0) | cr.TopP(0.7),
-    "penalty": cr.RepetitionPenalty(1.5),
-    "penalty and top-p": cr.RepetitionPenalty(1.3) | cr.Temperature(0.8) | cr.TopP(0.95),
-    "reward": cr.RepetitionPenalty(0.8) | cr.TopK(5),
+    "penalty": cr.PresencePenalty(0.4),
+    "penalty and top-p": cr.PresencePenalty(0.25) | cr.Temperature(0.8) | cr.TopP(0.95),
+    "reward": cr.PresencePenalty(-0.2) | cr.TopK(5),
     "all of it": cr.TopP(1.0) | cr.MinP(0.0),
 }
 
@@ -231,7 +231,7 @@ class Odd(cr.Strategy):
 def test_a_choice_without_a_plan_is_left_to_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = model()
     uniforms, nothing = np.zeros((1, 3)), np.zeros((1, 0), np.int64)
-    for strategy in (Odd(), cr.TopK(3) | Forbid((4,)), cr.Temperature(0.5) | cr.RepetitionPenalty(2.0)):
+    for strategy in (Odd(), cr.TopK(3) | Forbid((4,)), cr.Temperature(0.5) | cr.PresencePenalty(0.7)):
         assert Writer(lm.automaton).write(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
     monkeypatch.setattr(lm, "_patience", Patience(1e12))
     assert cr.generate(lm, "The", Odd(), max_tokens=20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +22,7 @@ from chainrule.cli.common import (
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
+    from chainrule.lm import LanguageModel
 
 
 @click.command()
@@ -74,7 +75,7 @@ def generate(
     lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
     top-p, min-p.
     """
-    from chainrule.decode.generate import generate_many, stream
+    from chainrule.decode.generate import generate_many, stream_many
     from chainrule.decode.strategies import Beam
     from chainrule.kinds import load
 
@@ -84,11 +85,9 @@ def generate(
     lm = load(folder, device=device, dtype=dtype)
     note_slow_precision(dtype, lm)
     note_unknown_prompt(lm, prompt, heal)
-    if count == 1 and not as_json and sys.stdout.isatty() and not isinstance(strategy, Beam):
-        echo(prompt, nl=False)
-        for piece in stream(lm, prompt, strategy, max_tokens=max_tokens, seed=seed, heal=heal):
-            echo(piece, nl=False)
-        echo()
+    if not as_json and not isinstance(strategy, Beam):
+        pieces = stream_many(lm, prompt, strategy, n=count, max_tokens=max_tokens, seed=seed, heal=heal)
+        _print_pieces(pieces, lm, prompt, count)
         return
     texts = generate_many(lm, [prompt], strategy, n=count, max_tokens=max_tokens, seed=seed, heal=heal)
     if as_json:
@@ -105,10 +104,22 @@ def generate(
             ]
         )
     else:
-        for number, text in enumerate(texts, start=1):
+        pieces = ((number, text.continuation) for number, text in enumerate(texts))
+        _print_pieces(pieces, lm, prompt, count)
+
+
+def _print_pieces(pieces: Iterator[tuple[int, str]], lm: LanguageModel, prompt: str, count: int) -> None:
+    """Print texts as their pieces come, each after the prompt; each piece appears at once, in a pipe too."""
+    last = -1
+    for number, piece in pieces:
+        if number > last:
+            echo("\n" * (number > 0), nl=False)
             if count > 1 and lm.context == "stream":  # whose texts contain line ends
-                echo(f"--- {number}")
-            echo(text.text)
+                echo(f"--- {number + 1}")
+            echo(prompt, nl=False)
+        echo(piece, nl=False)
+        last = number
+    echo()
 
 
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")

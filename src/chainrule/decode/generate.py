@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from types import NoneType
 
 import numpy as np
@@ -21,6 +20,7 @@ from chainrule.lm import LanguageModel, State
 
 DEFAULT_MAX_TOKENS = 100
 _SAMPLE_TOKENS = 60
+_NEARBY = 64  # tokens before a piece: more than can change how it is decoded
 
 
 @dataclass(frozen=True)
@@ -132,41 +132,87 @@ def stream(
     heal: bool = True,
 ) -> Iterator[str]:
     """The continuation piece by piece, as it is written; together the pieces are what `generate` adds."""
-    _check(1, max_tokens, strategy)
+    pieces = stream_many(lm, prompt, strategy, n=1, max_tokens=max_tokens, seed=seed, heal=heal)
+    return (piece for _, piece in pieces if piece)
+
+
+def stream_many(
+    lm: LanguageModel,
+    prompt: str = "",
+    strategy: Strategy | None = None,
+    *,
+    n: int,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    seed: int = 0,
+    heal: bool = True,
+) -> Iterator[tuple[int, str]]:
+    """`n` continuations as pairs (number of the text, piece): the first one as it is written, then the second, ...
+
+    All are written in one batch; what comes of the later ones meanwhile is kept until their turn.
+    """
+    _check(n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    return _stream(lm, prompt, _text_only(lm, strategy), max_tokens, seed, heal=heal and max_tokens > 0)
+    return _stream(lm, prompt, _text_only(lm, strategy), n, max_tokens, seed, heal=heal and max_tokens > 0)
 
 
 def _stream(
-    lm: LanguageModel, prompt: str, strategy: Strategy, max_tokens: int, seed: int, *, heal: bool
-) -> Iterator[str]:
+    lm: LanguageModel, prompt: str, strategy: Strategy, n: int, max_tokens: int, seed: int, *, heal: bool
+) -> Iterator[tuple[int, str]]:
     state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
-    uniforms = Uniforms(seed, [prompt_ids(lm, prompt)])
-    (opening,) = draw_openings([openings], strategy, uniforms, lm.tokenizer.vocab_size)
-    read, rest = openings.settled, openings.rest
-    steps = sample_steps(
+    uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
+    begun = draw_openings([openings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
+    texts = [_Growing(lm, prompt, openings, opening.ids) for opening in begun]
+    turn = 0
+    for piece in sample_steps(
         lm,
-        lm.extend(state, pad([opening.ids])),
+        lm.extend(state.select(np.zeros(n, dtype=np.int64)), pad([opening.ids for opening in begun])),
         strategy,
         uniforms,
         max_tokens=max_tokens,
         end=_end(lm),
-        read_BT=pad([[*read, *opening.ids]]),
+        read_BT=pad([[*openings.settled, *opening.ids] for opening in begun]),
         at_once=1,
-    )
-    waiting: list[int] = []  # tokens whose text is not shown yet
-    begun = False
-    for tokens in chain([opening.ids], (piece.tokens[0] for piece in steps)):
-        waiting += tokens
-        text = added_text(lm, prompt, Openings(read, rest), waiting, begun)
-        if not text.endswith("\ufffd"):  # half a character, whose bytes are still coming, is held back
-            if text:
-                yield text
-            begun = begun or bool(waiting)
-            read, rest, waiting = [*read, *waiting], b"", []
-    if remaining := added_text(lm, prompt, Openings(read, rest), waiting, begun):
-        yield remaining
+    ):
+        for row, tokens in zip(piece.rows, piece.tokens, strict=True):
+            texts[row].waiting += tokens
+        while turn < n and turn not in piece.going_on:
+            yield turn, texts[turn].shown() + texts[turn].rest()
+            turn += 1
+        if turn < n and (text := texts[turn].shown()):
+            yield turn, text
+    for later in range(turn, n):
+        yield later, texts[later].shown() + texts[later].rest()
+
+
+class _Growing:
+    """A continuation of which more and more is shown."""
+
+    def __init__(self, lm: LanguageModel, prompt: str, openings: Openings, begun: Sequence[int]) -> None:
+        """`begun` are the tokens that complete the prompt."""
+        self.lm, self.prompt = lm, prompt
+        self.read, self.unspelled = openings.settled, openings.rest
+        self.waiting: list[int] = [*begun]
+        """Tokens whose text is not shown yet."""
+        self.begun = False
+
+    def shown(self) -> str:
+        """The text of the tokens that wait; nothing while its end is half a character, whose bytes are coming."""
+        text = self._text()
+        if text.endswith("\ufffd"):
+            return ""
+        self.begun = self.begun or bool(self.waiting)
+        if self.waiting:
+            self.read, self.unspelled, self.waiting = [*self.read[-_NEARBY:], *self.waiting], b"", []
+        return text
+
+    def rest(self) -> str:
+        """The text of the tokens that still wait when no more will come."""
+        text, self.waiting = self._text(), []
+        return text
+
+    def _text(self) -> str:
+        return added_text(self.lm, self.prompt, Openings(self.read, self.unspelled), self.waiting, self.begun)
 
 
 def sample_text(lm: LanguageModel, seed: int = 0, lines: int = 1) -> str:
