@@ -5,6 +5,7 @@
     texts      many lines as a list of strings to ln p of each line and token, beside loops over the kenlm module
     growth     ten times the text: how many times the seconds; and the peak memory under a cap
     start      a first model of 1 MB of text, with Numba's cache empty and full
+    write      tokens written a second, one sequence and 256, several strategies; beside the plain way and peers
     nltk       training and scoring of order 3, beside NLTK
     gpu        ids on a GPU to a model there, beside lmplz (on a machine that has one)
 
@@ -19,16 +20,17 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import DATA
-from benchmarks.ngram import estimate, gpu, growth, score, texts, toolkit
+from benchmarks.ngram import estimate, gpu, growth, score, texts, toolkit, writing
 from benchmarks.ngram.lab import Lab
 
-# texts, nltk and gpu work in this process; what it holds then would count as a child's memory, so they come last
+# texts, write, nltk and gpu work in this process; what it holds then would count as a child's memory: they come last
 PARTS = {
     "estimate": estimate.run,
     "score": score.run,
     "growth": growth.run,
     "start": growth.run_start,
     "texts": texts.run,
+    "write": writing.run,
     "nltk": toolkit.run,
     "gpu": gpu.run,
 }
