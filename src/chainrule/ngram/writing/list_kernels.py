@@ -99,6 +99,7 @@ def find_cut(
     values, mass = lists.values, lists.mass
     for j in range(many):
         stack[j, LOW], stack[j, HIGH] = 0, stack[j, KEPT]
+    ahead = np.int64(min(target, len(values)))
     while True:
         widest, width = 0, 0
         for j in range(many):
@@ -106,8 +107,13 @@ def find_cut(
                 widest, width = j, stack[j, HIGH] - stack[j, LOW]
         if width == 0:
             return -np.inf, 0.0
-        middle = stack[widest, START] + ((stack[widest, LOW] + stack[widest, HIGH]) >> 1)
-        pivot = effective(values[middle], stack[widest, LEVEL], top, backoff)
+        step = width >> 1
+        if power == COUNT:  # the cut is near the front: the first steps are short
+            step = min(step, ahead)
+            ahead *= 2
+        pivot = effective(
+            values[stack[widest, START] + stack[widest, LOW] + step], stack[widest, LEVEL], top, backoff
+        )
         for j in range(many):
             stack[j, ABOVE] = _place(values, stack[j], pivot, True, top, backoff)
         above = sum_to(stack, many, ABOVE, power, mass, factor)
