@@ -167,14 +167,19 @@ class NeuralModel(LanguageModel):
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
         assert isinstance(state, NeuralState)
-        if read_BT is not None or self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
+        if self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
             return None
-        return self.write_by_graph(state, choose, uniforms_BT)
+        return self.write_by_graph(state, choose, uniforms_BT, read_BT)
 
     def write_by_graph(
-        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray
+        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by replaying a captured step; None if the window would slide, or above `MOST_STEPS` steps."""
+        """Sample by replaying a captured step.
+
+        None if the choice looks back, the window would slide, or there are more than `MOST_STEPS` steps.
+        """
+        if read_BT is not None:
+            return None
         rows, steps = uniforms_BT.shape
         window, cache = state.window, state.memory
         assert isinstance(self.network, Transformer) and isinstance(cache, Cache) and window is not None

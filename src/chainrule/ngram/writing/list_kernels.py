@@ -99,7 +99,7 @@ def find_cut(
     values, mass = lists.values, lists.mass
     for j in range(many):
         stack[j, LOW], stack[j, HIGH] = 0, stack[j, KEPT]
-    ahead = np.int64(min(target, len(values)))
+    ahead: Any = np.int64(min(target, len(values)))
     while True:
         widest, width = 0, 0
         for j in range(many):
