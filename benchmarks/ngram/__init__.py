@@ -23,7 +23,7 @@ from benchmarks.harness import DATA
 from benchmarks.ngram import estimate, gpu, growth, score, texts, toolkit, writing
 from benchmarks.ngram.lab import Lab
 
-# texts, write, nltk and gpu work in this process; what it holds then would count as a child's memory: they come last
+# texts, write, nltk and gpu work in this process; what it holds would count as a child's memory: they come last
 PARTS = {
     "estimate": estimate.run,
     "score": score.run,

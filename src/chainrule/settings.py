@@ -48,7 +48,13 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
-    return settings_class(**{key: _read(key, value, hints[key]) for key, value in values.items()})
+    is_open = {field.name for field in dataclasses.fields(settings_class) if field.metadata.get("open")}  # type: ignore[arg-type]
+    return settings_class(
+        **{
+            key: None if value is None and key in is_open else _read(key, value, hints[key])
+            for key, value in values.items()
+        }
+    )
 
 
 def setting(default: T, explanation: str, *, formerly: str | None = None) -> T:

@@ -24,7 +24,7 @@ def test_one_thing_has_one_name() -> None:
     every = options()
     for earlier in ("--valid", "--text"):
         assert all(earlier not in names for names in every.values())
-    assert {verb for verb, names in every.items() if "--held-out" in names} == {"train", "compare", "mix"}
+    assert {verb for verb, names in every.items() if "--held-out" in names} == {"train", "resume", "compare", "mix"}
     assert {verb for verb, names in every.items() if "--prompt" in names} == {
         "generate",
         "inspect",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from chainrule.folder import to_json
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice
 from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.records import Fields
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import load_tokenizer, tokenizer_names, write_tokenizer
 
@@ -22,7 +23,6 @@ RECORD = "run.json"
 FORMAT, VERSION = "chainrule-run", 1
 
 Description: TypeAlias = dict[str, Any]
-_PLAIN = (str, int, float, bool, type(None))
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,13 @@ def describe_corpus(corpus: Corpus) -> Description:
     """Where the text of a corpus is, as plain values; without "files" where it cannot be found again."""
     if corpus.is_builtin:
         return {"files": [BUILTIN]}
-    more = {field.name: getattr(corpus, field.name) for field in fields(corpus) if field.init and field.compare}
-    del more["paths"], more["texts"]
-    if not corpus.is_in_files or not all(_is_plain(value) for value in more.values()):
+    if not corpus.is_in_files:
         return {"name": corpus.name}
     return {
         "files": [str(path.absolute()) for path in corpus.paths],
         "encoding_errors": corpus.cleaning.errors,
-        "more": more,
+        "fields": asdict(corpus.fields),
     }
-
-
-def _is_plain(value: Any) -> bool:
-    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
 
 
 def open_corpus(description: Description, what: str, run: Path) -> Corpus:
@@ -116,10 +110,10 @@ def open_corpus(description: Description, what: str, run: Path) -> Corpus:
 
 def reopened(description: Description, files: Sequence[str]) -> Corpus:
     """The corpus of these files, read as the described one was."""
-    corpus = Corpus.open(*files, encoding_errors=description.get("encoding_errors", "strict"))
-    more = description.get("more", {}).items()
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in more}
-    return replace(corpus, **values)
+    of = description.get("fields", {})
+    fields_of = Fields(tuple(of["text"]), of["id"]) if of else None
+    errors = description.get("encoding_errors", "strict")
+    return Corpus.open(*files, encoding_errors=errors, fields=fields_of)
 
 
 # -- tokenizers -------------------------------------------------------------------------------------------
