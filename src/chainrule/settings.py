@@ -25,6 +25,10 @@ Groups: typing.TypeAlias = Mapping[str, tuple[str, ...]]
 """Names of settings that belong together, by what they are about."""
 
 
+CHOSEN = "chosen"
+"""What stands for the default of a setting that is left open."""
+
+
 def split_words(words: Iterable[str]) -> dict[str, str]:
     """Words such as `["order=3", "k=0.5"]`, as a dictionary of strings."""
     settings = {}
@@ -48,7 +52,7 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
-    is_open = {field.name for field in dataclasses.fields(settings_class) if field.metadata.get("open")}  # type: ignore[arg-type]
+    is_open = {field.name for field in fields if field.metadata.get("open")}
     return settings_class(
         **{
             key: None if value is None and key in is_open else _read(key, value, hints[key])
@@ -108,7 +112,7 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
         {
             "name": field.name,
             "type": _type_in_words(hints[field.name]),
-            "default": "chosen" if field.metadata.get("open") else field.default,
+            "default": CHOSEN if field.metadata.get("open") else field.default,
             "help": field.metadata.get("help", ""),
             "group": groups.get(field.name, ""),
         }

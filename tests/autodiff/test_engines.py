@@ -108,7 +108,7 @@ command("evaluate", out, text)
 command("kinds", "feedforward")
 """
     printed = without_torch(script, str(text), out)
-    assert "trained on" in printed and "engine=auto (auto|torch|tape)" in " ".join(printed.split())
+    assert "trained on" in printed and "engine=auto (auto | torch | tape)" in " ".join(printed.split())
     assert sorted(path.name for path in Path(f"{out}.run").iterdir()) == ["last", "metrics.jsonl", "run.json"]
     lm = cr.load(out)
     assert isinstance(lm, TapeModel) and lm.perplexity("i love cats") < 3

@@ -96,7 +96,7 @@ def test_every_strategy(name: str) -> None:
     assert check(model(), STRATEGIES[name], None) == ROWS * STEPS
 
 
-@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])
+@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name not in ("infinite", "stupid-backoff")])
 def test_every_smoothing(smoothing: str) -> None:
     for name in ("sample", "chain", "penalty and top-p", "very cold"):
         check(model(smoothing), STRATEGIES[name], None)
@@ -194,6 +194,13 @@ def test_the_rows_of_a_batch_are_written_as_alone() -> None:
         alone = scribe.write(state.words[:1], choose, uniforms[row : row + 1], nothing[:1])
         assert together is not None and alone is not None
         np.testing.assert_array_equal(together[0][row], alone[0][0])
+
+
+def test_stupid_backoff_is_written_the_plain_way() -> None:
+    """It charges for contexts that were never seen, which the kernels do not look at."""
+    lm = model("stupid-backoff")
+    uniforms = np.random.default_rng(2).random((1, 10_000))
+    assert lm.write(lm.start(1), Choice(cr.TopP(0.9), None), uniforms) is None
 
 
 def test_the_model_writes_by_itself_once_that_pays() -> None:

@@ -22,7 +22,7 @@ def kinds(kind: str | None, as_json: bool) -> None:
     """
     from chainrule.errors import MissingExtraError, PluginError
     from chainrule.kinds import find_kind, kind_names
-    from chainrule.settings import describe
+    from chainrule.settings import CHOSEN, describe
 
     known: list[dict[str, Any]] = []
     for name in [kind] if kind else kind_names():
@@ -39,6 +39,8 @@ def kinds(kind: str | None, as_json: bool) -> None:
         say(screen, f"{entry['name']}: {entry['summary']}")
         if kind:
             _print_settings(screen, entry["settings"])
+    if kind and any(item["default"] == CHOSEN for entry in known for item in entry["settings"]):
+        say(screen, f"\n{CHOSEN}: by the text, the machine and the time, when training begins")
     if not kind:
         say(screen, "\nchainrule kinds KIND lists the settings of a kind")
 

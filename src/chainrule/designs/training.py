@@ -63,11 +63,13 @@ class TrainingSettings:
         False, "rows of another length at each step, for networks that carry their memory on"
     )
     device_batch: int | None = setting(None, "tokens in memory at once; none: the whole batch")
-    epochs: float | None = setting(None, "passes over the text; none: 10, unless steps or minutes are given")
+    epochs: float | None = setting(None, "passes over the text, at most")
     steps: int | None = setting(None, "optimiser steps; if given, epochs do not count")
-    minutes: float | None = setting(None, "the most time to train; how many steps fit is measured at the start")
+    minutes: float | None = setting(
+        None, "the time to train, validations included; none: 5, unless steps or epochs are given"
+    )
     optimiser: Optimiser = setting("adamw", "how gradients become steps")  # noqa: RUF009 (a field, as the others)
-    learning_rate: float | None = setting(None, "the size of steps; none: one that suits the optimiser")
+    learning_rate: float | None = setting(None, "the size of steps")
     weight_decay: float | None = setting(
         None,
         "how fast matrices shrink; sgd, momentum, rmsprop, adam: the weight of L2; none: 0.1 for adamw and muon",
@@ -84,7 +86,9 @@ class TrainingSettings:
     compile: Literal["auto", "yes", "no"] = setting(
         "auto", "torch.compile; auto: if the run is long and it is faster"
     )
-    validate_every: int | None = setting(None, "steps between validations; none: an epoch, but ten times a run")
+    validate_every: int | None = setting(
+        None, "steps between validations; none: ten validations a run, or one an epoch"
+    )
     patience: int | None = setting(None, "validations without a better one before training stops; none: never stop")
     average: Averaging = setting(  # noqa: RUF009
         "none", "ema: a moving mean of the weights; tail: their mean since validation got no better"
