@@ -224,7 +224,7 @@ class Automaton:
         arrays = self.trie_arrays, *self.value_arrays
 
         def score_stretch(stretch: tuple[int, int]) -> None:
-            score_text(text, *stretch, scores, *arrays, self.log_alpha)
+            score_text(text, *stretch, scores, *arrays, self.log_alpha or None)
 
         at_once(score_stretch, stretches(len(text), min(threads, len(text) // _WORTH_A_THREAD)))
         return scores

@@ -211,12 +211,18 @@ def _enter(many: int, slots: Any, entries: Any, to_slot: int, index: Any, left_o
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def value_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
-    """The number at an index of `Values`, of n-grams of `row` + 1 words."""
+    """The number at an index of `Values`, plain or of a codebook, of n-grams of `row` + 1 words."""
     if bits == 0 or row == 0:
         return plain[np.uint64(place)]
+    return books[row - 1, bits_at(codes, (place - len(plain)) * bits, bits)]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def backoff_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
+    """The same for log-backoffs, which may lie on a grid."""
+    if bits < GRID_BITS or row == 0:
+        return value_at(place, row, plain, codes, books, bits)
     index = bits_at(codes, (place - len(plain)) * bits, bits)
-    if bits < GRID_BITS:
-        return books[row - 1, index]
     on_grid = np.float32(np.float64(books[row - 1, 0]) + np.float64(books[row - 1, 1]) * np.float64(index))
     return on_grid if index > 0 else np.float32(-np.inf)
 
@@ -227,7 +233,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
     """Write ln p of the words first to last - 1 of a text into `scores`, as `Automaton.score` defines it.
 
     `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs; `log_alpha`
-    is that of the automaton.
+    is that of the automaton, and None instead of 0: the kernel is then compiled without what only charges need.
     """
     code, size, table, words, base, offset, rest, word_bits, index, bos = trie
     prob_plain, prob_codes, prob_books, prob_bits = prob
@@ -271,21 +277,27 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                                         offset, rest, low, high)  # fmt: skip
             m = _note(live, n, begins, found, longer, longest, node_of_longest)
         due = 0
-        for t in range(block - start, width if log_alpha == 0 else 0):
-            for n in range(longest[t], min(longest[t - 1] + 1, order) if t > 0 else 0):
-                node = nodes[n, np.uint64(t - n)]
-                paid[0, due], paid[1, due], paid[2, due] = node, t, n
-                due += node > 0
+        if log_alpha is None:
+            for t in range(block - start, width):
+                for n in range(longest[t], min(longest[t - 1] + 1, order) if t > 0 else 0):
+                    node = nodes[n, np.uint64(t - n)]
+                    paid[0, due], paid[1, due], paid[2, due] = node, t, n
+                    due += node > 0
         for t in range(block - start, width):
             node = max(node_of_longest[t], 1)
             value = value_at(node - 1, longest[t] - 1, prob_plain, prob_codes, prob_books, prob_bits)
             scores[start + t] = value if node_of_longest[t] > 0 else -np.inf
-        for k in range(due):
+        for k in range(due if back_bits < GRID_BITS else 0):
             n = paid[2, k]
             scores[np.uint64(start + paid[1, k])] += value_at(
                 paid[0, k] - 1, n - 1, back_plain, back_codes, back_books, back_bits
             )
-        if log_alpha != 0:
+        for k in range(due if back_bits == GRID_BITS else 0):
+            n = paid[2, k]
+            scores[np.uint64(start + paid[1, k])] += backoff_at(
+                paid[0, k] - 1, n - 1, back_plain, back_codes, back_books, back_bits
+            )
+        if log_alpha is not None:
             _charge_alpha(block - start, width, codes, size, bos, longest, order, log_alpha, scores[start:])
     return touched
 

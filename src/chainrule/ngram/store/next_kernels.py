@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from chainrule.ngram.store.kernels import bits_at, children_of, find_code, value_at
+from chainrule.ngram.store.kernels import backoff_at, bits_at, children_of, find_code, value_at
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -49,7 +49,7 @@ def fill_next(ends: Any, word_of_code: Any, log_probs: Any, trie: Any, prob: Any
             node = ends[n - 1, row]
             if node == 0:
                 continue
-            cost = np.float64(value_at(node - 1, n - 1, back_plain, back_codes, back_books, back_bits))
+            cost = np.float64(backoff_at(node - 1, n - 1, back_plain, back_codes, back_books, back_bits))
             for word in range(size):
                 log_probs[row, word] += cost
             first, last = children_of(node, n, table, trie.base, trie.offset, trie.rest)

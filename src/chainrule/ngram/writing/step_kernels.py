@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.store.kernels import children_of, value_at
+from chainrule.ngram.store.kernels import backoff_at, children_of, value_at
 from chainrule.ngram.writing.compiled import kernel
 from chainrule.ngram.writing.level_kernels import (
     ADDED,
@@ -222,7 +222,7 @@ def _stack_up(
         context[n, 0], context[n, 1], context[n, 2] = ends[n], trie.table[2, 0], trie.table[2, 0]
         if ends[n] > 0:
             top = n
-            backoff[n] = value_at(ends[n] - 1, n - 1, back.plain, back.codes, back.books, back.bits)
+            backoff[n] = backoff_at(ends[n] - 1, n - 1, back.plain, back.codes, back.books, back.bits)
             bottom = n if backoff[n] == -np.inf else bottom  # nothing is left to shorter contexts
             context[n, 1], context[n, 2] = children_of(ends[n], n, trie.table, trie.base, trie.offset, trie.rest)
             listed = n if context[n, 2] - context[n, 1] > FEW else listed
