@@ -200,7 +200,10 @@ def _three_discounts(n: Counter[int]) -> list[float] | None:
 
 
 def _good_turing(n: Counter[int], k: int) -> list[float]:
-    """d_0, d_1, ... as SRILM has them: a smaller k if no n-gram occurred k + 1 times, 1 where out of range."""
+    """d_0, d_1, ... as SRILM has them: a smaller k if no n-gram occurred k + 1 times, 1 where out of range.
+
+    But where not even d_1 is in range, fixed ones.
+    """
     while k and not (n[1] and n[k + 1]):
         k -= 1
     found = [0.0]
@@ -209,4 +212,4 @@ def _good_turing(n: Counter[int], k: int) -> list[float]:
         star = (r + 1) * n[r + 1] / n[r] if n[r] else r
         in_range = star <= r and common != 1 and 1e-9 < (star / r - common) / (1 - common) <= 1
         found.append((star / r - common) / (1 - common) if in_range else 1.0)
-    return [*found, 1.0]
+    return [*found, 1.0] if [*found, 1.0][1] < 1 else [0, 0.5, 0.75, 0.9, 1]

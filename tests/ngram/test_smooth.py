@@ -46,9 +46,7 @@ def settings_of(smoothing: str) -> dict[str, Any]:
 
 def naive_of(ids: np.ndarray, size: int, smoothing: str, order: int, context: Context) -> Naive:
     parameters = {"k": 1.0, "alpha": 0.4, **settings_of(smoothing)}
-    naive = Naive(ids, size, smoothing, order, context, lambdas=[0.5] * order, **parameters)
-    naive.thresholds = [0, 0, *[1] * order][:order] if smoothing == "katz" else []
-    return naive
+    return Naive(ids, size, smoothing, order, context, lambdas=[0.5] * order, **parameters)
 
 
 def rows(contexts: list[Ngram], order: int, size: int) -> np.ndarray:
@@ -293,17 +291,17 @@ def test_good_turing_by_hand() -> None:
     [
         # d_1 = (0.8 - m) / (1 - m), m = 4 · 14 / 100 (k falls to 3, since no n-gram occurred five times)
         ([0, 100, 40, 22, 14, 0, 0], [0.0, (0.8 - 0.56) / 0.44, (66 / 80 - 0.56) / 0.44, (56 / 66 - 0.56) / 0.44]),
-        ([0, 0, 40, 22, 14, 10, 5], [0.0]),  # no n-gram occurred once: nothing is unseen
-        ([0, 20, 15, 12, 11, 10, 5], [0.0, 1.0, 1.0, 1.0, 1.0, 1.0]),  # m = 1.5: every d_r is out of range
-        # r* > r for r = 1 (2 · 60 / 100) alone: that count is trusted, the others are discounted as always
-        ([0, 100, 60, 22, 14, 10, 5], [0.0, 1.0, (66 / 120 - 0.3) / 0.7, (56 / 66 - 0.3) / 0.7,
-                                       (50 / 56 - 0.3) / 0.7, (30 / 50 - 0.3) / 0.7]),
-        ([0, 100, 10, 22, 14, 10, 5], [0.0, 1.0, 1.0, (56 / 66 - 0.3) / 0.7, (50 / 56 - 0.3) / 0.7,
-                                       (30 / 50 - 0.3) / 0.7]),  # d_1 < 0, and r* > r for r = 2
+        # r* > r for r = 2 (3 · 60 / 80) alone: that count is trusted, the others are discounted as always
+        ([0, 100, 40, 60, 14, 10, 5], [0.0, (0.8 - 0.3) / 0.7, 1.0, (56 / 180 - 0.3) / 0.7, (50 / 56 - 0.3) / 0.7,
+                                       (30 / 50 - 0.3) / 0.7]),
+        ([0, 0, 40, 22, 14, 10, 5], [0.0, 0.5, 0.75, 0.9]),  # no n-gram occurred once
+        ([0, 20, 15, 12, 11, 10, 5], [0.0, 0.5, 0.75, 0.9]),  # m = 1.5
+        ([0, 100, 60, 22, 14, 10, 5], [0.0, 0.5, 0.75, 0.9]),  # r* > r for r = 1
+        ([0, 100, 10, 22, 14, 10, 5], [0.0, 0.5, 0.75, 0.9]),  # d_1 < 0
     ],
 )  # fmt: skip
 def test_counts_out_of_range_of_good_turing_are_trusted(n: list[int], expected: list[float]) -> None:
-    """As SRILM has it: k is lowered to where n_{k+1} > 0, and d_r is 1 if it is not positive or r* > r."""
+    """As SRILM has it: k is lowered to where n_{k+1} > 0, and d_r is 1 if it is not positive or r* > r; but d_1."""
     assert smooth.good_turing_ratios(n, 5) == pytest.approx([*expected, 1.0])
 
 
@@ -323,7 +321,12 @@ def test_counts_of_counts_are_counted() -> None:
         ),
         ("kneser-ney", "give no valid discount; falling back to 0.75", "discounts", [0.75]),
         ("absolute-discounting", "give no valid discount; falling back to 0.75", "discounts", [0.75]),
-        ("katz", "give no valid Good-Turing estimate; those seen once are not discounted", "good_turing", [1.0]),
+        (
+            "katz",
+            "give no valid Good-Turing ratio; falling back to 0.5, 0.75, 0.9, 1",
+            "good_turing",
+            [0.5, 0.75, 0.9, 1.0],
+        ),
     ],
 )
 def test_fallbacks_are_noted_and_exact(smoothing: str, said: str, metric: str, value: list[float]) -> None:

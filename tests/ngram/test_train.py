@@ -231,15 +231,6 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any], message: str) -> Non
         NgramSettings(**wrong)
 
 
-def test_katz_leaves_out_what_was_seen_once_unless_told() -> None:
-    """N-grams of three and more words, as SRILM does; their mass goes to the shorter contexts."""
-    text = "a b c\na b c\na b d\n"
-    sizes = {prune: trained(text, order=4, smoothing="katz", prune=prune).metrics["ngrams"] for prune in ("", "0")}
-    # twice or more: <s> a b, a b c, b c </s>; <s> a b c, a b c </s>. Once: a b d, b d </s>; <s> a b d, a b d </s>
-    assert sizes == {"": [7, 6, 3, 2], "0": [7, 6, 5, 4]}
-    assert trained(text, order=2, smoothing="katz").metrics["ngrams"] == [7, 6]
-
-
 def test_all_at_once(tmp_path: Path) -> None:
     """Pruned twice, quantised, indexed, under a cap: still a model that is saved and loaded."""
     words = tmp_path / "words.txt"

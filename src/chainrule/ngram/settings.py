@@ -58,9 +58,7 @@ class NgramSettings:
     good_turing: int = setting(15, "katz: counts up to this are discounted by Good-Turing, higher ones are trusted")
     buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in so many buckets")
     alpha: float = setting(0.4, "stupid-backoff: the factor for each step to a shorter context")
-    prune: str = setting(
-        "", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once, as katz does unless prune=0"
-    )
+    prune: str = setting("", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once")
     entropy: float = setting(
         0.0, "leave out n-grams whose loss raises perplexity by less than this share, e.g. 1e-8"
     )
@@ -91,7 +89,7 @@ class NgramSettings:
             raise SettingsError(f"entropy should be at least 0 and below 1, not {self.entropy}")
         if self.bits != 0 and not 2 <= self.bits <= 16:
             raise SettingsError(f"bits should be from 2 to 16, or 0 for full precision, not {self.bits}")
-        parse_thresholds(self.prune, self.order)  # raises if it cannot be parsed
+        parse_thresholds(self.prune, self.order)
         if self.memory:
             parse_size(self.memory)
         for name, smoothing in _GOES_WITH.items():
@@ -128,13 +126,6 @@ class NgramSettings:
         ):  # nothing is left for unseen words that could make up for rounding
             return False
         return self.smoothing not in SCORES
-
-    @property
-    def thresholds(self) -> list[int]:
-        """The pruning threshold of each length: n-grams that occurred so often or less are left out."""
-        if self.smoothing == "katz" and not self.prune:
-            return [0, 0, *[1] * self.order][: self.order]
-        return parse_thresholds(self.prune, self.order)
 
     @property
     def log_alpha(self) -> float:

@@ -23,7 +23,7 @@ from chainrule.ngram.estimate.passes import smooth_levels
 from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
 from chainrule.ngram.estimate.tuning import HeldOut
 from chainrule.ngram.model import KIND_NAME, NgramModel, load_ngram
-from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.settings import NgramSettings, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.store.quantised import quantised
@@ -158,7 +158,8 @@ def smooth(
 
     The counts are consumed, to save memory.
     """
-    kept = kept_by_count(counts, settings.thresholds) if any(settings.thresholds) else None
+    thresholds = parse_thresholds(settings.prune, settings.order)
+    kept = kept_by_count(counts, thresholds) if any(thresholds) else None
     every_count = _joined_counts(counts) if settings.counts else None  # before a method replaces or consumes them
     how = choose_method(settings, counts, held_out, progress, workspace)
     levels = how.counts.levels

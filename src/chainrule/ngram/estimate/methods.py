@@ -75,26 +75,29 @@ def _discounts(
 ) -> list[list[float]]:
     """The discounts of each length, from its counts of counts; the fallback, with a note, if those give none."""
     found = [closed_form(smooth.counts_of_counts(level.count, 4)) for level in counts.levels]
-    without = [n for n, values in enumerate(found, start=1) if values is None]
-    if without:
-        values = ", ".join(f"{value:g}" for value in fallback[1:])
-        progress.note(
-            f"{settings.name}: the counts of {_lengths(without)} give no valid discount; falling back to {values}"
-        )
-    return [values or fallback for values in found]
+    discounts = [values or fallback for values in found]
+    _note_fallback(settings, "discount", discounts, fallback, progress)
+    return discounts
 
 
 def _good_turing(settings: NgramSettings, counts: Counts, progress: Progress) -> list[list[float]]:
-    """The Good-Turing ratios of each length; a note names those whose n-grams seen once are not discounted."""
+    """The Good-Turing ratios of each length; a note names those whose counts of counts give none."""
     k = settings.good_turing
     found = [smooth.good_turing_ratios(smooth.counts_of_counts(level.count, k + 1), k) for level in counts.levels]
-    without = [n for n, ratios in enumerate(found, start=1) if ratios[1] == 1]
-    if without:
-        progress.note(
-            f"{settings.name}: the counts of {_lengths(without)} give no valid Good-Turing estimate; "
-            "those seen once are not discounted"
-        )
+    _note_fallback(settings, "Good-Turing ratio", found, smooth.FALLBACK_RATIOS, progress)
     return found
+
+
+def _note_fallback(
+    settings: NgramSettings, what: str, parameters: list[list[float]], fallback: list[float], progress: Progress
+) -> None:
+    """Say which lengths have the fallback for their parameters, if any."""
+    lengths = [n for n, values in enumerate(parameters, start=1) if values is fallback]
+    if lengths:
+        values = ", ".join(f"{value:g}" for value in fallback[1:])
+        progress.note(
+            f"{settings.name}: the counts of {_lengths(lengths)} give no valid {what}; falling back to {values}"
+        )
 
 
 def _lengths(lengths: list[int]) -> str:

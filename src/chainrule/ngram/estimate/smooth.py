@@ -219,6 +219,10 @@ FALLBACK_THREE = [0.0, 0.5, 1.0, 1.5]
 """Discounts for texts too small, or too regular, to estimate them from; the three are also KenLM's fallback."""
 
 
+FALLBACK_RATIOS = [0.0, 0.5, 0.75, 0.9, 1.0]
+"""Katz's d_r where the Good-Turing estimate gives no d_1: about what an absolute discount of a half gives."""
+
+
 def good_turing_ratios(n: Sequence[int], k: int) -> list[float]:
     """Katz's d_r for r = 0, 1, ..., k and above.
 
@@ -226,12 +230,13 @@ def good_turing_ratios(n: Sequence[int], k: int) -> list[float]:
 
     Counts of counts that are small or irregular give ratios out of range. As SRILM has it, k is then lowered until
     some n-gram has the count k + 1, and d_r = 1 (the count r is trusted) where r* exceeds r or d_r is not positive.
-    Where no n-gram occurred once, the estimate is that nothing is unseen, and every count is trusted.
+    SRILM trusts even the count 1 then, which leaves next to nothing for unseen words; `FALLBACK_RATIOS` are better.
     """
     while k > 0 and (n[1] == 0 or n[k + 1] == 0):
         k -= 1
     m = (k + 1) * n[k + 1] / n[1] if k else 0.0
-    return [0.0, *(_good_turing_ratio(r, n, m) for r in range(1, k + 1)), 1.0]
+    ratios = [0.0, *(_good_turing_ratio(r, n, m) for r in range(1, k + 1)), 1.0]
+    return ratios if ratios[1] < 1 else FALLBACK_RATIOS
 
 
 def _good_turing_ratio(r: int, n: Sequence[int], m: float) -> float:
