@@ -53,6 +53,7 @@ def lab(data: Path, tmp_path: Path) -> Lab:
         ("shakespeare", "as evaluated"),
         ("lstm", "nn.LSTM, products in bfloat16"),
         ("generate", "GPT-2, small, 2 rows"),
+        ("minutes", "chainrule train lstm"),
         ("gpt2", "held-out nats a token"),
         ("wikitext", "5-gram, modified Kneser-Ney"),
     ],

@@ -1,15 +1,16 @@
 """Networks beside their peers: `python -m benchmarks neural [PART ...] [options]`.
 
     cpu          training a tiny Transformer on a CPU, and its loss after as many tokens; beside nanoGPT
+    minutes      what our default networks learn on a CPU in the time of nanoGPT's setting for one
     shakespeare  seconds until a validation loss on Tiny Shakespeare, and the best one; beside nanoGPT
     gpt2         training a Transformer of 124 M parameters; its loss after as many tokens; beside nanoGPT
     lstm         training the three layers of AWD-LSTM; beside nn.LSTM in a plain loop
     generate     text from 1.1 B parameters, and from 124 M, alone and 32 at once; beside transformers, gpt-fast
     wikitext     the recipes for WikiText-2 (--recipe: one of them) beside our 5-gram model
 
-Without a part: cpu. All others mean a GPU; --small makes every part so small that it runs anywhere in seconds, and
-its figures mean nothing. Peers are used as they are, from checkouts that options name; what is not there is left
-out, and a line says so.
+Without a part: cpu. All others but minutes mean a GPU; --small makes every part so small that it runs anywhere in
+seconds, and its figures mean nothing. Peers are used as they are, from checkouts that options name; what is not
+there is left out, and a line says so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import DATA
-from benchmarks.neural import cpu, generate, gpt2, lstm, shakespeare, wikitext
+from benchmarks.neural import cpu, generate, gpt2, lstm, minutes, shakespeare, wikitext
 from benchmarks.neural.lab import Lab
 from chainrule.devices import choose_device
 from chainrule.errors import ChainruleError
@@ -28,6 +29,7 @@ from chainrule.settings import split_words
 
 PARTS = {
     "cpu": cpu.run,
+    "minutes": minutes.run,
     "shakespeare": shakespeare.run,
     "gpt2": gpt2.run,
     "lstm": lstm.run,

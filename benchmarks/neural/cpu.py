@@ -22,8 +22,21 @@ DESIGNS: dict[str, dict[str, Any]] = {
 
 def run(lab: Lab) -> None:
     lab = dataclasses.replace(lab, device="cpu")
+    plan = cpu_plan(lab)
+    texts, checkout = characters(lab), lab.peer("nanoGPT")
+    ids = their_ids(texts)
+    new_peer = None
+    if checkout is not None:
+        new_peer = partial(NanoGPT, lab, checkout, plan, ids.train, ids.vocab_size)
+    _race(lab, texts, plan, new_peer)
+    _compiled(lab, texts, plan, new_peer)
+    _losses(lab, texts, plan, None if new_peer is None else new_peer())
+
+
+def cpu_plan(lab: Lab) -> Plan:
+    """nanoGPT's setting for a CPU."""
     iterations = lab.options.steps or lab.pick(2000, 20)
-    plan = Plan(
+    return Plan(
         layers=lab.pick(4, 1),
         heads=lab.pick(4, 2),
         width=lab.pick(128, 16),
@@ -35,14 +48,6 @@ def run(lab: Lab) -> None:
         beta2=0.99,
         log_every=1,
     )
-    texts, checkout = characters(lab), lab.peer("nanoGPT")
-    ids = their_ids(texts)
-    new_peer = None
-    if checkout is not None:
-        new_peer = partial(NanoGPT, lab, checkout, plan, ids.train, ids.vocab_size)
-    _race(lab, texts, plan, new_peer)
-    _compiled(lab, texts, plan, new_peer)
-    _losses(lab, texts, plan, None if new_peer is None else new_peer())
 
 
 def _race(lab: Lab, texts: Texts, plan: Plan, new_peer: Callable[[], NanoGPT] | None) -> None:

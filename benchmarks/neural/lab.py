@@ -89,9 +89,19 @@ class Lab:
         return Texts(tokenizer, encoded("train", train), encoded("valid", valid))
 
     def train(
-        self, kind: str, texts: Texts, settings: Mapping[str, Any], *, validate: bool = False, keep: bool = True
+        self,
+        kind: str,
+        texts: Texts,
+        settings: Mapping[str, Any],
+        *,
+        validate: bool = False,
+        keep: bool = True,
+        chooses: bool = False,
     ) -> Run:
-        """Train one of ours; `keep` what it measures on the way, which takes a moment at the end."""
+        """Train one of ours; `keep` what it measures on the way, which takes a moment at the end.
+
+        What is not set has a fixed value, unless it `chooses`, as `chainrule train` does.
+        """
         the_kind, clock = find_kind(kind), _Clock()
         run = Path(tempfile.mkdtemp(dir=self.folder)) if keep else None
         data = TrainingData(
@@ -105,7 +115,8 @@ class Lab:
         )
         self.forget_compiled()
         began = time.perf_counter()
-        lm = the_kind.train(closed(parse(the_kind.settings, {**settings, **self.settings})), data)
+        wanted = parse(the_kind.settings, {**settings, **self.settings})
+        lm = the_kind.train(wanted if chooses else closed(wanted), data)
         assert isinstance(lm, NeuralModel)
         records = []
         if run is not None:
