@@ -19,8 +19,8 @@ Axes in names: B batch, T time, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from chainrule.errors import CorpusError
 from chainrule.fast_paths import Choose, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
+from chainrule.plugins import import_object
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
@@ -139,6 +140,12 @@ class LanguageModel(Model):
         """exp of the mean surprisal of all tokens: how many equally likely ones would be as hard to predict."""
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
+
+    def suggest(self, text: str = "", k: int = 5) -> list[Any]:
+        """The k likeliest words that complete a text or follow it, as `chainrule.suggest` gives them."""
+        # by name: decoding stands above the contract, which it uses
+        suggest: Callable[..., list[Any]] = import_object("chainrule.decode.suggest:suggest")
+        return suggest(self, text, k)
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""

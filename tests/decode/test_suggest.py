@@ -50,6 +50,10 @@ def test_words_are_ranked_by_what_was_seen(lm: cr.LanguageModel) -> None:
     assert all(p == pytest.approx(0.5, abs=0.06) for p in found.values())
 
 
+def test_a_model_suggests_by_itself(lm: cr.LanguageModel) -> None:
+    assert lm.suggest("the", k=2) == cr.suggest(lm, "the", 2)
+
+
 def test_few_words_are_asked_for_and_few_are_given(lm: cr.LanguageModel) -> None:
     assert len(cr.suggest(lm, START, 1)) == 1
     assert cr.suggest(lm, START, 1) == cr.suggest(lm, START, 4)[:1]

@@ -60,8 +60,7 @@ def complete(settings: S, data: TrainingData, backend: Backend, began: float) ->
     """The settings with a value for everything left open, and for the length of the run; `began` is its start."""
     if not open_names(settings):
         return settings
-    is_gpu = data.device.partition(":")[0] not in ("cpu",)
-    flops = ASSUMED_FLOPS["gpu" if is_gpu else "cpu"]
+    flops = ASSUMED_FLOPS["cpu" if data.device == "cpu" else "gpu"]
     chosen: S
     if settings.minutes is None:
         chosen = _by_counts(settings, data, flops)
@@ -113,8 +112,10 @@ class _Search:
 
     def prospect(self, rate: float) -> Prospect:
         """What a run reads at so many tokens per second."""
-        seen = max(1.0, rate * self.seconds * _SPENT_LEARNING)
-        return Prospect(self.data.train.tokens, seen, self.data.tokenizer.vocab_size)
+        tokens, seen = self.data.train.tokens, max(1.0, rate * self.seconds * _SPENT_LEARNING)
+        if self.settings.epochs is not None:
+            seen = min(seen, self.settings.epochs * tokens)
+        return Prospect(tokens, seen, self.data.tokenizer.vocab_size)
 
     def complete(self, index: int, rate: float) -> Any:
         """The settings with this size, at so many tokens per second."""
