@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from dataclasses import replace
@@ -216,7 +217,7 @@ def test_the_best_model_and_the_frontiers_are_marked(run: Run, comparison: dict,
     for cost, of in COSTS.items():
         cheapest, frontier = float("inf"), set()
         for one in by_bits:  # from the best on, each that costs less than all better ones
-            if of(one) < cheapest:
+            if of(one) < cheapest and math.isfinite(one.test.bits_per_byte):
                 cheapest = of(one)
                 frontier.add(one.name)
         assert found.frontier(cost) == frontier and found.best.name in frontier

@@ -149,7 +149,7 @@ def test_a_run_by_the_clock_is_resumed_as_it_was_chosen(engine: str, tmp_path: P
     text, progress = cr.Corpus.from_text(LINE * 400), Listening()
     kept = {"run": tmp_path / "run", "engine": engine}
     lm = cr.train("elman", text, valid=text, minutes=0.01, progress=progress, **kept)
-    assert any(note.startswith("chosen: embedding=") for note in progress.notes)
+    assert any(note.startswith("elman: chosen embedding=") for note in progress.notes)
     assert lm.metrics["validation_nats"] < np.log(lm.tokenizer.vocab_size)
     again = cr.train("elman", text, valid=text, minutes=0.02, resume=True, **kept)
     assert again.metrics["steps"] > lm.metrics["steps"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -73,9 +74,13 @@ class Comparison:
         return min(fitting, key=lambda result: result.test.bits_per_byte, default=None)
 
     def frontier(self, cost: str) -> set[str]:
-        """The names of the models to which no other is better without costing more."""
+        """The names of the models to which no other is better without costing more; of none with infinite bits."""
         of = COSTS[cost]
-        points = [(one.name, one.test.bits_per_byte, of(one)) for one in self.results if one.test.normalised]
+        points = [
+            (one.name, one.test.bits_per_byte, of(one))
+            for one in self.results
+            if one.test.normalised and math.isfinite(one.test.bits_per_byte)
+        ]
         return {
             name
             for name, bits, price in points

@@ -67,7 +67,6 @@ def complete(settings: S, data: TrainingData, backend: Backend, began: float) ->
     else:
         left = 60 * settings.minutes - (time.perf_counter() - began)
         chosen = _by_speed(_Search(settings, data, max(0.0, left)), backend, flops)
-    data.progress.note(f"chosen: {_in_words(settings, chosen)}")
     return chosen
 
 
@@ -186,7 +185,7 @@ def _filled(settings: Any, sizes: Values, prospect: Prospect) -> Any:
     return replace(sized, **habits)
 
 
-def _in_words(settings: Any, chosen: Any) -> str:
+def in_words(settings: Any, chosen: Any) -> str:
     """The values that were chosen, as they would be set; what is 0, such as dropout, is left out."""
     values = {name: getattr(chosen, name) for name in open_names(settings)}
     shown = {

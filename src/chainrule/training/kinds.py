@@ -36,7 +36,7 @@ from chainrule.settings import parse
 from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
-from chainrule.training.defaults import complete, remembered, with_time
+from chainrule.training.defaults import complete, in_words, remembered, with_time
 from chainrule.training.loop import Trained, train_network
 
 RUNG = {"minutes": 0.5}
@@ -75,7 +75,10 @@ class NetworkKind:
         backend, settings = self.backend(settings), settings.with_chosen_engine()
         then = _settings_of_checkpoint(data)
         if then is None:
-            settings = complete(with_time(settings), data, backend, began)
+            chosen = complete(with_time(settings), data, backend, began)
+            if words := in_words(settings, chosen):
+                data.progress.note(f"{self.name}: chosen {words}")
+            settings = chosen
         else:
             settings = remembered(settings, then)
         lm = backend.build(settings, data.tokenizer, data.context, data.seed)
