@@ -72,7 +72,6 @@ from chainrule._version import __version__
 
 if TYPE_CHECKING:
     from chainrule.arrays import PAD, to_numpy
-    from chainrule.autodiff.picture.explain import Explanation, explain
     from chainrule.decode.generate import Generation, generate, generate_many, stream
     from chainrule.decode.strategies import (
         Beam,
@@ -92,9 +91,11 @@ if TYPE_CHECKING:
     from chainrule.evaluation.compare import compare
     from chainrule.evaluation.measure import Measured, evaluate
     from chainrule.evaluation.surprisal import Scores, score, score_lines
+    from chainrule.inside.diagnosis import Diagnosis, diagnose
+    from chainrule.inside.explain import explain
+    from chainrule.inside.explanation import Explanation
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
-    from chainrule.neural.diagnostics.diagnosis import Diagnosis, diagnose
     from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.mix import interpolate
     from chainrule.pipeline.prepare import TokenizerChoice
@@ -107,7 +108,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
-    "chainrule.autodiff.picture.explain": ("Explanation", "explain"),
     "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
     "chainrule.decode.strategies": (
         "Beam",
@@ -127,9 +127,11 @@ _HOMES = {
     "chainrule.evaluation.compare": ("compare",),
     "chainrule.evaluation.measure": ("Measured", "evaluate"),
     "chainrule.evaluation.surprisal": ("Scores", "score", "score_lines"),
+    "chainrule.inside.diagnosis": ("Diagnosis", "diagnose"),
+    "chainrule.inside.explain": ("explain",),
+    "chainrule.inside.explanation": ("Explanation",),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
-    "chainrule.neural.diagnostics.diagnosis": ("Diagnosis", "diagnose"),
     "chainrule.ngram.arpa.model": ("load_arpa", "save_arpa"),
     "chainrule.ngram.mix": ("interpolate",),
     "chainrule.text.corpus": ("Corpus",),

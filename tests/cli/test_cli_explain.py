@@ -118,8 +118,8 @@ def test_unknown_words_are_noted(run: Run, networks: dict[str, Path]) -> None:
 
 
 def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
-    can = "feedforward, elman, lstm, gru"
-    assert can in fails("explain", model, "--prompt", "we love cats")
+    assert "an n-gram model has none" in fails("explain", model, "--prompt", "we", "--svg", tmp_path / "a.svg")
+    can = "ngram, anygram, feedforward, elman, lstm, gru"
     assert can in fails("explain", networks["transformer"], "--prompt", "we love cats")
     elman = networks["elman"]
     assert "no token to predict" in fails("explain", elman, "--prompt", "")
@@ -130,10 +130,45 @@ def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str,
     assert f"{tmp_path / 'm'}: no such model folder" in fails("explain", tmp_path / "m", "--prompt", "we")
 
 
-def test_the_tape_needs_no_torch(networks: dict[str, Path]) -> None:
+def test_the_contexts_of_an_ngram_model_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
+    cr.train("ngram", corpus, order=3).save(tmp_path / "trigram")
+    ran = run("explain", tmp_path / "trigram", "--prompt", "we love zebras cats")
+    assert (ran.code, ran.err) == (0, "note: 1 of 4 tokens are unknown to the model\n")
+    p = probability(tmp_path / "trigram", "we love zebras cats")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith(f"p(cats | … love <unk>) = {p:.4g}, ")
+    rows = [" ".join(line.split()) for line in lines[4:7]]
+    # neither context was seen, so that nothing is lost by leaving it out
+    assert rows == [f"love <unk> no 1 {p:.4g}", f"<unk> yes 1 {p:.4g}", f"(none) yes {p:.4g} {p:.4g}"]
+    assert lines[-2] == f"p = {p:.4g}"
+    assert lines[-1].startswith("most likely: ")
+
+
+def test_the_contexts_of_an_anygram_model_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
+    cr.train("anygram", corpus).save(tmp_path / "any")
+    ran = run("explain", tmp_path / "any", "--prompt", "we love cats")
+    assert (ran.code, ran.err) == (0, "")
+    assert "every word alike" in ran.out and "<s> we love" in ran.out
+    assert f"= {probability(tmp_path / 'any', 'we love cats'):.4g}\n" in ran.out
+    record = run("explain", tmp_path / "any", "--prompt", "we love cats", "--json").json
+    assert record["probability"] == pytest.approx(sum(line["share"] for line in record["contexts"]))
+
+
+def test_scores_are_not_called_probabilities(run: Run, corpus: Path, tmp_path: Path) -> None:
+    cr.train("ngram", corpus, order=3, smoothing="stupid-backoff").save(tmp_path / "stupid")
+    ran = run("explain", tmp_path / "stupid", "--prompt", "we love zebras cats")
+    assert "S(cats | … love <unk>) = " in ran.out
+    assert "S = 0.4 · 0.4 · " in ran.out
+    assert "no probability" in ran.out
+    record = run("explain", tmp_path / "stupid", "--prompt", "we love zebras cats", "--json").json
+    assert "probability" not in record
+    assert record["score"] == pytest.approx(probability(tmp_path / "stupid", "we love zebras cats"))
+
+
+def test_the_tape_and_ngrams_need_no_torch(networks: dict[str, Path], model: Path) -> None:
     script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
-    for kind in ("elman", "lstm"):
-        command = [sys.executable, "-c", script, "explain", str(networks[kind]), "--prompt", "we love cats"]
+    for folder in (networks["elman"], networks["lstm"], model):
+        command = [sys.executable, "-c", script, "explain", str(folder), "--prompt", "we love cats"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         assert "most likely: " in done.stdout

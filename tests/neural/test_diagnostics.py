@@ -18,7 +18,7 @@ from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, Recur
 from chainrule.designs.settings import NeuralSettings
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import DiagnosisError
-from chainrule.neural.diagnostics.diagnosis import KINDS, Diagnosis, diagnose
+from chainrule.inside.diagnosis import KINDS, Diagnosis, diagnose
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.bag_of_words import BagOfWords
 from chainrule.neural.networks.feedforward import Feedforward

@@ -6,6 +6,6 @@ In reading order:
     windows.py     the tokens that a network with a window still sees, and how the window slides
     inference/     any network as a language model
     gpu/           sampling from a Transformer by Triton kernels and CUDA graphs
-    diagnostics/   gradients through time, gates, and attention maps of a network
+    traces.py      a forward pass that keeps states, gates and attention weights, for `chainrule diagnose`
     published.py   weights to and from the names that GPT-2 and Llama are published with
 """

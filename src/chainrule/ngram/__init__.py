@@ -10,6 +10,7 @@ In reading order:
     mix.py          two models interpolated into one
     arpa/           ARPA files, the text format in which n-gram toolkits exchange models
     anylength/      models without a bound on the length of n-grams
+    evidence.py     one prediction, context by context: what `chainrule explain` shows
     segments.py     sums over segments of arrays, and <s> inserted before sequences
     workspace.py    large arrays in memory, or in temporary files under a memory cap
 """

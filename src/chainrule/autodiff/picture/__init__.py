@@ -2,7 +2,6 @@
 
 In reading order:
 
-    explain.py       `explain`: one prediction of a trained model, with its graph and its picture
     prediction.py    the prediction, computed token by token under the symbols of the lectures
     graph.py         `Graph`: the nodes and edges recorded on a tape, with the norms of their gradients
     equations.py     the equation of each module, as text

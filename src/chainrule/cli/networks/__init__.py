@@ -1,1 +1,1 @@
-"""The verbs that look inside networks: diagnose, explain and gradcheck."""
+"""The verbs that look into models: diagnose, explain and gradcheck."""

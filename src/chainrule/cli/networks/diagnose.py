@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from chainrule.neural.diagnostics.diagnosis import Diagnosis
+    from chainrule.inside.diagnosis import Diagnosis
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NOTHING = "·"
@@ -61,8 +61,8 @@ def diagnose(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import to_json
+    from chainrule.inside.diagnosis import diagnose as look_into
     from chainrule.kinds import load
-    from chainrule.neural.diagnostics.diagnosis import diagnose as look_into
 
     if out is not None:
         check_new_file(out, "--out", overwrite)

@@ -1,4 +1,4 @@
-"""`chainrule explain`: one prediction of a network, module by module, forward and backward."""
+"""`chainrule explain`: how a model predicts one token: by its contexts, or module by module."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ from chainrule.cli.common import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.autodiff.picture.explain import Explanation
     from chainrule.autodiff.picture.graph import GraphNode
+    from chainrule.inside.explanation import Explanation
+    from chainrule.inside.networks import NetworkExplanation
+    from chainrule.inside.ngrams import NgramExplanation
+
+_MOST = 8  # tokens of a context that are printed
 
 
 @click.command()
@@ -47,22 +51,29 @@ if TYPE_CHECKING:
 def explain(
     folder: str, prompt: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
 ) -> None:
-    """Show how the network in DIR predicts a token, and what it would learn from it.
+    """Show how the model in DIR predicts a token.
 
-    The loss L = -ln p(token | text before it) is recorded on a tape, module by module, and differentiated: each
-    line is a module with its equation, the shape of its value, and the size of the gradient that flows back to it.
+    Of an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
+    weights and stored probability; of an any-gram, the mixture of all contexts.
 
-    For feed-forward, Elman, LSTM and GRU models, whichever engine trained them.
+    Of a network: the loss L = -ln p(token | text before it) is recorded on a tape, module by module, and
+    differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
+    that flows back to it.
+
+    For ngram, anygram, feedforward, elman, lstm and gru models, whichever engine trained them.
     """
-    from chainrule.autodiff.picture.explain import explain as explain_prediction
     from chainrule.cli.progress import terminal_progress
     from chainrule.disk import replaced_file
+    from chainrule.inside.explain import explain as explain_prediction
+    from chainrule.inside.networks import NetworkExplanation
     from chainrule.kinds import load
 
     if svg is not None:
         check_new_file(svg, "--svg", overwrite)
     found = explain_prediction(load(folder), prompt, next_word=next_word, last=last, progress=terminal_progress())
     if svg is not None:
+        if not isinstance(found, NetworkExplanation):
+            raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")
         with replaced_file(Path(svg)) as file:
             file.write(found.svg().encode())
     if as_json:
@@ -72,22 +83,88 @@ def explain(
 
 
 def _print(found: Explanation, svg: str | None) -> None:
+    from chainrule.inside.networks import NetworkExplanation
+    from chainrule.inside.ngrams import NgramExplanation
+
     screen = console()
-    before = len(found.tokens) - found.shown
-    if before and found.kind != "feedforward":
-        some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
-        say(screen, f"{some} read without the tape: the state after {'it' if before == 1 else 'them'} is data")
-    p = math.exp(-found.nats)
-    say(screen, f"{found.title} = {found.nats / math.log(2):.4g} bits, p = {number(p)}\n")
-    _print_modules(screen, found)
-    _print_parameters(screen, found)
+    if isinstance(found, NgramExplanation):
+        _print_contexts(screen, found)
+    elif isinstance(found, NetworkExplanation):
+        _print_network(screen, found)
     likely = ", ".join(f"{token} {number(chance)}" for token, chance in found.likely)
     say(screen, f"most likely: {likely}")
     if svg is not None:
         say(screen, f"the picture is in {svg}")
 
 
-def _print_modules(screen: Console, found: Explanation) -> None:
+def _print_network(screen: Console, found: NetworkExplanation) -> None:
+    before = len(found.tokens) - found.shown
+    if before and found.kind != "feedforward":
+        some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
+        say(screen, f"{some} read without the tape: the state after {'it' if before == 1 else 'them'} is data")
+    p = math.exp(-found.nats)
+    say(screen, f"{found.title} = {_bits(found)}, p = {number(p)}\n")
+    _print_modules(screen, found)
+    _print_parameters(screen, found)
+
+
+def _print_contexts(screen: Console, found: NgramExplanation) -> None:
+    """Print the contexts of an n-gram model, the longest first, and the product or sum of what they give."""
+    from chainrule.inside.ngrams import BackoffLine
+
+    say(screen, f"{found.title}, {number(found.nats)} nats = {_bits(found)}\n")
+    if isinstance(found.lines[0], BackoffLine):
+        _print_backoff(screen, found)
+    else:
+        _print_mixture(screen, found)
+    screen.print()
+    say(screen, found.equation)
+    if not found.is_probability:
+        say(screen, "S is a score: the scores of all tokens do not sum to one, so that it is no probability")
+
+
+def _print_backoff(screen: Console, found: NgramExplanation) -> None:
+    from chainrule.inside.ngrams import BackoffLine
+
+    letter = found.letter
+    table = results_table("context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it")
+    for line in found.lines:
+        assert isinstance(line, BackoffLine)
+        weight, stored = ("" if value is None else f"{value:.4g}" for value in (line.weight, line.stored))
+        table.add_row(
+            _context(line.context), "yes" if line.seen else "no", weight, stored, f"{line.probability:.4g}"
+        )
+    show_table(screen, table)
+
+
+def _print_mixture(screen: Console, found: NgramExplanation) -> None:
+    from chainrule.inside.ngrams import MixtureLine
+
+    table = results_table(
+        "context", "N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"
+    )
+    for line in found.lines:
+        assert isinstance(line, MixtureLine)
+        counts = ("" if count is None else f"{count:,}" for count in (line.count, line.total))
+        weight = "" if line.weight is None else f"{line.weight:.4g}"
+        figures = f"{line.own:.4g}", weight, f"{line.share:.4g}", f"{line.probability:.4g}"
+        name = "every word alike" if line.context is None else _context(line.context)
+        table.add_row(name, *counts, *figures)
+    show_table(screen, table)
+
+
+def _context(tokens: tuple[str, ...]) -> str:
+    """A context as text: nothing is said so, and of a long one the end and the length are given."""
+    if len(tokens) > _MOST:
+        return f"… {' '.join(tokens[-_MOST:])} ({len(tokens):,} tokens)"
+    return " ".join(tokens) or "(none)"
+
+
+def _bits(found: Explanation) -> str:
+    return f"{found.nats / math.log(2):.4g} bits"
+
+
+def _print_modules(screen: Console, found: NetworkExplanation) -> None:
     """Print the modules in the order of the forward pass; gradients flow from bottom to top."""
     table = results_table("module", "equation", "shape", "||dL/dz||")
     table.columns[1].justify = "left"
@@ -103,7 +180,7 @@ def _print_modules(screen: Console, found: Explanation) -> None:
     screen.print()
 
 
-def _print_parameters(screen: Console, found: Explanation) -> None:
+def _print_parameters(screen: Console, found: NetworkExplanation) -> None:
     table = results_table("parameter", "shape", "used", "||dL/dW||")
     for node, uses in zip(found.graph.nodes, found.graph.uses, strict=True):
         if node.kind == "parameter":

@@ -131,7 +131,7 @@ class AnyLengthModel(LanguageModel):
         scores_BT = np.zeros(ids.shape, dtype=np.float64)
 
         def keep(rows: slice, places: slice, evidence: Ints, used: Ints, matched: Ints) -> None:
-            log_probs = log_probs_of(_sheets(evidence, used), used.size, self.smoothing, self._uniform)
+            log_probs = log_probs_of(_sheets(evidence, used), used.size, self.smoothing, self.uniform)
             scores_BT[rows, places] = log_probs.reshape(used.shape)
 
         self.walker.walk(ids, self.start(len(ids)) if state is None else _levels(state), keep)
@@ -185,20 +185,21 @@ class AnyLengthModel(LanguageModel):
         lo, hi, n = level
         events = self.suffixes.follower[lo:hi][self.suffixes.fresh[lo:hi] <= n + 1]
         words, counts = np.unique(events, return_counts=True)
-        d, theta = (x[_group(n)] for x in (self.smoothing.discount, self.smoothing.strength))
+        d, theta = (x[group_of(n)] for x in (self.smoothing.discount, self.smoothing.strength))
         # p_k(w) = (max(N(· h w) - d, 0) + (θ + d N(h ·)) p_{k-1}(w)) / (N(· h ·) + θ)
         p *= (theta + d * len(words)) / (len(events) + theta)
         p[words] += (counts - d) / (len(events) + theta)
 
     @cached_property
     def _unigrams(self) -> Floats:
-        p = np.full(self.tokenizer.vocab_size, self._uniform)
+        p = np.full(self.tokenizer.vocab_size, self.uniform)
         p[self.tokenizer.bos] = 0.0
         self._lengthen(p, self.walker.start[0])
         return p
 
     @property
-    def _uniform(self) -> float:
+    def uniform(self) -> float:
+        """p_{-1}: the probability of each word before any context is looked at."""
         return 1.0 / (self.tokenizer.vocab_size - 1)
 
     def _ids(self, ids_BT: Array) -> Ints:
@@ -226,12 +227,13 @@ def _sheets(evidence: Ints, used: Ints) -> list[Sheet]:
     for k in range(int(used.max(initial=0))):
         event = np.flatnonzero(used > k)
         length, count, total, words = evidence[k][:, event]
-        group: Ints = _group(length)
+        group: Ints = group_of(length)
         sheets.append(Sheet(event, group, *(x.astype(np.float64) for x in (count, total, words))))
     return sheets
 
 
-def _group(length: Any) -> Any:
+def group_of(length: Any) -> Any:
+    """The group of lengths, by index, whose parameters a context of that length has."""
     return np.searchsorted(_LENGTHS, length, side="right")
 
 

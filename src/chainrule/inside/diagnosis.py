@@ -17,6 +17,7 @@ from chainrule.devices import has_torch
 from chainrule.disk import replaced_file
 from chainrule.errors import DiagnosisError, MissingExtraError
 from chainrule.folder import to_json
+from chainrule.inside.reading import note_unknown, text_ids
 from chainrule.lm import LanguageModel, start_token
 from chainrule.progress import Progress, Reports, as_progress
 
@@ -99,7 +100,7 @@ def diagnose(
         except MissingExtraError:
             raise MissingExtraError("torch", "neural", "looking into a network") from None
     network = network_of(lm)
-    from chainrule.neural.diagnostics.traces import trace  # only now: a model without a network needs no torch
+    from chainrule.neural.traces import trace  # only now: a model without a network needs no torch
 
     ids = _ids(lm, text, token, min(longest, network.window or longest), as_progress(progress))
     read, target = [start_token(lm.tokenizer, lm.context), *ids[:-1]], ids[-1]
@@ -143,23 +144,6 @@ def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress
         ids = ids[-longest:]
     note_unknown(lm, ids, progress)
     return ids
-
-
-def text_ids(lm: LanguageModel, text: str, progress: Progress) -> list[int]:
-    """The ids of a text; of its last line only, if the model knows single lines."""
-    text = text.replace("\r\n", "\n")
-    if lm.context == "line" and "\n" in text[:-1]:
-        text = text[text.rindex("\n", 0, -1) + 1 :]
-        progress.note("the model knows single lines: only the last one is read")
-    ids: list[int] = lm.tokenizer.encode(text).tolist()
-    return ids
-
-
-def note_unknown(lm: LanguageModel, ids: list[int], progress: Progress) -> None:
-    """Note how many of the tokens are unknown to the model, if some are."""
-    unknown = ids.count(lm.tokenizer.unk) if lm.tokenizer.unk is not None else 0
-    if unknown:
-        progress.note(f"{unknown:,} of {len(ids):,} tokens are unknown to the model")
 
 
 def _rounded(values: np.ndarray) -> list[float]:

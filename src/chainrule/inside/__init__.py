@@ -1,0 +1,11 @@
+"""One prediction of a model looked into: how its probability comes about, and what goes on inside a network.
+
+In reading order:
+
+    reading.py       the text that is looked at, as token ids
+    explain.py       `explain`: how a model predicts one token
+    explanation.py   `Explanation`: what the explanations of all kinds have in common
+    ngrams.py        the explanation of an n-gram model: contexts, weights, and the product or sum that gives p
+    networks.py      the explanation of a network: its graph, and the gradients that flow back
+    diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network
+"""

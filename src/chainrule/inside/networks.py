@@ -1,0 +1,83 @@
+"""One prediction of a network, explained: the graph that made it, and the gradients that flow back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule.autodiff.model import TapeModel, as_tape_model
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.picture.drawing import to_svg
+from chainrule.autodiff.picture.graph import Graph, differentiate
+from chainrule.autodiff.picture.prediction import Prediction
+from chainrule.autodiff.tape.tape import Tape, no_grad
+from chainrule.designs.memory import RecurrentMemory
+from chainrule.inside.explanation import Explanation, most_likely
+from chainrule.inside.reading import word
+from chainrule.lm import LanguageModel, start_token
+
+
+@dataclass(frozen=True)
+class NetworkExplanation(Explanation):
+    """The loss of predicting one token, L = -ln p(target | tokens), and its graph."""
+
+    shown: int
+    """The number of last tokens in the graph; a recurrent network starts from the state before them."""
+    graph: Graph
+
+    @property
+    def title(self) -> str:
+        """The loss and its equation, in one line."""
+        read = " ".join(self.tokens[-self.shown :])
+        before = "… " if self.shown < len(self.tokens) else ""
+        return f"L = -ln p({self.target} | {before}{read}) = {self.nats:.4g} nats"
+
+    def svg(self) -> str:
+        """The graph as a picture: the text of an SVG file."""
+        return to_svg(self.graph, self.title)
+
+    def steps(self) -> dict[str, Any]:
+        return {
+            "shown": self.shown,
+            "nodes": [{**vars(node), "shape": list(node.shape)} for node in self.graph.nodes],
+            "edges": [vars(edge) for edge in self.graph.edges],
+        }
+
+
+def explain_network(lm: LanguageModel, ids: list[int], target: int, last: int) -> NetworkExplanation:
+    """Explain how a network predicts the target after the ids; the start token comes before them.
+
+    The graph of a recurrent network covers the `last` tokens before the target: the state before them is data, as
+    in truncated back-propagation through time. The graph of a feed-forward network covers the tokens that it reads,
+    as many as its order minus 1.
+    """
+    model = as_tape_model(lm)
+    read = [start_token(model.tokenizer, model.context), *ids]
+    reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
+    shown, memory = read[-reach:], _memory(model, read[:-reach])
+    with Tape() as tape:
+        found = Prediction(model.network, shown, target, lambda token: word(model, token), memory)
+        nats, logits_V = float(found.loss.out_tensor), found.logits.out_tensor
+        graph = differentiate(tape, found.symbols)
+    return NetworkExplanation(
+        kind=model.kind,
+        tokens=tuple(word(model, token) for token in read),
+        target=word(model, target),
+        nats=nats,
+        # ln p_i = z_i - ln Σ e^z, and ln Σ e^z = z_y + L
+        likely=most_likely(model, logits_V - logits_V[target] - nats),
+        shown=len(shown),
+        graph=graph,
+    )
+
+
+def _memory(model: TapeModel, before: list[int]) -> RecurrentMemory | None:
+    """The states of a recurrent network after the tokens `before`; None without tokens or for other networks."""
+    if not before or not isinstance(model.network, TapeRecurrent):
+        return None
+    with no_grad():
+        memory: RecurrentMemory = model.network.read(np.array([before])).memory
+    return memory

@@ -1,0 +1,148 @@
+"""One prediction of an n-gram model, explained: contexts, weights, and the product or sum that gives p."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule.inside.explanation import Explanation, most_likely
+from chainrule.inside.reading import word
+from chainrule.lm import LanguageModel
+from chainrule.ngram.anylength.model import AnyLengthModel
+from chainrule.ngram.evidence import backoff_steps, mixture, product
+from chainrule.ngram.model import NgramModel
+
+
+@dataclass(frozen=True)
+class BackoffLine:
+    """A context in the explanation of a model that backs off."""
+
+    context: tuple[str, ...]
+    seen: bool
+    """Whether the context is in the model."""
+    weight: float | None
+    """The factor for backing off to the next shorter context; None for the last line."""
+    stored: float | None
+    """The probability that the model stores for the target after this context; only in the last line."""
+    probability: float
+    """p(target | context)"""
+
+
+@dataclass(frozen=True)
+class MixtureLine:
+    """A context in the explanation of a model that mixes contexts of all lengths; the last is 1 / V for all."""
+
+    context: tuple[str, ...] | None
+    """None for the uniform distribution, which is below the empty context."""
+    count: int | None
+    """N(· h w), by which the target is known after the context h."""
+    total: int | None
+    """N(· h ·), the sum of all such counts."""
+    own: float
+    """The part of p(target | context) that comes from these counts."""
+    weight: float | None
+    """λ, the weight of the next shorter context; None for the last line."""
+    share: float
+    """What the line adds to the model's probability: its own part times the weights of all longer contexts."""
+    probability: float
+    """p(target | context)"""
+
+
+@dataclass(frozen=True)
+class NgramExplanation(Explanation):
+    """The probability of one token, from the longest context to the shortest that is used."""
+
+    lines: tuple[BackoffLine, ...] | tuple[MixtureLine, ...]
+    normalised: bool
+    """Whether the model gives probabilities, which stupid backoff and some imported models do not."""
+
+    @property
+    def is_probability(self) -> bool:
+        return self.normalised
+
+    @property
+    def title(self) -> str:
+        """The value that is explained, in one line."""
+        longest = self.lines[0].context or ()
+        if isinstance(self.lines[0], MixtureLine):  # nothing but the empty context may have been seen
+            longest = longest or self.tokens[-1:]
+        before = "… " if 0 < len(longest) < len(self.tokens) else ""
+        given = f" | {before}{' '.join(longest)}" if longest else ""
+        return f"{self.letter}({self.target}{given}) = {math.exp(-self.nats):.4g}"
+
+    @property
+    def letter(self) -> str:
+        """p for a probability, S for a score."""
+        return "p" if self.normalised else "S"
+
+    @property
+    def equation(self) -> str:
+        """The product of weights and stored probability, or the sum of shares, with its numbers."""
+        last = self.lines[-1]
+        if isinstance(last, BackoffLine):
+            weights = [line.weight for line in self.lines if isinstance(line, BackoffLine) and line.weight != 1]
+            factors = [*(weight for weight in weights if weight is not None), last.stored or 0.0]
+            terms, sign = [f"{factor:.4g}" for factor in factors], " · "
+        else:
+            terms = [f"{line.share:.4g}" for line in self.lines if isinstance(line, MixtureLine) and line.share]
+            sign = " + "
+        result = f" = {math.exp(-self.nats):.4g}" if len(terms) > 1 else ""
+        return f"{self.letter} = {sign.join(terms)}{result}"
+
+    def steps(self) -> dict[str, Any]:
+        return {"contexts": [vars(line) for line in self.lines]}
+
+
+def explain_ngram(lm: NgramModel, ids: list[int], target: int) -> NgramExplanation:
+    """Explain how a model of bounded order predicts the target after <s> and the ids."""
+    steps = backoff_steps(lm, ids, target)
+    lines = tuple(
+        BackoffLine(
+            tuple(word(lm, token) for token in step.context),
+            step.is_seen,
+            None if step.log_weight is None else math.exp(step.log_weight),
+            None if step.log_stored is None else math.exp(step.log_stored),
+            math.exp(product(steps[place:])),
+        )
+        for place, step in enumerate(steps)
+    )
+    return _explained(lm, ids, target, -product(steps), lines, lm.normalised)
+
+
+def explain_any_length(lm: AnyLengthModel, ids: list[int], target: int) -> NgramExplanation:
+    """Explain how a model of n-grams of any length predicts the target after <s> and the ids."""
+    found = mixture(lm, ids, target)
+    probabilities, shares = found.probabilities, found.shares
+    lines = [
+        MixtureLine(
+            tuple(word(lm, token) for token in step.context),
+            step.count,
+            step.total,
+            step.own,
+            step.weight,
+            shares[place],
+            probabilities[place],
+        )
+        for place, step in enumerate(found.steps)
+    ]
+    lines.append(MixtureLine(None, None, None, found.uniform, None, shares[-1], found.uniform))
+    return _explained(lm, ids, target, -math.log(probabilities[0]), tuple(lines), True)
+
+
+def _explained(
+    lm: LanguageModel, ids: list[int], target: int, nats: float, lines: Any, normalised: bool
+) -> NgramExplanation:
+    read = [lm.tokenizer.bos, *ids]
+    state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64))
+    return NgramExplanation(
+        kind=lm.kind,
+        tokens=tuple(word(lm, token) for token in read),
+        target=word(lm, target),
+        nats=nats,
+        likely=most_likely(lm, lm.next_log_probs(state)[0]),
+        lines=lines,
+        normalised=normalised,
+    )

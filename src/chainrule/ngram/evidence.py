@@ -1,0 +1,146 @@
+"""How the probability of one token comes about in an n-gram model: context by context, from the longest on.
+
+A model of bounded order backs off. Its probability is a product: a weight for each context after which the token
+was not seen, and the probability that is stored for the longest context after which it was.
+
+    p(w | h) = stored p(w | h)           if h w is in the model
+             = backoff(h) p(w | h')      otherwise, where h' is h without its first token
+
+A model of n-grams of any length mixes. Its probability is a sum over all contexts h_k that were seen, and each
+leaves a weight λ_k to the next shorter one:
+
+    p_k(w) = own_k + λ_k p_{k-1}(w),  own_k = max(N(· h_k w) - d, 0) / (N(· h_k ·) + θ)
+                                      λ_k = (θ + d N(h_k ·)) / (N(· h_k ·) + θ)
+
+This is the slow reference of what `score` computes by automata and kernels; tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.ngram.anylength.model import AnyLengthModel, group_of
+from chainrule.ngram.anylength.suffixes import Ints
+from chainrule.ngram.model import NgramModel
+
+
+@dataclass(frozen=True)
+class BackoffStep:
+    """One context on the way from the longest to the one after which the token was seen."""
+
+    context: tuple[int, ...]
+    is_seen: bool
+    """Whether the context is in the model."""
+    log_weight: float | None
+    """ln of the factor for backing off from this context, 0 for one that is not in the model; None at the end."""
+    log_stored: float | None
+    """ln p of the token after this context, as the model stores it; None if it stores none."""
+
+
+def backoff_steps(lm: NgramModel, ids: list[int], target: int) -> list[BackoffStep]:
+    """The contexts of the target after <s> and the ids, from the longest that the order admits to the last used."""
+    automaton = lm.on("cpu").automaton
+    trie, codes = automaton.trie, automaton.codes
+    read = [lm.tokenizer.bos, *ids]
+    steps = []
+    for n in range(min(trie.order - 1, len(read)), -1, -1):
+        context = tuple(read[len(read) - n :])
+        node = 0
+        for length, token in enumerate(context):
+            node = int(trie.child(np.asarray([node]), length, codes[[token]])[0]) if node or not length else 0
+        is_seen = n == 0 or node > 0
+        found = int(trie.child(np.asarray([node]), n, codes[[target]])[0]) if is_seen else 0
+        if found:
+            stored = float(automaton.log_prob.at(np.asarray([found - 1]), n)[0])
+            steps.append(BackoffStep(context, True, None, stored))
+            break
+        if automaton.log_alpha:  # stupid backoff has one factor for all contexts, seen or not
+            weight = automaton.log_alpha
+        else:
+            weight = float(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0]) if node else 0.0
+        steps.append(BackoffStep(context, is_seen, weight, None))
+    return steps
+
+
+def product(steps: list[BackoffStep]) -> float:
+    """ln p: the sum of the logarithms of all weights and of the stored probability."""
+    return sum(part for step in steps for part in (step.log_weight, step.log_stored) if part is not None)
+
+
+@dataclass(frozen=True)
+class MixtureStep:
+    """One context of a mixture: what it counted, and what it adds."""
+
+    context: tuple[int, ...]
+    count: int
+    """N(· h w): the different tokens before h w."""
+    total: int
+    """N(· h ·): the same, summed over all w."""
+    words: int
+    """N(h ·): the different tokens after h."""
+    discount: float
+    strength: float
+
+    @property
+    def own(self) -> float:
+        """The part of p_k that comes from this context's own counts."""
+        return max(self.count - self.discount, 0.0) / (self.total + self.strength)
+
+    @property
+    def weight(self) -> float:
+        """λ, the weight of the next shorter context."""
+        return (self.strength + self.discount * self.words) / (self.total + self.strength)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """All contexts of a prediction, from the longest that was seen to the empty one, and what lies below them."""
+
+    steps: tuple[MixtureStep, ...]
+    uniform: float
+    """1 / V, the probability before any context is looked at."""
+
+    @property
+    def probabilities(self) -> list[float]:
+        """p_k after each context, in the order of the steps; the first is the model's."""
+        found, p = [], self.uniform
+        for step in reversed(self.steps):
+            # p_k = own_k + λ_k p_{k-1}
+            p = step.own + step.weight * p
+            found.append(p)
+        return found[::-1]
+
+    @property
+    def shares(self) -> list[float]:
+        """What each context, and at the end 1 / V, adds to p: its own part times the weights of longer ones."""
+        found, left = [], 1.0
+        for step in self.steps:
+            found.append(left * step.own)
+            left *= step.weight
+        return [*found, left * self.uniform]
+
+
+def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
+    """The contexts of the target after <s> and the ids that were seen in training text."""
+    read = [lm.tokenizer.bos, *ids]
+    last: list[tuple[int, int, int, int]] = []
+
+    def keep(rows: slice, places: slice, evidence: Ints, used: Ints, matched: Ints) -> None:
+        # the text comes in pieces: what the last one says about its last token stays
+        last[:] = [tuple(level) for level in evidence[: used[0, -1], :, 0, -1].tolist()]
+
+    lm.walker.walk(np.asarray([[*ids, target]], dtype=np.int64), lm.start(1), keep)
+    steps = [
+        MixtureStep(
+            tuple(read[len(read) - n :]),
+            count,
+            total,
+            words,
+            float(lm.smoothing.discount[group_of(n)]),
+            float(lm.smoothing.strength[group_of(n)]),
+        )
+        for n, count, total, words in reversed(last)
+    ]
+    return Mixture(tuple(steps), lm.uniform)
