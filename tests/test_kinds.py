@@ -223,4 +223,4 @@ print([name for name in kind_names() if not is_there(name)])
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == "['averaging', 'transformer']"
+    assert found.stdout.strip() == "['transformer']"

@@ -12,13 +12,11 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.weights import shapes
+from chainrule.autodiff.networks.weights import Design, make_network, shapes
 from chainrule.autodiff.picture.prediction import Prediction
 from chainrule.autodiff.tape.tape import no_grad
-from chainrule.designs.networks import FeedforwardConfig, RecurrentConfig
+from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.inside.networks import NetworkExplanation
 from chainrule.lm import LanguageModel
@@ -27,10 +25,12 @@ from listening import Listening
 BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding
 TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 3
 SMALL = RecurrentConfig(embedding=3, hidden=4, layers=1)
-DESIGNS: dict[str, FeedforwardConfig | RecurrentConfig] = {
+DESIGNS: dict[str, Design] = {
     "lecture": FeedforwardConfig(order=4, embedding=2, hidden=5, activation="tanh"),
     "deep": FeedforwardConfig(order=3, embedding=3, hidden=3, layers=2, activation="sigmoid", tied=True),
     "direct": FeedforwardConfig(order=3, embedding=2, hidden=3, direct=True, tied=True),
+    "bag": AveragingConfig(embedding=3, hidden=4, activation="tanh"),
+    "tied bag": AveragingConfig(embedding=3, hidden=4, layers=1, tied=True, window=None),
     "elman": replace(SMALL, cell="elman", tied=False),
     "relu": replace(SMALL, cell="elman", activation="relu"),
     "lstm": replace(SMALL, cell="lstm", layers=2),
@@ -39,13 +39,11 @@ DESIGNS: dict[str, FeedforwardConfig | RecurrentConfig] = {
 }
 
 
-def made(design: FeedforwardConfig | RecurrentConfig) -> TapeNetwork:
+def made(design: Design) -> TapeNetwork:
     rng = np.random.default_rng(2)
     tensors = {name: rng.normal(0, 0.5, shape) for name, shape in shapes(design, VOCABULARY).items()}
     tensors["head.bias"][BOS] = -np.inf
-    if isinstance(design, FeedforwardConfig):
-        return TapeFeedforward(design, VOCABULARY, BOS, tensors)
-    return TapeRecurrent(design, VOCABULARY, BOS, tensors)
+    return make_network(design, VOCABULARY, BOS, tensors)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -67,8 +65,9 @@ def test_the_lecture_s_way_is_the_fast_way(name: str) -> None:
         assert np.allclose(got, parameter.dense_gradient(), rtol=0, atol=1e-12), key
 
 
-def test_a_state_before_is_data() -> None:
-    network = made(DESIGNS["lstm"])
+@pytest.mark.parametrize(("design", "name"), [("lstm", "what was read"), ("bag", "sum before")])
+def test_what_was_read_before_is_data(design: str, name: str) -> None:
+    network = made(DESIGNS[design])
     with Tape():
         whole = float(Prediction(network, [1, 4, 6, 4], 3, str).loss.out_tensor)
     with no_grad():
@@ -77,7 +76,7 @@ def test_a_state_before_is_data() -> None:
         part = Prediction(network, [6, 4], 3, str, memory)
         assert float(part.loss.out_tensor) == pytest.approx(whole, abs=1e-12)
         names = {node.name for module in tape.modules for node in module.in_modules}
-    assert "what was read" in names and "zeros" not in names
+    assert name in names and "zeros" not in names
 
 
 def explain(lm: LanguageModel, text: str, **options: Any) -> NetworkExplanation:
@@ -156,9 +155,26 @@ def test_bad_calls_say_what_to_do(lm: LanguageModel) -> None:
 
 
 def test_other_kinds_are_refused(corpus: Path) -> None:
-    averaging = cr.train("averaging", corpus, steps=1, embedding=4, hidden=4)
-    with pytest.raises(ModelError, match=r"kind averaging .* can: ngram, anygram, feedforward, elman, lstm, gru"):
-        explain(averaging, "i love cats")
+    lm = cr.train("transformer", corpus, steps=1, width=8, heads=2, layers=1)
+    with pytest.raises(ModelError, match=r"kind transformer .* can: ngram, anygram, feedforward, averaging, elman"):
+        explain(lm, "i love cats")
+
+
+@pytest.mark.parametrize("engine", ["tape", "torch"])
+@pytest.mark.parametrize("last", [2, 50])
+def test_a_bag_of_words_is_explained_in_its_window(corpus: Path, engine: str, last: int) -> None:
+    """The window of four has slid by two, twice: "chase" is read in that of the tokens 4 to 7."""
+    lm = cr.train("averaging", corpus, steps=2, embedding=4, hidden=4, window=4, engine=engine)
+    text, progress = "i love cats i love cats chase mice", Listening()
+    found = explain(lm, text, last=last, progress=progress)
+    ids = lm.tokenizer.encode(text)[None]
+    assert found.nats == pytest.approx(-float(to_numpy(lm.score(ids))[0, -1]), abs=1e-5)
+    assert found.tokens == ("i", "love", "cats", "chase")
+    assert found.shown == min(last, 4)
+    assert progress.notes == ["of 8 tokens the last 4 are in the window of the network"]
+    equations = [node.equation for node in found.graph.nodes]
+    assert "m = 0.25 s" in equations
+    assert ("a₁ = stack(s₀; e₁; e₂)" in equations) == (last == 2)
 
 
 def test_a_stream_is_explained_from_where_it_begins() -> None:

@@ -103,7 +103,12 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Multiply, repeated": torch.mul,
     "Scale": lambda x: 1 - x,
     "Sum": torch.sum,
+    "Sum of rows": lambda x: x.sum(dim=0),
     "Mean": torch.mean,
+    "RunningMean": lambda x: x.cumsum(dim=1) / torch.arange(1, 4)[:, None],
+    "RunningMean, continued": lambda x, s, n: (
+        (s[:, None] + x.cumsum(dim=1)) / (n[:, None] + torch.arange(1, 4))[..., None]
+    ),
     "LayerNorm": lambda x, gain, shift: F.layer_norm(x, x.shape[-1:], gain, shift),
     "ScaledDotProductAttention": F.scaled_dot_product_attention,
     "ScaledDotProductAttention, causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),

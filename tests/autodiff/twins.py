@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.kinds import TrainingData, find_kind
+from chainrule.neural.networks.bag_of_words import BagOfWords
 from chainrule.neural.networks.feedforward import Feedforward
 from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.recurrent.rnn import Recurrent
@@ -21,14 +23,22 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 
 TOKENIZER = WordTokenizer([letter.encode() for letter in "abcdefgh"])
 V = TOKENIZER.vocab_size
-KINDS = ("feedforward", "elman", "lstm", "gru")
-IN_TORCH: dict[str, type[Network]] = dict.fromkeys(KINDS, Recurrent) | {"feedforward": Feedforward}
-ON_TAPE: dict[str, type[TapeNetwork]] = dict.fromkeys(KINDS, TapeRecurrent) | {"feedforward": TapeFeedforward}
+KINDS = ("feedforward", "averaging", "elman", "lstm", "gru")
+IN_TORCH: dict[str, type[Network]] = dict.fromkeys(KINDS, Recurrent) | {
+    "feedforward": Feedforward,
+    "averaging": BagOfWords,
+}
+ON_TAPE: dict[str, type[TapeNetwork]] = dict.fromkeys(KINDS, TapeRecurrent) | {
+    "feedforward": TapeFeedforward,
+    "averaging": TapeBagOfWords,
+}
 
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedforward": ("feedforward", {"order": 4, "activation": "tanh"}),
     "bigram": ("feedforward", {"order": 2, "layers": 2, "tied": True}),
     "direct": ("feedforward", {"order": 3, "direct": True, "tied": True, "activation": "sigmoid"}),
+    "averaging": ("averaging", {"window": 4, "slide": 0.5, "activation": "tanh"}),
+    "endless bag": ("averaging", {"window": None, "layers": 1, "tied": True}),
     "elman": ("elman", {"layers": 1}),
     "relu elman": ("elman", {"layers": 3, "activation": "relu", "tied": False}),
     "lstm": ("lstm", {"layers": 2}),
@@ -37,8 +47,8 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SMALL = {"embedding": 4, "hidden": 6}
 NO_DROPOUT = {
-    "feedforward": {"dropout": 0.0},
-    **{kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")} for kind in KINDS[1:]},
+    **{kind: {"dropout": 0.0} for kind in KINDS[:2]},
+    **{kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")} for kind in KINDS[2:]},
 }
 
 

@@ -17,6 +17,7 @@ from .running import Fails, Run, trained_folders
 
 SMALL: dict[str, dict[str, Any]] = {
     "feedforward": {"order": 4, "embedding": 4, "hidden": 6, "activation": "tanh", "engine": "tape"},
+    "averaging": {"embedding": 4, "hidden": 4, "layers": 1, "window": 8, "engine": "torch"},
     "elman": {"embedding": 4, "hidden": 4, "layers": 1, "tied": False, "engine": "tape"},
     "lstm": {"embedding": 4, "hidden": 4, "layers": 1, "context": "stream", "engine": "torch"},
     "transformer": {"width": 8, "heads": 2, "layers": 1, "window": 6},
@@ -66,6 +67,14 @@ def test_steps_are_unrolled(run: Run, networks: dict[str, Path]) -> None:
     assert ran.out.count("Tanh") == 2
     assert "h₂ = tanh(" in ran.out and "h₃" not in ran.out
     assert run("explain", networks["elman"], "--prompt", "we love cats").out.count("Tanh") == 3
+
+
+def test_a_bag_of_words_is_printed(run: Run, networks: dict[str, Path]) -> None:
+    ran = run("explain", networks["averaging"], "--prompt", "we love cats", "--last", 2)
+    assert (ran.code, ran.err) == (0, "")
+    assert "token is read without the tape: the sum of their vectors is data" in ran.out
+    for equation in ("a₁ = stack(s₀; e₁; e₂)", "s = Σ a₁", "m = 0.3333 s", "a₂ = W m + b", "h = max(0, a₂)"):
+        assert equation in ran.out
 
 
 def test_the_picture_is_written(run: Run, networks: dict[str, Path], tmp_path: Path) -> None:
@@ -119,7 +128,7 @@ def test_unknown_words_are_noted(run: Run, networks: dict[str, Path]) -> None:
 
 def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
     assert "an n-gram model has none" in fails("explain", model, "--prompt", "we", "--svg", tmp_path / "a.svg")
-    can = "ngram, anygram, feedforward, elman, lstm, gru"
+    can = "ngram, anygram, feedforward, averaging, elman, lstm, gru"
     assert can in fails("explain", networks["transformer"], "--prompt", "we love cats")
     elman = networks["elman"]
     assert "no token to predict" in fails("explain", elman, "--prompt", "")
@@ -167,7 +176,7 @@ def test_scores_are_not_called_probabilities(run: Run, corpus: Path, tmp_path: P
 
 def test_the_tape_and_ngrams_need_no_torch(networks: dict[str, Path], model: Path) -> None:
     script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
-    for folder in (networks["elman"], networks["lstm"], model):
+    for folder in (networks["averaging"], networks["elman"], networks["lstm"], model):
         command = [sys.executable, "-c", script, "explain", str(folder), "--prompt", "we love cats"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.weights import shapes
+from chainrule.autodiff.networks.weights import Design, make_network, shapes
 from chainrule.autodiff.tape.cases import Case, all_cases
 from chainrule.autodiff.tape.gradcheck import GradientReport, check_parameters
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.designs.networks import FeedforwardConfig, RecurrentConfig
+from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.errors import AutodiffError
 
 _VOCABULARY = 7
@@ -68,8 +66,9 @@ def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
     """A case for each kind of network, small enough to check every weight."""
     rng = np.random.default_rng(seed % 2**64)
     small = RecurrentConfig(embedding=3, hidden=4, layers=1)
-    designs: dict[str, tuple[str, FeedforwardConfig | RecurrentConfig]] = {
+    designs: dict[str, tuple[str, Design]] = {
         "feedforward": ("", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),
+        "averaging": (", two layers", AveragingConfig(embedding=3, hidden=4, layers=2, activation="tanh")),
         "elman": (", not tied", replace(small, cell="elman", tied=False)),
         "lstm": (", two layers", replace(small, cell="lstm", layers=2)),
         "gru": (", learned start", replace(small, cell="gru", learned_start=True)),
@@ -79,9 +78,5 @@ def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
     for name, (variant, design) in designs.items():
         # larger weights than training starts with: gradients near zero would pass any check
         tensors = {key: rng.normal(0, 0.5, shape) for key, shape in shapes(design, _VOCABULARY).items()}
-        network: TapeNetwork = (
-            TapeFeedforward(design, _VOCABULARY, 1, tensors)
-            if isinstance(design, FeedforwardConfig)
-            else TapeRecurrent(design, _VOCABULARY, 1, tensors)
-        )
+        network = make_network(design, _VOCABULARY, 1, tensors)
         yield NetworkCase(name, name + variant, network, text_BT[:, :-1], text_BT[:, 1:])

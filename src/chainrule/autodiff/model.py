@@ -18,7 +18,7 @@ from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.tape import no_grad
-from chainrule.designs.memory import Memory
+from chainrule.designs.memory import Memory, WindowTokens
 from chainrule.devices import has_torch
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
 from chainrule.folder import TENSORS, ModelFolder
@@ -27,7 +27,7 @@ from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
-KINDS = ("feedforward", "elman", "lstm", "gru")
+KINDS = ("feedforward", "averaging", "elman", "lstm", "gru")
 """The kinds that the tape computes."""
 
 TOKENS_AT_ONCE = 1 << 13
@@ -59,17 +59,25 @@ class TapeModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
     def __init__(
-        self, network: TapeNetwork, tokenizer: Tokenizer, context: Context, *, kind: str, settings: Any
+        self,
+        network: TapeNetwork,
+        tokenizer: Tokenizer,
+        context: Context,
+        *,
+        kind: str,
+        settings: Any,
+        slide: float = 0.5,
     ) -> None:
+        """`slide` is the share of its tokens that a full window drops for new ones."""
         self.network, self.tokenizer, self.context = network, tokenizer, context
         self.kind, self.settings = kind, settings
+        window = network.window or 1
+        self.slide = min(max(int(window * slide), 1), window)
 
     # -- the contract -------------------------------------------------------------------------------------
 
     def start(self, batch_size: int) -> TapeState:
-        with no_grad():
-            memory = self.network.begin(batch_size)
-        nothing = TapeState(memory, np.zeros((batch_size, 0), np.float32))
+        nothing = TapeState(self._nothing_read(batch_size), np.zeros((batch_size, 0), np.float32))
         first_B1 = np.full((batch_size, 1), start_token(self.tokenizer, self.context))
         return self._last(nothing, self._read(nothing, first_B1, None))
 
@@ -134,6 +142,9 @@ class TapeModel(LanguageModel):
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
     ) -> Iterator[tuple[TapeState, Array]]:
         """Read the tokens piece by piece; yields the state after each piece, and its features."""
+        if self.network.window is not None:
+            yield from self._read_windows(state, ids_BT, is_token_BT)
+            return
         size = max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
         for place in range(0, ids_BT.shape[1], size):
             piece_BT = ids_BT[:, place : place + size]
@@ -143,6 +154,42 @@ class TapeModel(LanguageModel):
             features_BTD = reading.features.out_tensor
             state = TapeState(reading.memory, _last_features(features_BTD, are_tokens_BT, state.features_BD))
             yield state, features_BTD
+
+    def _nothing_read(self, batch_size: int) -> Memory:
+        if self.network.window is not None:
+            return WindowTokens(
+                *(np.zeros(shape, np.int64) for shape in ((batch_size, self.network.window), batch_size))
+            )
+        with no_grad():
+            return self.network.begin(batch_size)
+
+    def _read_windows(
+        self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
+    ) -> Iterator[tuple[TapeState, Array]]:
+        """The same as `_read`, for a network with a window: what is in the window is read again with each piece."""
+        place = 0
+        while place < ids_BT.shape[1]:
+            assert isinstance(state.memory, WindowTokens)
+            window = state.memory.slid(self.slide)
+            piece = np.s_[:, place : place + window.room]
+            piece_BT, are_tokens_BT = ids_BT[piece], None if is_token_BT is None else is_token_BT[piece]
+            places_BT = window.places(piece_BT.shape[1])
+            counts_B = piece_BT.shape[1] if are_tokens_BT is None else are_tokens_BT.sum(axis=1)
+            window = window.append(piece_BT, counts_B)
+            with no_grad():
+                every_BTD = self.network.read(window.ids_BW[:, : places_BT.max(initial=0) + 1]).features.out_tensor
+            features_BTD = np.take_along_axis(every_BTD, places_BT[..., None], axis=1)
+            state = TapeState(window, _last_features(features_BTD, are_tokens_BT, state.features_BD))
+            yield state, features_BTD
+            place += piece_BT.shape[1]
+
+    def in_window(self, ids: list[int]) -> list[int]:
+        """The last of these ids, which begin a text, that the network still sees when it predicts the next."""
+        if self.network.window is None:
+            return ids
+        # the first of the windows [k·slide, k·slide + window) that holds the last id
+        slides = -(-max(len(ids) - self.network.window, 0) // self.slide)
+        return ids[slides * self.slide :]
 
     @staticmethod
     def _last(state: TapeState, pieces: Iterator[tuple[TapeState, Array]]) -> TapeState:
@@ -182,7 +229,8 @@ def from_folder(folder: ModelFolder, settings: Any, network: Callable[..., TapeN
     except ValueError as error:
         raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
     made = network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
-    return TapeModel(made, tokenizer, folder.context or "line", kind=folder.kind, settings=settings)
+    context = folder.context or "line"
+    return TapeModel(made, tokenizer, context, kind=folder.kind, settings=settings, slide=settings.slide_share)
 
 
 def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:

@@ -86,7 +86,27 @@ class WindowSettings(NeuralSettings):
 
 
 @dataclass(frozen=True)
-class AveragingSettings(WindowSettings, AveragingConfig):
+class EngineSettings(NeuralSettings):
+    """The settings of a kind that has two engines."""
+
+    GROUPS: ClassVar[Groups] = {"hardware": ("engine",)}
+
+    engine: Literal["auto", "torch", "tape"] = setting(
+        "auto", "what computes: torch, or the tape, in NumPy; auto: torch where it is installed"
+    )
+
+    @property
+    def chosen_engine(self) -> Literal["torch", "tape"]:
+        if self.engine == "auto":
+            return "torch" if has_torch() else "tape"
+        return self.engine
+
+    def with_chosen_engine(self) -> Self:
+        return replace(self, engine=self.chosen_engine)
+
+
+@dataclass(frozen=True)
+class AveragingSettings(EngineSettings, WindowSettings, AveragingConfig):
     """A bag-of-words network and its training."""
 
     embedding: int = left_open(AveragingConfig, "embedding")
@@ -146,26 +166,6 @@ class TransformerSettings(WindowSettings, TransformerConfig):
             "weight_decay": max(DECAYING.get(optimiser, 0.0), dropout) if optimiser in DECAYING else 0.0,
             "average": "ema" if dropout else "none",
         }
-
-
-@dataclass(frozen=True)
-class EngineSettings(NeuralSettings):
-    """The settings of a kind that has two engines."""
-
-    GROUPS: ClassVar[Groups] = {"hardware": ("engine",)}
-
-    engine: Literal["auto", "torch", "tape"] = setting(
-        "auto", "what computes: torch, or the tape, in NumPy; auto: torch where it is installed"
-    )
-
-    @property
-    def chosen_engine(self) -> Literal["torch", "tape"]:
-        if self.engine == "auto":
-            return "torch" if has_torch() else "tape"
-        return self.engine
-
-    def with_chosen_engine(self) -> Self:
-        return replace(self, engine=self.chosen_engine)
 
 
 @dataclass(frozen=True)

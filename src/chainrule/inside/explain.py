@@ -30,8 +30,8 @@ def explain(
     """Explain how a model predicts the last token of a text, or `next_word` after the text.
 
     An n-gram model gives an `NgramExplanation`: contexts, weights, and the product or sum that they make. A network
-    gives a `NetworkExplanation` with its graph, which for a recurrent network covers the `last` tokens before the
-    target.
+    gives a `NetworkExplanation` with its graph, which for a recurrent network and a bag of words covers the `last`
+    tokens before the target.
     """
     if last < 1:
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
@@ -43,4 +43,4 @@ def explain(
         return explain_any_length(lm, *ids_and_target(lm, text, next_word, progress))
     if lm.kind not in ON_TAPE:
         raise ModelError(f"a model of the kind {lm.kind} cannot be explained; those that can: {', '.join(KINDS)}")
-    return explain_network(lm, *ids_and_target(lm, text, next_word, progress), last)
+    return explain_network(lm, *ids_and_target(lm, text, next_word, progress), last, progress)

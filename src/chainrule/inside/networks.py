@@ -9,15 +9,14 @@ import numpy as np
 
 from chainrule.autodiff.model import TapeModel, as_tape_model
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.picture.drawing import to_svg
 from chainrule.autodiff.picture.graph import Graph, differentiate
 from chainrule.autodiff.picture.prediction import Prediction
 from chainrule.autodiff.tape.tape import Tape, no_grad
-from chainrule.designs.memory import RecurrentMemory
 from chainrule.inside.explanation import Explanation, most_likely
 from chainrule.inside.reading import word
 from chainrule.lm import LanguageModel, start_token
+from chainrule.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,20 @@ class NetworkExplanation(Explanation):
         }
 
 
-def explain_network(lm: LanguageModel, ids: list[int], target: int, last: int) -> NetworkExplanation:
+def explain_network(
+    lm: LanguageModel, ids: list[int], target: int, last: int, progress: Progress
+) -> NetworkExplanation:
     """Explain how a network predicts the target after the ids; the start token comes before them.
 
     The graph of a recurrent network covers the `last` tokens before the target: the state before them is data, as
-    in truncated back-propagation through time. The graph of a feed-forward network covers the tokens that it reads,
-    as many as its order minus 1.
+    in truncated back-propagation through time. So does that of a bag of words: the sum
+    before is data. The graph of a feed-forward network covers the tokens that it reads, as many as its order minus
+    1.
     """
     model = as_tape_model(lm)
-    read = [start_token(model.tokenizer, model.context), *ids]
+    read = model.in_window([start_token(model.tokenizer, model.context), *ids])
+    if len(read) <= len(ids):
+        progress.note(f"of {len(ids) + 1:,} tokens the last {len(read):,} are in the window of the network")
     reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
     shown, memory = read[-reach:], _memory(model, read[:-reach])
     with Tape() as tape:
@@ -74,10 +78,9 @@ def explain_network(lm: LanguageModel, ids: list[int], target: int, last: int) -
     )
 
 
-def _memory(model: TapeModel, before: list[int]) -> RecurrentMemory | None:
-    """The states of a recurrent network after the tokens `before`; None without tokens or for other networks."""
-    if not before or not isinstance(model.network, TapeRecurrent):
+def _memory(model: TapeModel, before: list[int]) -> Any:
+    """The memory of a network after the tokens `before`; None without tokens or for a feed-forward network."""
+    if not before or isinstance(model.network, TapeFeedforward):
         return None
     with no_grad():
-        memory: RecurrentMemory = model.network.read(np.array([before])).memory
-    return memory
+        return model.network.read(np.array([before])).memory

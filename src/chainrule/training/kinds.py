@@ -190,6 +190,7 @@ AVERAGING = network_kind(
     "a bag of words: the mean of the tokens before, whatever their order",
     AveragingSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
+    tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
     rung=Rung("bag of words", RUNG),
 )
 ELMAN = network_kind(

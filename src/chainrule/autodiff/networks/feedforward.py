@@ -13,16 +13,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from chainrule.autodiff.networks.hidden import hidden_layers
 from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork, dropout
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.modules import Add, Linear, ReLU, Sigmoid, Tanh
 from chainrule.autodiff.tape.moves import Concat, Slice
-from chainrule.autodiff.tape.nodes import Node
-from chainrule.autodiff.tape.tape import Module
 from chainrule.designs.memory import LastTokens
 from chainrule.designs.networks import FeedforwardConfig
-
-ACTIVATIONS: Mapping[str, type[Module]] = {"tanh": Tanh, "sigmoid": Sigmoid, "relu": ReLU}
 
 
 class TapeFeedforward(TapeNetwork):
@@ -49,22 +45,11 @@ class TapeFeedforward(TapeNetwork):
         # x_t = [E x_{t-n+2}; ...; E x_t] for all t at once: each of its n-1 slots is the text, shifted
         slots = [Slice(np.s_[:, i : i + T]).apply_fwd(embedded) for i in range(config.order - 1)]
         x = Concat().apply_fwd(*slots)
-        h = self._hidden(x, randomness)
+        h = hidden_layers(self.parameters, config, x, randomness)
         if config.direct:
             # U h_t + U' x_t is the product of [U U'] and [h_t; x_t]
             h = Concat().apply_fwd(h, x)
         return Reading(self.project(h), LastTokens(_last(every_BS, before_BS.shape[1], is_token_BT)))
-
-    def _hidden(self, x: Module, randomness: Randomness | None) -> Module:
-        h: Node = x
-        for i in range(self.config.layers):
-            W, b = (self.parameters[f"hidden.linears.{i}.{name}"] for name in ("weight", "bias"))
-            # h_1 = f(W_1 x + b_1), then h_l = h_{l-1} + f(W_l h_{l-1} + b_l)
-            new = ACTIVATIONS[self.config.activation]().apply_fwd(Linear().apply_fwd(h, W, b))
-            kept = dropout(new, self.config.dropout, randomness)
-            h = Add().apply_fwd(h, kept) if i else kept
-        assert isinstance(h, Module)
-        return h
 
 
 def _last(every_BS: Array, size: int, is_token_BT: Array | None) -> Array:

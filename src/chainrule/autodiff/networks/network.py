@@ -55,6 +55,8 @@ class TapeNetwork(ABC):
     def __init__(self, vocab_size: int, bos: int, tensors: Mapping[str, Array], *, tied: bool) -> None:
         """The tensors are not copied: training updates them in place."""
         self.vocab_size, self.bos, self.tied = vocab_size, bos, tied
+        self.window: int | None = None
+        """The most tokens that the network reads; None if there is no bound."""
         self.parameters = {name: Parameter(name, tensor) for name, tensor in tensors.items()}
 
     @property

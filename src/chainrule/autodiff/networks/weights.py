@@ -8,12 +8,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from chainrule.autodiff.networks.network import Randomness
-from chainrule.autodiff.networks.recurrent import LAYER
+from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.network import Randomness, TapeNetwork
+from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.designs.networks import GATES, PARTS, FeedforwardConfig, RecurrentConfig, padded_size
+from chainrule.designs.networks import (
+    GATES,
+    PARTS,
+    AveragingConfig,
+    FeedforwardConfig,
+    RecurrentConfig,
+    padded_size,
+)
 
-Design: TypeAlias = FeedforwardConfig | RecurrentConfig
+Design: TypeAlias = AveragingConfig | FeedforwardConfig | RecurrentConfig
 
 _GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2)}
 _HEAD_STD = 0.02
@@ -22,13 +31,22 @@ _HEAD_STD = 0.02
 def shapes(design: Design, vocab_size: int) -> dict[str, tuple[int, ...]]:
     """The shape of every parameter, by name; tables are padded to a few more rows than there are tokens."""
     rows, width = padded_size(vocab_size), design.embedding
-    middle, features = _recurrent(design) if isinstance(design, RecurrentConfig) else _feedforward(design)
+    middle, features = _recurrent(design) if isinstance(design, RecurrentConfig) else _hidden(design)
     found = {"embedding.weight": (rows, width), **middle}
     if not design.tied:
         found["head.weight"] = (rows, features)
     elif features != width:
         found["projection.weight"] = (width, features)
     return {**found, "head.bias": (rows,)}
+
+
+def make_network(design: Design, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> TapeNetwork:
+    """The network of a design, with these weights."""
+    if isinstance(design, AveragingConfig):
+        return TapeBagOfWords(design, vocab_size, bos, tensors)
+    if isinstance(design, FeedforwardConfig):
+        return TapeFeedforward(design, vocab_size, bos, tensors)
+    return TapeRecurrent(design, vocab_size, bos, tensors)
 
 
 def initial(design: Design, vocab_size: int, randomness: Randomness) -> dict[str, Array]:
@@ -55,14 +73,17 @@ def checked(design: Design, vocab_size: int, tensor: Callable[[str], Array]) -> 
     return tensors
 
 
-def _feedforward(design: FeedforwardConfig) -> tuple[Mapping[str, tuple[int, ...]], int]:
+def _hidden(design: AveragingConfig | FeedforwardConfig) -> tuple[Mapping[str, tuple[int, ...]], int]:
     """The shapes of the parameters between the table and the head, and the number of features for the head."""
-    context = (design.order - 1) * design.embedding
+    context, direct = design.embedding, 0
+    if isinstance(design, FeedforwardConfig):
+        context *= design.order - 1
+        direct = context if design.direct else 0
     found: dict[str, tuple[int, ...]] = {}
     for i in range(design.layers):
         found[f"hidden.linears.{i}.weight"] = design.hidden, design.hidden if i else context
         found[f"hidden.linears.{i}.bias"] = (design.hidden,)
-    return found, design.hidden + (context if design.direct else 0)
+    return found, design.hidden + direct
 
 
 def _recurrent(design: RecurrentConfig) -> tuple[Mapping[str, tuple[int, ...]], int]:

@@ -68,6 +68,7 @@ _RIGHT_SIDES: dict[type[Module], Callable[..., str]] = {
     modules.Scale: _scale,
     modules.Sum: lambda module, x: f"Σ {x}",
     modules.Mean: lambda module, x: f"Σ {x} / n",
+    modules.RunningMean: lambda module, x, *before: f"mean({x})",
     modules.LayerNorm: lambda module, x, gain, shift: f"{gain} ⊙ ({x} - μ) / σ + {shift}",
     modules.ScaledDotProductAttention: lambda module, q, k, v: f"softmax({q} {k}ᵀ / √d) {v}",
     moves.Concat: lambda module, *parts: f"[{_listed(*parts)}]",

@@ -2,8 +2,8 @@
 
 `network.loss` computes the same loss for batches, with as few modules as it can; tests check that both agree.
 Parameters have the lecture's letters here: E embeds a token, W and b are applied to that embedding, U and d to the
-previous state, O and c give the logits (in a feed-forward network U and c). They are copies in double precision,
-without the padding rows of the tables; <s>, which is never predicted, has the bias -∞.
+previous state, O and c give the logits (in a network that is not recurrent U and c). They are copies in double
+precision, without the padding rows of the tables; <s>, which is never predicted, has the bias -∞.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from typing import TypeVar
 
 import numpy as np
 
+from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.cells import CellState, find_cell
-from chainrule.autodiff.networks.feedforward import ACTIVATIONS, TapeFeedforward
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.hidden import ACTIVATIONS
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
 from chainrule.autodiff.picture.equations import subscript
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
-from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sigmoid, Tanh
-from chainrule.autodiff.tape.moves import Concat
+from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sigmoid, Sum, Tanh
+from chainrule.autodiff.tape.moves import Concat, Stack
 from chainrule.autodiff.tape.nodes import Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module, current_tape
-from chainrule.designs.memory import RecurrentMemory
-from chainrule.designs.networks import PARTS
+from chainrule.designs.memory import RecurrentMemory, Sums
+from chainrule.designs.networks import PARTS, AveragingConfig, FeedforwardConfig
 
 _GATES: dict[str, dict[type[Module], str]] = {
     "elman": {},
@@ -46,19 +48,23 @@ class Prediction:
         ids: Sequence[int],
         target: int,
         word: Callable[[int], str],
-        memory: RecurrentMemory | None = None,
+        memory: RecurrentMemory | Sums | None = None,
     ) -> None:
         """Compute the loss of the target after the ids, which follow `memory`, or the initial state without one.
 
-        `memory` is that of a recurrent network for a batch of one row. `word` gives the text of a token.
+        `memory` is that of a recurrent network or a bag of words, for a batch of one row. `word` gives the text of
+        a token.
         """
         self.symbols: dict[Node, str] = {}
         self._network, self._word = network, word
         self.parameters: dict[str, Parameter] = {}
         if isinstance(network, TapeFeedforward):
             features = self._feedforward(network, ids)
+        elif isinstance(network, TapeBagOfWords):
+            assert not isinstance(memory, RecurrentMemory)
+            features = self._bag_of_words(network, ids, memory)
         else:
-            assert isinstance(network, TapeRecurrent)
+            assert isinstance(network, TapeRecurrent) and not isinstance(memory, Sums)
             features = self._recurrent(network, ids, memory)
         y = self._named("y", Value(np.int64(target), word(target)))
         self.logits = self._named("z", self._head(features))
@@ -69,7 +75,23 @@ class Prediction:
         last = [*network.begin(1).ids_BS[0], *ids][-(config.order - 1) :]
         # x = [E x_1; ...; E x_{n-1}]
         x = Concat().apply_fwd(*(self._embed(token, place) for place, token in enumerate(last, 1)))
-        h: Module = self._named("x", x)
+        h = self._hidden(config, self._named("x", x))
+        return Concat().apply_fwd(h, x) if config.direct else h
+
+    def _bag_of_words(self, network: TapeBagOfWords, ids: Sequence[int], memory: Sums | None) -> Node:
+        vectors: list[Node] = [self._embed(token, place) for place, token in enumerate(ids, 1)]
+        count = len(ids)
+        if memory is not None:
+            vectors.insert(
+                0, self._named("s" + subscript(0), Value(memory.sum_BD[0].astype(np.float64), "sum before"))
+            )
+            count += int(memory.count_B[0])
+        # m = 1/t Σ_i E x_i, where s_0 is the sum of the vectors before
+        s = self._named("s", Sum(axis=0).apply_fwd(Stack(axis=0).apply_fwd(*vectors)))
+        return self._hidden(network.config, self._named("m", Scale(1 / count).apply_fwd(s)))
+
+    def _hidden(self, config: AveragingConfig | FeedforwardConfig, x: Module) -> Module:
+        h = x
         for i in range(config.layers):
             layer = subscript(i + 1) if config.layers > 1 else ""
             W, b = (
@@ -79,7 +101,7 @@ class Prediction:
             # h_1 = f(W_1 x + b_1), then h_l = h_{l-1} + f(W_l h_{l-1} + b_l)
             new: Module = ACTIVATIONS[config.activation]().apply_fwd(Linear().apply_fwd(h, W, b))
             h = self._named("h" + layer, Add().apply_fwd(h, new) if i else new)
-        return Concat().apply_fwd(h, x) if config.direct else h
+        return h
 
     def _recurrent(self, network: TapeRecurrent, ids: Sequence[int], memory: RecurrentMemory | None) -> Node:
         states = [self._before(network, i, memory) for i in range(network.config.layers)]
@@ -134,7 +156,7 @@ class Prediction:
         network = self._network
         if "projection.weight" in network.parameters:
             features = Linear().apply_fwd(features, self._parameter("P", "projection.weight"))
-        letter = "U" if isinstance(network, TapeFeedforward) else "O"
+        letter = "O" if isinstance(network, TapeRecurrent) else "U"
         table = ("E", "embedding.weight") if network.tied else (letter, "head.weight")
         return Linear().apply_fwd(features, self._parameter(*table), self._parameter("c", "head.bias"))
 

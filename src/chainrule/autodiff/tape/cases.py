@@ -91,7 +91,11 @@ def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
     yield Case("Multiply, repeated", modules.Multiply, {"a": some(4), "b": some(2, 3, 4)})
     yield Case("Scale", lambda: modules.Scale(-1, 1), {"x": some(3, 4)})
     yield Case("Sum", modules.Sum, {"x": some(3, 4)})
+    yield Case("Sum of rows", lambda: modules.Sum(axis=0), {"x": some(3, 4)})
     yield Case("Mean", modules.Mean, {"x": some(3, 4)})
+    yield Case("RunningMean", modules.RunningMean, {"x": some(2, 3, 4)})
+    before = {"x": some(2, 3, 4), "s": some(2, 4), "n": np.array([2, 0])}
+    yield Case("RunningMean, continued", modules.RunningMean, before)
     yield Case("LayerNorm", modules.LayerNorm, {"x": some(2, 3, 5), "gain": some(5), "shift": some(5)})
     attention = modules.ScaledDotProductAttention
     yield Case("ScaledDotProductAttention", attention, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)})

@@ -1,4 +1,4 @@
-"""Modules that do arithmetic: products, activations, sums, layer norm, attention, each with its equation.
+"""Modules that do arithmetic: products, activations, sums, means, layer norm, attention, each with its equation.
 
 All work on batches: inputs may have any number of axes before those in the equation. `g` is dL/dz, the gradient of
 the module's output; `backward` returns dL/dx for each input, in order. Losses are in losses.py, modules that only
@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule.autodiff.tape.gradients import Array, SparseRows
 from chainrule.autodiff.tape.nodes import Node
-from chainrule.autodiff.tape.shapes import check_ids, fit, fit_broadcast, has_axes, sum_to
+from chainrule.autodiff.tape.shapes import check_ids, fit, fit_all, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape.tape import Module
 
 
@@ -173,14 +173,19 @@ class Scale(Module):
 
 
 class Sum(Module):
-    """z = Σ x, over all entries of x."""
+    """z = Σ x, over all entries of x, or along one axis."""
+
+    def __init__(self, axis: int | None = None) -> None:
+        self.axis = axis
 
     def forward(self, x: Array) -> Array:
-        return np.asarray(x.sum())
+        has_axes(self, 0 if self.axis is None else max(self.axis + 1, -self.axis), x, or_more=True)
+        return np.asarray(x.sum(axis=self.axis))
 
     def backward(self, g: Array) -> tuple[Array]:
         # dz/dx = 1
-        return (np.broadcast_to(g, self.in_modules[0].out_tensor.shape),)
+        wide = g if self.axis is None else np.expand_dims(g, self.axis)
+        return (np.broadcast_to(wide, self.in_modules[0].out_tensor.shape),)
 
 
 class Mean(Module):
@@ -193,6 +198,32 @@ class Mean(Module):
         x = self.in_modules[0].out_tensor
         # dz/dx = 1 / n
         return (np.broadcast_to(g / g.dtype.type(x.size), x.shape),)
+
+
+class RunningMean(Module):
+    """z_t = (s + Σ_{i<=t} x_i) / (n + t), t = 1, 2, ...: inputs x [..., T, D], optionally s [..., D] and n [...].
+
+    s is the sum of n vectors before x_1; without them the mean begins at x_1.
+    """
+
+    def forward(self, x: Array, before: Array | None = None, count: Array | None = None) -> Array:
+        has_axes(self, 2, x, or_more=True)
+        z = np.cumsum(x, axis=-2, out=self.empty_like(x))
+        n: Array | int = 0
+        if before is not None and count is not None:
+            fit_all(self, x[..., 0, :], before, range(before.ndim))
+            fit_all(self, x[..., 0, 0], count, range(count.ndim))
+            z += before[..., None, :]
+            n = count[..., None, None]
+        self._count = (n + np.arange(1, x.shape[-2] + 1)[:, None]).astype(z.dtype)
+        z /= self._count
+        return z
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        # dz_t/dx_i = 1 / (n + t) for all t >= i: sums from the last step on
+        shares = g / self._count
+        dx = np.flip(np.cumsum(np.flip(shares, axis=-2), axis=-2), axis=-2)
+        return (dx,) if len(self.in_modules) == 1 else (dx, shares.sum(axis=-2), None)
 
 
 class LayerNorm(Module):

@@ -43,7 +43,7 @@ _MOST = 8  # tokens of a context that are printed
     default=3,
     show_default=True,
     metavar="N",
-    help="Unroll a recurrent network over the last N tokens; the state before them is data.",
+    help="Of a recurrent network or a bag of words show the last N tokens; what was read before them is data.",
 )
 @click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the graph, for a document.")
 @overwrite_option("a FILE")
@@ -60,7 +60,7 @@ def explain(
     differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
     that flows back to it.
 
-    For ngram, anygram, feedforward, elman, lstm and gru models, whichever engine trained them.
+    For ngram, anygram, feedforward, averaging, elman, lstm and gru models, whichever engine trained them.
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.disk import replaced_file
@@ -101,7 +101,12 @@ def _print_network(screen: Console, found: NetworkExplanation) -> None:
     before = len(found.tokens) - found.shown
     if before and found.kind != "feedforward":
         some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
-        say(screen, f"{some} read without the tape: the state after {'it' if before == 1 else 'them'} is data")
+        what = (
+            "sum of their vectors"
+            if found.kind == "averaging"
+            else f"state after {'it' if before == 1 else 'them'}"
+        )
+        say(screen, f"{some} read without the tape: the {what} is data")
     p = math.exp(-found.nats)
     say(screen, f"{found.title} = {_bits(found)}, p = {number(p)}\n")
     _print_modules(screen, found)

@@ -9,23 +9,13 @@ It assumes no Markov property and ignores order: how much worse it is than other
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from chainrule.designs.memory import ArrayMemory
+from chainrule.designs.memory import Sums
 from chainrule.designs.networks import AveragingConfig
 from chainrule.neural.networks.layers import Embedding, HiddenLayers, make_head
 from chainrule.neural.networks.network import Network, Reading, Table
-
-
-@dataclass(frozen=True)
-class Sums(ArrayMemory):
-    """The sum of the embeddings that each row has read, and their number: together, the mean."""
-
-    sum_BD: Tensor
-    count_B: Tensor
 
 
 class BagOfWords(Network):

@@ -33,7 +33,7 @@ class TapeBackend(Backend):
         randomness = np.random.default_rng(seed % 2**64)
         tensors = weights.initial(settings, tokenizer.vocab_size, randomness)
         network = self.network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
-        lm = TapeModel(network, tokenizer, context, kind=self.kind, settings=settings)
+        lm = TapeModel(network, tokenizer, context, kind=self.kind, settings=settings, slide=settings.slide_share)
         self._randomness[lm] = randomness
         return lm
 

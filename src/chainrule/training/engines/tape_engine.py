@@ -60,11 +60,11 @@ def check_offered(settings: TrainingSettings, device: str) -> None:
 class TapeEngine(Engine):
     """Trains one network on the tape."""
 
-    window = None
     device = "cpu"
 
     def __init__(self, network: TapeNetwork, settings: TrainingSettings, randomness: Randomness) -> None:
         self.network, self.settings, self.randomness = network, settings, randomness
+        self.window = network.window
         self.tape = Tape(reuse=True)
         self.optimiser = Optimiser(network.parameters.values(), settings)
         self.memories: list[Any] = []

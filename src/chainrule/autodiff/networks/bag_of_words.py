@@ -1,0 +1,55 @@
+"""The bag of words on the tape: the mean of all tokens read, whatever their order.
+
+    m_t = 1/t Σ_{i<=t} E x_i                     all the past, or what a window holds of it
+    h_t = f(W m_t + b)                           one hidden layer or more
+    p(next | all tokens before) = softmax(U h_t + c)
+
+`neural/networks/bag_of_words.py` is the same network in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from chainrule.autodiff.networks.hidden import hidden_layers
+from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork
+from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.tape.modules import Multiply, RunningMean
+from chainrule.autodiff.tape.nodes import Value
+from chainrule.designs.memory import Sums
+from chainrule.designs.networks import AveragingConfig
+
+
+class TapeBagOfWords(TapeNetwork):
+    """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
+
+    def __init__(self, config: AveragingConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
+        super().__init__(vocab_size, bos, tensors, tied=config.tied)
+        self.config, self.window = config, config.window
+
+    def begin(self, batch_size: int) -> Sums:
+        table = self.table.out_tensor
+        return Sums(np.zeros((batch_size, table.shape[1]), table.dtype), np.zeros(batch_size, np.int64))
+
+    def read(
+        self,
+        ids_BT: Array,
+        memory: Sums | None = None,
+        is_token_BT: Array | None = None,
+        randomness: Randomness | None = None,
+    ) -> Reading:
+        before = self.begin(len(ids_BT)) if memory is None else memory
+        embedded = self.embed(ids_BT, 0.0, randomness)
+        counts_B: Array | int = ids_BT.shape[1]
+        if is_token_BT is not None:
+            # padding adds nothing to the sum, and stands behind all tokens whose mean is asked for
+            embedded = Multiply().apply_fwd(embedded, Value(is_token_BT[..., None].astype(np.float64), "tokens"))
+            counts_B = is_token_BT.sum(axis=1)
+        # m_t = 1/t Σ_{i<=t} E x_i
+        mean = RunningMean().apply_fwd(embedded, Value(before.sum_BD, "sum"), Value(before.count_B, "count"))
+        # h_t = f(W m_t + b)
+        h = hidden_layers(self.parameters, self.config, mean, randomness)
+        after = Sums(before.sum_BD + embedded.out_tensor.sum(axis=1), before.count_B + counts_B)
+        return Reading(self.project(h), after)
