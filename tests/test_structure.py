@@ -55,7 +55,7 @@ INSIDE = {
         "train",
     ],
     "neural": ["networks", "windows", "gpu", "inference", "published", "traces"],
-    "autodiff": ["tape", "networks", "optim", "model", "checks", "picture"],
+    "autodiff": ["tape", "networks", "optim", "model", "traces", "checks", "picture"],
     "training": [
         "run_state",
         "objectives",

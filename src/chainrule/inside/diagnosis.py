@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.traces import trace as trace_tape
 from chainrule.devices import has_torch
 from chainrule.disk import replaced_file
-from chainrule.errors import DiagnosisError, MissingExtraError
+from chainrule.errors import DiagnosisError
 from chainrule.folder import to_json
 from chainrule.inside.reading import note_unknown, text_ids
 from chainrule.lm import LanguageModel, start_token
@@ -94,26 +96,41 @@ def diagnose(
 
     At most the last `longest` tokens before that are read, and no more than the network's window holds.
     """
-    if lm.dtype != "float64":  # networks of every engine can be had in torch, where double precision is
-        try:
-            lm = lm.on("cpu", "float64")
-        except MissingExtraError:
-            raise MissingExtraError("torch", "neural", "looking into a network") from None
+    reports = as_progress(progress)
+    if isinstance(lm, TapeModel):
+        return _by_tape(lm, *_read_and_target(lm, text, token, longest, lm.network.window, reports))
+    if lm.dtype != "float64":
+        lm = lm.on("cpu", "float64")
     network = network_of(lm)
+    return _by_torch(lm, network, *_read_and_target(lm, text, token, longest, network.window, reports))
+
+
+def _by_tape(lm: TapeModel, read: list[int], target: int) -> Diagnosis:
+    """The diagnosis of a network on the tape, which needs no torch."""
+    traced = trace_tape(lm.network, lm.settings, read, target)
+    return _diagnosis(lm, read, target, traced.nats, traced, None)
+
+
+def _by_torch(lm: LanguageModel, network: Any, read: list[int], target: int) -> Diagnosis:
     from chainrule.neural.traces import trace  # only now: a model without a network needs no torch
 
-    ids = _ids(lm, text, token, min(longest, network.window or longest), as_progress(progress))
-    read, target = [start_token(lm.tokenizer, lm.context), *ids[:-1]], ids[-1]
     traced = trace(network, read, target, lm.tokenizer.bos)
+    attention = np.stack([weights.numpy() for weights in traced.attention]) if traced.attention else None
+    return _diagnosis(lm, read, target, traced.loss.item(), traced, attention)
+
+
+def _diagnosis(
+    lm: LanguageModel, read: list[int], target: int, nats: float, traced: Any, attention_LHTT: np.ndarray | None
+) -> Diagnosis:
     embedding_gradient_T, state_gradients = traced.gradient_norms()
     return Diagnosis(
         tokens=tuple(map(lm.tokenizer.token, read)),
         target=lm.tokenizer.token(target),
-        nats=traced.loss.item(),
+        nats=nats,
         embedding_gradient_T=embedding_gradient_T,
         state_gradients=state_gradients,
         gates=traced.gate_values(),
-        attention_LHTT=np.stack([weights.numpy() for weights in traced.attention]) if traced.attention else None,
+        attention_LHTT=attention_LHTT,
     )
 
 
@@ -127,6 +144,14 @@ def network_of(lm: LanguageModel) -> Any:
     raise DiagnosisError(
         f"{type(lm).__name__} has nothing to differentiate; the kinds that have are {', '.join(KINDS)}"
     )
+
+
+def _read_and_target(
+    lm: LanguageModel, text: str, token: int | None, longest: int, window: int | None, progress: Progress
+) -> tuple[list[int], int]:
+    """The ids that the network reads, from the start token on, and the id that it is to predict."""
+    *ids, target = _ids(lm, text, token, min(longest, window or longest), progress)
+    return [start_token(lm.tokenizer, lm.context), *ids], target
 
 
 def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress: Progress) -> list[int]:

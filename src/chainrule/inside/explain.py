@@ -11,7 +11,7 @@ from chainrule.inside.reading import ids_and_target
 from chainrule.lm import LanguageModel
 from chainrule.ngram.anylength.model import AnyLengthModel
 from chainrule.ngram.model import NgramModel
-from chainrule.progress import SILENT, Progress
+from chainrule.progress import Reports, as_progress
 
 LAST = 3
 """The default number of tokens, the last ones, that the graph of a recurrent network covers."""
@@ -25,7 +25,7 @@ def explain(
     *,
     next_word: str | None = None,
     last: int = LAST,
-    progress: Progress = SILENT,
+    progress: Reports = False,
 ) -> Explanation:
     """Explain how a model predicts the last token of a text, or `next_word` after the text.
 
@@ -38,9 +38,9 @@ def explain(
     if not isinstance(lm, LanguageModel):
         raise ModelError(f"expected a model, not {lm!r}: load one from its folder first")
     if isinstance(lm, NgramModel):
-        return explain_ngram(lm, *ids_and_target(lm, text, next_word, progress))
+        return explain_ngram(lm, *ids_and_target(lm, text, next_word, as_progress(progress)))
     if isinstance(lm, AnyLengthModel):
-        return explain_any_length(lm, *ids_and_target(lm, text, next_word, progress))
+        return explain_any_length(lm, *ids_and_target(lm, text, next_word, as_progress(progress)))
     if lm.kind not in ON_TAPE:
         raise ModelError(f"a model of the kind {lm.kind} cannot be explained; those that can: {', '.join(KINDS)}")
-    return explain_network(lm, *ids_and_target(lm, text, next_word, progress), last, progress)
+    return explain_network(lm, *ids_and_target(lm, text, next_word, as_progress(progress)), last, progress)
