@@ -37,10 +37,11 @@ def explain(
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
     if not isinstance(lm, LanguageModel):
         raise ModelError(f"expected a model, not {lm!r}: load one from its folder first")
+    reports = as_progress(progress)
     if isinstance(lm, NgramModel):
-        return explain_ngram(lm, *ids_and_target(lm, text, next_word, as_progress(progress)))
+        return explain_ngram(lm, *ids_and_target(lm, text, next_word, reports))
     if isinstance(lm, AnyLengthModel):
-        return explain_any_length(lm, *ids_and_target(lm, text, next_word, as_progress(progress)))
+        return explain_any_length(lm, *ids_and_target(lm, text, next_word, reports))
     if lm.kind not in ON_TAPE:
         raise ModelError(f"a model of the kind {lm.kind} cannot be explained; those that can: {', '.join(KINDS)}")
-    return explain_network(lm, *ids_and_target(lm, text, next_word, as_progress(progress)), last, progress)
+    return explain_network(lm, *ids_and_target(lm, text, next_word, reports), last, reports)
