@@ -16,7 +16,7 @@ SOURCE = Path(cr.__file__).parent
 # A package may import from the floors below its own. Packages on one floor do not know each other.
 FLOORS = [
     {"errors", "_version"},
-    {"progress", "tables", "settings", "arrays", "devices", "parallel", "plugins", "disk", "signals"},
+    {"progress", "settings", "arrays", "devices", "parallel", "plugins", "disk", "signals"},
     {"text"},
     {"tokens"},
     {"folder"},

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from chainrule.disk.tables import Curves
 from chainrule.folder import Context, ModelFolder, write_folder
-from chainrule.tables import Curves
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import dump_tokenizer
 

@@ -5,6 +5,7 @@ locks.py      locks that end with their process, and folders that one process at
 scratch.py    temporary files and folders, and the removal of those that killed processes left
 naming.py     errors of the system that name their file
 checksums.py  JSON texts that hold their own checksum
+tables.py     results as pandas frames and CSV files
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chainrule.disk.atomic import replaced_file
 from chainrule.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -47,8 +49,9 @@ class Curves:
 
     def to_csv(self, path: str | Path) -> None:
         """Write a CSV file with a row for each measurement."""
-        columns = self.columns()
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
+        columns, text = self.columns(), io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        with replaced_file(Path(path)) as file:
+            file.write(text.getvalue().encode())
