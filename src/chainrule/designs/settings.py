@@ -106,22 +106,33 @@ class EngineSettings(NeuralSettings):
 
 
 @dataclass(frozen=True)
-class AveragingSettings(EngineSettings, WindowSettings, AveragingConfig):
-    """A bag-of-words network and its training."""
+class HiddenLayerSettings(EngineSettings):
+    """The settings of a kind that is hidden layers over one vector, and no more."""
 
-    embedding: int = left_open(AveragingConfig, "embedding")
-    hidden: int = left_open(AveragingConfig, "hidden")
-    dropout: float = left_open(AveragingConfig, "dropout")
-    tied: bool = left_open(AveragingConfig, "tied")
+    embedding: int = left_open(FeedforwardConfig, "embedding")
+    hidden: int = left_open(FeedforwardConfig, "hidden")
+    dropout: float = left_open(FeedforwardConfig, "dropout")
+    tied: bool = left_open(FeedforwardConfig, "tied")
 
     def sizes(self) -> list[Values]:
         return [{"embedding": size // 2, "hidden": size} for size in _HIDDEN_SIZES]
 
+    def habits(self, prospect: Prospect) -> Values:
+        habits = super().habits(prospect)
+        if self.optimiser in ("adam", "adamw"):
+            habits["learning_rate"] = _by_width(0.064, self.hidden)
+        return {**habits, "dropout": dropout_share(prospect), "tied": prospect.vocab_size >= _WORTH_TYING}
+
+
+@dataclass(frozen=True)
+class AveragingSettings(HiddenLayerSettings, WindowSettings, AveragingConfig):
+    """A bag-of-words network and its training."""
+
+    embedding: int = left_open(AveragingConfig, "embedding")
+    dropout: float = left_open(AveragingConfig, "dropout")
+
     def cost(self, vocab_size: int) -> Cost:
         return _hidden_layers(self.embedding, self, vocab_size)
-
-    def habits(self, prospect: Prospect) -> Values:
-        return super().habits(prospect) | _hidden_habits(self, prospect)
 
 
 @dataclass(frozen=True)
@@ -169,22 +180,11 @@ class TransformerSettings(WindowSettings, TransformerConfig):
 
 
 @dataclass(frozen=True)
-class FeedforwardSettings(EngineSettings, FeedforwardConfig):
+class FeedforwardSettings(HiddenLayerSettings, FeedforwardConfig):
     """A feed-forward network and its training."""
-
-    embedding: int = left_open(FeedforwardConfig, "embedding")
-    hidden: int = left_open(FeedforwardConfig, "hidden")
-    dropout: float = left_open(FeedforwardConfig, "dropout")
-    tied: bool = left_open(FeedforwardConfig, "tied")
-
-    def sizes(self) -> list[Values]:
-        return [{"embedding": size // 2, "hidden": size} for size in _HIDDEN_SIZES]
 
     def cost(self, vocab_size: int) -> Cost:
         return _hidden_layers((self.order - 1) * self.embedding, self, vocab_size)
-
-    def habits(self, prospect: Prospect) -> Values:
-        return super().habits(prospect) | _hidden_habits(self, prospect)
 
 
 @dataclass(frozen=True)
@@ -305,10 +305,3 @@ def _hidden_layers(inputs: int, config: AveragingConfig | FeedforwardConfig, voc
     if not config.tied:
         return Cost(hidden, vocab_size * config.hidden)
     return Cost(hidden + config.hidden * config.embedding, vocab_size * config.embedding)
-
-
-def _hidden_habits(settings: AveragingSettings | FeedforwardSettings, prospect: Prospect) -> Values:
-    habits: Values = {"dropout": dropout_share(prospect), "tied": prospect.vocab_size >= _WORTH_TYING}
-    if settings.optimiser in ("adam", "adamw"):
-        habits["learning_rate"] = _by_width(0.064, settings.hidden)
-    return habits
