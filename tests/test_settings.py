@@ -208,6 +208,17 @@ def test_a_setting_is_known_by_its_earlier_name() -> None:
         parse(Renamed, {"words": "a.txt"})
 
 
+def test_values_that_are_not_listed_are_read() -> None:
+    @dataclass(frozen=True)
+    class Marked:
+        origin: Literal["trained", "counted", "imported"] = setting("trained", "from where", unlisted=("imported",))
+
+    assert parse(Marked, {"origin": "imported"}) == Marked("imported")
+    assert describe(Marked)[0]["type"] == "trained|counted"
+    with pytest.raises(SettingsError, match=r"origin should be trained\|counted, not 'found'"):
+        parse(Marked, {"origin": "found"})
+
+
 @pytest.mark.parametrize("name", kind_names())
 def test_every_setting_of_every_kind_is_in_a_group(name: str) -> None:
     described = describe(find_kind(name).settings)

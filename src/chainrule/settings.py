@@ -53,20 +53,23 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
     is_open = {field.name for field in fields if field.metadata.get("open")}
+    offered = {field.name: _offered(field, hints[field.name]) for field in fields}
     return settings_class(
         **{
-            key: None if value is None and key in is_open else _read(key, value, hints[key])
+            key: None if value is None and key in is_open else _read(key, value, hints[key], offered[key])
             for key, value in values.items()
         }
     )
 
 
-def setting(default: T, explanation: str, *, formerly: str | None = None) -> T:
+def setting(default: T, explanation: str, *, formerly: str | None = None, unlisted: tuple[str, ...] = ()) -> T:
     """A field of a settings dataclass, with the explanation that the command line's help shows.
 
-    `formerly` is an earlier name of the setting, which model folders may have and users may still give.
+    `formerly` is an earlier name of the setting, which model folders may have and users may still give. `unlisted`
+    are values that model folders may have, and that help and errors do not list.
     """
-    field: T = dataclasses.field(default=default, metadata={"help": explanation, "formerly": formerly})
+    metadata = {"help": explanation, "formerly": formerly, "unlisted": unlisted}
+    field: T = dataclasses.field(default=default, metadata=metadata)
     return field
 
 
@@ -111,7 +114,7 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
     return [
         {
             "name": field.name,
-            "type": _type_in_words(hints[field.name]),
+            "type": _type_in_words(_offered(field, hints[field.name])),
             "default": CHOSEN if field.metadata.get("open") else field.default,
             "help": field.metadata.get("help", ""),
             "group": groups.get(field.name, ""),
@@ -120,7 +123,14 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
     ]
 
 
-def _read(key: str, value: Any, hint: Any) -> Any:
+def _offered(field: dataclasses.Field[Any], hint: Any) -> Any:
+    """The type of a setting without the values that are not listed."""
+    unlisted = field.metadata.get("unlisted")
+    return typing.Literal[tuple(a for a in typing.get_args(hint) if a not in unlisted)] if unlisted else hint
+
+
+def _read(key: str, value: Any, hint: Any, offered: Any) -> Any:
+    """A value as one of the type `hint`; an error names the type `offered`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         for argument in arguments:
@@ -132,7 +142,7 @@ def _read(key: str, value: Any, hint: Any) -> Any:
         for argument in arguments:
             if argument is not type(None):
                 with contextlib.suppress(SettingsError):
-                    return _read(key, value, argument)
+                    return _read(key, value, argument, argument)
     elif hint is bool:
         if isinstance(value, bool):
             return value
@@ -148,7 +158,7 @@ def _read(key: str, value: Any, hint: Any) -> Any:
             pass
     else:
         raise TypeError(f"settings of type {hint} are not supported")
-    raise SettingsError(f"{key} should be {_type_in_words(hint)}, not {value!r}")
+    raise SettingsError(f"{key} should be {_type_in_words(offered)}, not {value!r}")
 
 
 def _type_in_words(hint: Any) -> str:

@@ -115,6 +115,9 @@ def test_values_compose_from_left_to_right_and_compare() -> None:
         lambda: cr.RepetitionPenalty(0),
         lambda: cr.PresencePenalty(math.inf),
         lambda: cr.FrequencyPenalty(math.nan),
+        lambda: cr.RepetitionPenalty(1e300),  # in float32 these would make ln p infinite
+        lambda: cr.PresencePenalty(-1e300),
+        lambda: cr.FrequencyPenalty(1e39),
         lambda: cr.Beam(2, ending="late"),  # type: ignore[arg-type]
         lambda: cr.Beam(0),
         lambda: cr.Beam(2, -1),

@@ -32,6 +32,10 @@ COLDEST = 1e-6
 """Temperatures below this are greedy: p^(1/T) is 0 or 1 in any precision."""
 
 
+LARGEST_PENALTY = 1e6
+"""Penalties above this would leave the range of float32, where ln p becomes infinite or NaN."""
+
+
 class Strategy(ABC):
     """A step from the distribution of the model to the one that is sampled from.
 
@@ -115,7 +119,7 @@ class Temperature(Strategy):
     value: float
 
     def __post_init__(self) -> None:
-        _require(0 <= self.value < math.inf, "temperature", "at least 0", self.value)
+        _require(0 <= self.value < math.inf, "temperature", "a finite number, at least 0", self.value)
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         if self.value < COLDEST:
@@ -205,7 +209,9 @@ class RepetitionPenalty(Strategy):
     value: float
 
     def __post_init__(self) -> None:
-        _require(0 < self.value < math.inf, "repetition penalty", "above 0", self.value)
+        _require(
+            0 < self.value <= LARGEST_PENALTY, "repetition penalty", "above 0 and at most a million", self.value
+        )
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
@@ -220,7 +226,7 @@ class PresencePenalty(Strategy):
     value: float
 
     def __post_init__(self) -> None:
-        _require(math.isfinite(self.value), "presence penalty", "a number", self.value)
+        _require_penalty("presence penalty", self.value)
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
@@ -238,7 +244,7 @@ class FrequencyPenalty(Strategy):
     value: float
 
     def __post_init__(self) -> None:
-        _require(math.isfinite(self.value), "frequency penalty", "a number", self.value)
+        _require_penalty("frequency penalty", self.value)
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
@@ -308,6 +314,10 @@ def _counts(ids_BT: Array, like_BV: Array) -> Array:
 def _keep(log_probs_BV: Array, kept_BV: Array) -> Array:
     xp = array_namespace(log_probs_BV)
     return xp.where(kept_BV, log_probs_BV, impossible(log_probs_BV))
+
+
+def _require_penalty(what: str, value: float) -> None:
+    _require(abs(value) <= LARGEST_PENALTY, what, "between minus a million and a million", value)
 
 
 def _require(holds: bool, what: str, expected: str, found: float) -> None:

@@ -101,7 +101,7 @@ class TrainingSettings:
         for name in ("batch", "length", "device_batch", "steps", "validate_every", "patience"):
             _check(name, getattr(self, name), lambda value: value >= 1, "at least 1")
         for name in ("epochs", "minutes", "learning_rate"):
-            _check(name, getattr(self, name), lambda value: 0 < value < float("inf"), "above 0")
+            _check(name, getattr(self, name), lambda value: 0 < value < float("inf"), "a finite number above 0")
         for name in ("weight_decay", "clip", "checkpoint_minutes", "sample_every"):
             _check(name, getattr(self, name), lambda value: 0 <= value < float("inf"), "at least 0")
         for name in ("beta1", "beta2"):

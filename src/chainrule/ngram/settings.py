@@ -52,7 +52,9 @@ class NgramSettings:
 
     order: int = setting(5, "tokens in the longest n-gram; the context is one less")
     smoothing: Smoothing = setting(  # noqa: RUF009 (a field, as the others are; the type's name hides it)
-        "modified-kneser-ney", "how unseen n-grams get probability (mle gives them none)"
+        "modified-kneser-ney",
+        "how unseen n-grams get probability (mle gives them none)",
+        unlisted=("infinite", *_MADE_OTHERWISE),
     )
     k: float = setting(0.01, "what add-k adds to every count (laplace is k=1)")
     good_turing: int = setting(15, "katz: counts up to this are discounted by Good-Turing, higher ones are trusted")
@@ -76,7 +78,7 @@ class NgramSettings:
         if self.order < 1:
             raise SettingsError(f"order should be at least 1, not {self.order}")
         if self.order > 1000:
-            raise SettingsError(f"order should be at most 1000, not {self.order} (smoothing=infinite has no bound)")
+            raise SettingsError(f"order should be at most 1000, not {self.order} (the kind anygram has no bound)")
         if not 0 < self.k <= 1e6:
             raise SettingsError(f"k should be above 0 and at most a million, not {self.k}")
         if not 1 <= self.good_turing <= 100:
