@@ -170,7 +170,7 @@ def _blocks(text: Text, context: Context) -> list[bytes]:
     corpus = as_corpus(text if isinstance(text, Corpus) else items)
     blocks = list(corpus.blocks())
     if not blocks:
-        raise CorpusError(f"{corpus.name}: the text is empty")
+        raise CorpusError(f"{corpus.name} is empty")
     return blocks if context == "line" else [b"".join(blocks)]
 
 

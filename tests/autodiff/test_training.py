@@ -306,7 +306,7 @@ def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
     whole = trainer(design, **values).run()
     with monkeypatch.context() as patched:
         stopping(patched, at)
-        with pytest.raises(Interrupted, match=f"stopped after step {at} of 20; go on with --resume"):
+        with pytest.raises(Interrupted, match=f"stopped after step {at} of 20; go on with: chainrule resume"):
             trainer(design, **values, run=tmp_path).run()
     resumed = trainer(design, **values, run=tmp_path, resume=True).run()
     assert (resumed.steps, resumed.tokens) == (20, whole.tokens)

@@ -58,12 +58,13 @@ def trained_folders(kinds: Mapping[str, Mapping[str, Any]], corpus: Path, folder
     return {kind: folder / kind for kind in kinds}
 
 
-def on_terminal(columns: int, *words: object) -> str:
-    """What a verb shows on a terminal of so many columns."""
+def on_terminal(columns: int, *words: object, errors_too: bool = False) -> str:
+    """What a verb shows on a terminal of so many columns; its standard error may be elsewhere."""
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "chainrule", *map(str, words)]
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
+    errors = theirs if errors_too else subprocess.PIPE
+    with subprocess.Popen(command, stdout=theirs, stderr=errors, env=environment) as process:
         os.close(theirs)
         seen = b""
         try:

@@ -121,11 +121,13 @@ def test_a_ladder_without_rungs_is_an_error(run: Run, corpus: Path, tmp_path: Pa
     assert error.startswith("chainrule: error: ")
 
 
-@pytest.mark.parametrize("content", ["", "one line\n"])
-def test_a_corpus_too_small_to_split_leaves_nothing_behind(fails: Fails, tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(("content", "message"), [("", "text.txt is empty"), ("one line\n", "too few")])
+def test_a_corpus_too_small_to_split_leaves_nothing_behind(
+    fails: Fails, tmp_path: Path, content: str, message: str
+) -> None:
     text = tmp_path / "text.txt"
     text.write_text(content, encoding="utf-8")
-    assert "too few" in fails("compare", text, "--out", tmp_path / "ladder")
+    assert message in fails("compare", text, "--out", tmp_path / "ladder")
     assert not (tmp_path / "ladder").exists()
 
 

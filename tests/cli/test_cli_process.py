@@ -235,15 +235,14 @@ def test_the_shell_completes_files_too(words: str, expected: str) -> None:
 
 def test_what_comes_through_a_pipe_is_called_standard_input(tmp_path: Path) -> None:
     for content, message in (
-        (b"%PDF-1.7\n", "expected text, found a PDF"),
-        (b"caf\xe9\n", "line 1, byte 4"),
-        (b"", "empty"),
+        (b"%PDF-1.7\n", ": expected text, found a PDF"),
+        (b"caf\xe9\n", ": line 1, byte 4"),
+        (b"", " is empty"),
     ):
         command = [sys.executable, "-m", "chainrule", "train", "ngram", "-", "--out", str(tmp_path / "m")]
         done = subprocess.run(command, input=content, capture_output=True, check=False)
         assert done.returncode == 2
-        assert done.stderr.decode().startswith("chainrule: error: standard input: ")
-        assert message in done.stderr.decode()
+        assert done.stderr.decode().startswith(f"chainrule: error: standard input{message}")
 
 
 def test_help_and_completion_come_without_a_waiting_line() -> None:

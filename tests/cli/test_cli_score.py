@@ -51,6 +51,16 @@ def test_without_an_id_field_the_line_names_it(run: Run, model: Path, reviews: P
     assert [found["id"] for found in objects(lines.out)] == ["1:1", "2:1", "2:2", "4:1"]
 
 
+@pytest.mark.parametrize("options", [[], ["--worst", "3"], ["--csv"], ["--json"]])
+def test_a_text_without_records_is_said_to_have_none(
+    run: Run, model: Path, tmp_path: Path, options: list[str]
+) -> None:
+    (tmp_path / "none.txt").touch()
+    ran = run("score", model, tmp_path / "none.txt", *options)
+    assert (ran.code, ran.out.count("\n")) == (0, int("--csv" in options))
+    assert "none.txt is empty" in ran.err
+
+
 def test_columns_of_a_record_are_one_line(run: Run, model: Path, reviews: Path) -> None:
     rows = [row.split("\t") for row in run("score", model, reviews, "--field", "body").out.splitlines()]
     assert [row[-1] for row in rows] == ["i love cats", "zebras chase\\nzebras, all day", "we love mice"]

@@ -9,7 +9,7 @@ import pytest
 
 import chainrule as cr
 
-from .running import Fails, Run
+from .running import Fails, Run, on_terminal
 
 
 def test_a_text_on_the_command_line(run: Run, mle_model: Path) -> None:
@@ -56,3 +56,8 @@ def test_inspect_shows_suggestions_first(run: Run, mle_model: Path) -> None:
     assert [(entry["token"], entry["adds"]) for entry in described["next"]] == [("cats", "ats")]
     plain = run("inspect", mle_model, "--prompt", "i love", "--no-heal", "--json").json
     assert plain["suggestions"] == []
+
+
+def test_json_on_a_terminal_takes_the_place_of_the_waiting_line(mle_model: Path) -> None:
+    seen = on_terminal(80, "suggest", mle_model, "--prompt", "i love ca", "--json", errors_too=True)
+    assert seen.startswith("chainrule: starting …\r\x1b[2K{")

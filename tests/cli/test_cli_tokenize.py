@@ -79,7 +79,9 @@ def test_only_bpe_has_merges(run: Run, toy: Path) -> None:
     assert "--tokenizer bpe" in ran.err
 
 
-@pytest.mark.parametrize("options", [["--vocab-size", "50%"], ["--min-count", "0"], ["--vocab-size", "many"]])
+@pytest.mark.parametrize(
+    "options", [["--vocab-size", "50%"], ["--min-count", "0"], ["--vocab-size", "many"], ["--vocab-size", "100"]]
+)
 def test_merges_refuse_what_training_refuses(fails: Fails, toy: Path, options: list[str]) -> None:
     trained = fails("tokenize", toy, *options)
     assert fails("tokenize", toy, "--merges", *options) == trained
@@ -115,6 +117,16 @@ def test_ids_never_overwrite_the_text(fails: Fails, tmp_path: Path) -> None:
 def test_a_tokenizer_that_is_there_is_kept(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
     assert run("tokenize", toy, "--tokenizer", "char", "--out", tmp_path / "t").code == 0
     assert "has a tokenizer already" in fails("tokenize", toy, "--tokenizer", "byte", "--out", tmp_path / "t")
+
+
+def test_where_a_tokenizer_cannot_be_written_is_said_before_it_is_learned(
+    fails: Fails, toy: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    assert "file is a file, not a folder; choose another --out" in fails(
+        "tokenize", toy, "--out", tmp_path / "file"
+    )
+    assert "leave out --out" in fails("tokenize", toy, "--merges", "--out", tmp_path / "t")
 
 
 def test_a_list_of_words_is_the_vocabulary(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -227,7 +228,10 @@ def test_the_tape_keeps_a_run(
         stopping(patched, 3)
         stopped = run(*words, "--out", "m")
     assert stopped.code == 130
-    assert f"stopped after step 3 of 6; go on with --resume (resume=True): {folder}" in stopped.err
+    assert (
+        f"stopped after step 3 of 6; go on with: chainrule resume {folder} (in Python, resume('{folder}'))"
+        in stopped.err
+    )
     assert not Path("m").exists()
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "metrics.jsonl", "run.json"]
     assert "can be resumed" in fails(*words, "--out", "m")
@@ -315,3 +319,13 @@ def test_a_first_line_longer_than_the_sample_can_be_quantised(run: Run, tmp_path
         *("--out", tmp_path / "m"),
     )
     assert ran.code == 0, ran.err
+
+
+def test_what_was_trained_is_told_in_words_that_fit(run: Run, corpus: Path, tmp_path: Path) -> None:
+    """One token and several, held out or not."""
+    ran = run("train", "anygram", corpus, "--out", tmp_path / "tuned")
+    assert re.search(r" s before training\), tuned on [\d,]+ held out; vocabulary ", ran.out), ran.out
+    (tmp_path / "one.txt").write_text("\n", encoding="utf-8")
+    ran = run("train", "feedforward", tmp_path / "one.txt", "--set", "steps=1", "--out", tmp_path / "one")
+    assert "trained on 1 token (1 epoch) in " in ran.out
+    assert " and 1 step (" in ran.out

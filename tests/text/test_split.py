@@ -156,9 +156,14 @@ def test_every_part_gets_a_document_also_of_few_large_ones(seed: int, tmp_path: 
     assert all(texts.values())
 
 
-@pytest.mark.parametrize("text", ["", "one line\n", "the same\n" * 50, "two\nlines\n"])
+def test_an_empty_text_is_said_to_be_empty() -> None:
+    with pytest.raises(CorpusError, match=r"^the text is empty$"):
+        parts(Corpus.from_text(""), SHARES)
+
+
+@pytest.mark.parametrize("text", ["one line\n", "the same\n" * 50, "two\nlines\n"])
 def test_too_few_documents_is_an_error_that_says_what_to_do(text: str) -> None:
-    with pytest.raises(CorpusError, match=r"too few documents.*blank lines.*add text, or name the parts"):
+    with pytest.raises(CorpusError, match=r"too few documents.*blank line.*add text, or name the parts"):
         parts(Corpus.from_text(text), SHARES)
 
 

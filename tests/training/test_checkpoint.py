@@ -85,7 +85,9 @@ def test_an_interrupted_run_goes_on_bit_by_bit(
     with monkeypatch.context() as patched:
         stopping(patched, 1, 12, 13, 33, 40)
         for step in (1, 12, 13, 33, 40):
-            with pytest.raises(Interrupted, match=rf"stopped after step {step} of 40; go on with --resume"):
+            with pytest.raises(
+                Interrupted, match=rf"stopped after step {step} of 40; go on with: chainrule resume"
+            ):
                 trained(tmp_path, *case)
     assert_same(trained(tmp_path, *case), whole)
 
@@ -108,7 +110,7 @@ def test_a_killed_run_goes_on_bit_by_bit(number: int, case: tuple[str, str, str,
             _, said = child.communicate(timeout=600)
         assert newest(tmp_path) >= before + 9, said
         assert child.returncode != 0
-        assert (b"go on with --resume" in said) == (number == signal.SIGTERM)
+        assert (b"go on with: chainrule resume" in said) == (number == signal.SIGTERM)
     assert 0 < newest(tmp_path) < 40
     assert_same(trained(tmp_path, *case), trained(None, *case))
 

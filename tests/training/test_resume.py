@@ -72,7 +72,7 @@ def test_a_command_that_was_stopped_goes_on(
         stopping(patched, 5, number)
         found, said = run(capsys, "train", "tiny", corpus, "--out", out, *SET)
     assert found == code
-    assert f"stopped after step 5 of 12; go on with --resume (resume=True): {out}.run" in said
+    assert f"stopped after step 5 of 12; go on with: chainrule resume {out}.run (in Python, resume(" in said
     assert not out.exists()
     refused = run(capsys, "train", "tiny", corpus, "--out", out, *SET)
     assert refused[0] == 2

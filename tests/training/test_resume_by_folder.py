@@ -67,6 +67,18 @@ def test_a_corpus_that_moved_is_asked_for(corpus: Path, tmp_path: Path, monkeypa
     assert json.loads((folder / "run.json").read_text())["corpus"]["files"] == [str(moved)]
 
 
+def test_a_held_out_text_that_moved_is_asked_for_by_its_option(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    valid = tmp_path / "valid.txt"
+    valid.write_text("line 3 of a text\n", encoding="utf-8")
+    folder = stopped(monkeypatch, corpus, tmp_path, valid=valid)
+    moved = valid.rename(tmp_path / "moved.txt")
+    with pytest.raises(CorpusError, match=r"the held-out text of this run .* --held-out FILE, .*valid=\.\.\."):
+        cr.resume(folder)
+    assert cr.resume(folder, valid=moved).metrics["steps"] == 12
+
+
 def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = corpus.read_text(encoding="utf-8")
     folder = stopped(monkeypatch, text, tmp_path)
@@ -111,10 +123,15 @@ def test_files_of_the_settings_are_looked_for_where_the_run_began(
 
 
 def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match=r"nothing: no such run folder: it has no run\.json"):
+    with pytest.raises(FolderError, match=r"nothing: no such run folder$"):
         cr.resume(tmp_path / "nothing")
-    with pytest.raises(FolderError, match="not a run folder"):
+    with pytest.raises(FolderError, match=r"not a run folder: it has no run\.json \(one that an earlier version"):
         cr.resume(tmp_path)
+    with pytest.raises(FolderError, match=r"corpus.txt: a file, not a run folder"):
+        cr.resume(corpus)
+    cr.train("elman", corpus, run=tmp_path / "model.run", **SMALL).save(tmp_path / "model")
+    with pytest.raises(FolderError, match=r"model: not a run folder: .*\(there is .*model\.run\)"):
+        cr.resume(tmp_path / "model")
     cr.train("elman", corpus, run=tmp_path / "run", **SMALL)
     for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
         checkpoint.rename(tmp_path / checkpoint.name)
@@ -156,6 +173,10 @@ def test_the_command_needs_a_name_for_the_model(
     code, said = run(capsys, "resume", folder)
     assert code == 2
     assert "name the model folder to write with --out" in said
+    for name in ("corpus", "device", "progress"):  # arguments of cr.resume, and no settings
+        code, said = run(capsys, "resume", folder, "--out", tmp_path / "model", "--set", f"{name}=1")
+        assert code == 2
+        assert f"unknown setting '{name}'" in said
     assert run(capsys, "resume", folder, "--out", tmp_path / "model", "--keep", "--set", "steps=14")[0] == 0
     assert cr.load(tmp_path / "model").metrics["steps"] == 14
     assert (folder / "checkpoints").exists()

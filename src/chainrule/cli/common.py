@@ -432,6 +432,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
+def count(amount: int, unit: str) -> str:
+    """An amount with its unit, which has an s unless there is one: 1 token, 2,000 tokens."""
+    return f"{amount:,} {unit}" if amount == 1 else f"{amount:,} {unit}s"
+
+
 def cut(text: str, width: int, keep: Literal["start", "end"] = "start") -> str:
     """A text in at most `width` columns, cut between words with an ellipsis; only a long word is cut itself.
 

@@ -81,13 +81,17 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     if text == "-" and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = open_corpus(options, text)
-    records = _records(lm, corpus, options)
+    every = iter(_records(lm, corpus, options))
+    first = list(islice(every, 1))
+    records = chain(first, every)
     if sys.stdout.isatty() and not (options["as_json"] or options["as_csv"] or options["per_token"]):
         _print_table(records, normalised=lm.normalised)
     else:
         lines = _lines(lm, records, options)
         while some := list(islice(lines, _AT_ONCE)):
             echo("".join(some), nl=False)
+    if not first:
+        terminal_progress().note(f"{corpus.name} is empty")
     corpus.note_losses(terminal_progress())
 
 

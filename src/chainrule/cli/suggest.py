@@ -11,6 +11,7 @@ import click
 from chainrule.cli.common import (
     console,
     device_option,
+    echo,
     json_option,
     model_argument,
     note_slow_precision,
@@ -48,11 +49,11 @@ def suggest(folder: str, prompt: str | None, count: int, device: str, dtype: str
     lm = load(folder, device=device, dtype=dtype)
     note_slow_precision(dtype, lm)
     if prompt is None and sys.stdin.isatty():
-        click.echo("reading standard input; Ctrl-D ends it", err=True)
+        echo("reading standard input; Ctrl-D ends it", err=True)
     for text in _lines() if prompt is None else [prompt]:
         found = suggesting.suggest(lm, text, count)
         if as_json:
-            click.echo(to_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]}))
+            echo(to_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]}))
         else:
             screen = console()
             show_table(screen, suggestions_table(found, title=text if prompt is None else None))

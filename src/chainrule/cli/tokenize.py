@@ -82,6 +82,8 @@ def tokenize(
 
     if bool(options["ids"]) + show + merges > 1:
         raise click.UsageError("choose one of --ids, --show and --merges")
+    if merges and options["out"]:
+        raise click.UsageError("--merges only shows how BPE learns: leave out --out, or --merges")
     if options["out"]:
         _check_folder(Path(options["out"]), overwrite)
     if options["ids"]:
@@ -114,18 +116,16 @@ def tokenize(
 
 
 def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
-    from chainrule.errors import CorpusError, TokenizerError
+    from chainrule.errors import CorpusError
     from chainrule.tokens.subwords.merges import count_pieces, learn_merges
-    from chainrule.tokens.subwords.tokenizer import DEFAULT_VOCAB_SIZE, readable
+    from chainrule.tokens.subwords.tokenizer import readable, vocabulary_size
     from chainrule.tokens.vocabulary import Limit
 
-    limit = Limit.parse(vocab_size, min_count)
-    if limit.percent is not None:
-        raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
+    size = vocabulary_size("bpe", Limit.parse(vocab_size, min_count))
     pieces = count_pieces(text.blocks())
     if not pieces:
-        raise CorpusError(f"{text.name}: empty: there is no text to count")
-    found = islice(learn_merges(pieces, limit.top or DEFAULT_VOCAB_SIZE, max(2, min_count)), lines)
+        raise CorpusError(f"{text.name} is empty")
+    found = islice(learn_merges(pieces, size, max(2, min_count)), lines)
     if as_json:
         print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
         return
@@ -141,7 +141,7 @@ def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None
     from chainrule.tokens.base import lines_of
 
     if not any(text.blocks()):
-        raise CorpusError(f"{text.name}: empty: there is no text to show")
+        raise CorpusError(f"{text.name} is empty")
     every_line = (line for block in text.blocks() for line in lines_of(block))
     tokens = [
         [tokenizer.token(int(i)) for i in tokenizer.encode(line.decode())] for line in islice(every_line, lines)
@@ -172,6 +172,8 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
     from chainrule.folder import MANIFEST
     from chainrule.tokens.registry import FILE_NAME
 
+    if folder.is_file():
+        raise FolderError(f"{folder} is a file, not a folder; choose another --out")
     if (folder / MANIFEST).exists():
         raise FolderError(f"{folder} is a model folder; choose another --out")
     if (folder / FILE_NAME).exists() and not overwrite:

@@ -14,6 +14,7 @@ from chainrule.cli.common import (
     context_option,
     corpus_argument,
     corpus_options,
+    count,
     device_option,
     held_out_option,
     json_option,
@@ -178,24 +179,24 @@ def resume(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.disk import holding
-    from chainrule.pipeline.resume import resume as resume_training
+    from chainrule.pipeline.resume import resume_run
     from chainrule.pipeline.run_record import read_record, reopened
     from chainrule.settings import split_words
     from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
+    record = read_record(run)
     if out is None and run.suffix != ".run":
         raise click.UsageError(f"name the model folder to write with --out: {run} does not end in .run")
     out = out or str(run.with_suffix(""))
-    record = read_record(run)
     check_output(Path(out), run, overwrite=options["overwrite"], resume=True)
     with holding(run):
-        lm = resume_training(
+        lm = resume_run(
             run,
+            split_words(settings),
             corpus=reopened(record.corpus, corpus) if corpus else None,
             valid=reopened(record.valid or {}, [held_out]) if held_out else None,
             device=options["device"],
             progress=terminal_progress(),
-            **split_words(settings),
         )
         lm.save(out, overwrite=options["overwrite"])
         if not options["keep"]:
@@ -227,13 +228,14 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
             }
         )
         return
-    text = f"{seen:,} tokens" if steps is None else f"{seen:,} tokens ({_passes(seen / tokens)})"
+    text = count(seen, "token") if steps is None else f"{count(seen, 'token')} ({_passes(seen / tokens)})"
     tuned = ""
     if nats is not None:
-        tuned = f"; perplexity {number(perplexity_of(nats), 4)} on {figures['validation_tokens']:,} tokens held out"
+        held = count(figures["validation_tokens"], "token")
+        tuned = f"; perplexity {number(perplexity_of(nats), 4)} on {held} held out"
     elif held_out:
-        tuned = f", tuned on {held_out:,} held out,"
-    work = "" if steps is None else f" and {steps:,} {'step' if steps == 1 else 'steps'}"
+        tuned = f", tuned on {held_out:,} held out"
+    work = "" if steps is None else f" and {count(steps, 'step')}"
     say(
         console(),
         f"{out}: trained on {text} in {number(seconds)} s{work} ({number(seconds - training)} s before training)"
@@ -243,4 +245,6 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
 
 def _passes(epochs: float) -> str:
     """How often the text was read: 23 % of the text, 1.4 epochs."""
-    return f"{epochs:.0%} of the text" if epochs < 1 else f"{epochs:.3g} epochs"
+    if epochs < 1:
+        return f"{epochs:.0%} of the text"
+    return "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"

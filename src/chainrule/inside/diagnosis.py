@@ -142,7 +142,7 @@ def network_of(lm: LanguageModel) -> Any:
         if isinstance(lm, NeuralModel):
             return lm.network
     raise DiagnosisError(
-        f"{type(lm).__name__} has nothing to differentiate; the kinds that have are {', '.join(KINDS)}"
+        f"a model of the kind {lm.kind} has nothing to differentiate; the kinds that have are {', '.join(KINDS)}"
     )
 
 

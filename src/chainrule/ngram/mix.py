@@ -110,7 +110,7 @@ def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
 def _encoded(corpus: Corpus, tokenizer: Tokenizer) -> Ints:
     ids = [tokenizer.encode_lines(block) for block in corpus.blocks()]
     if not sum(map(len, ids)):
-        raise CorpusError(f"{corpus.name}: empty: there is no text to tune on")
+        raise CorpusError(f"{corpus.name} is empty: there is no text to tune on")
     return np.concatenate(ids).astype(np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,19 @@ def resume(
     is given again; another text is refused. Settings that may change, such as steps or minutes, are keyword
     arguments.
     """
-    run = Path(run)
+    return resume_run(Path(run), settings, corpus=corpus, valid=valid, device=device, progress=progress)
+
+
+def resume_run(
+    run: Path,
+    settings: Mapping[str, Any],
+    *,
+    corpus: Text | None = None,
+    valid: Text | None = None,
+    device: str | None = None,
+    progress: Reports = False,
+) -> LanguageModel:
+    """The same as `resume`, but with the settings to change as a mapping, which may have any names."""
     record = read_record(run)
     if not checkpoint_folders(run):
         raise FolderError(
@@ -42,7 +55,7 @@ def resume(
     text = open_corpus(record.corpus, "corpus", run) if corpus is None else as_corpus(corpus)
     held_out = None if valid is None else as_corpus(valid)
     if held_out is None and record.valid is not None:
-        held_out = open_corpus(record.valid, "valid", run)
+        held_out = open_corpus(record.valid, "held-out text", run)
     return train_kind(
         kind,
         settings_of.parse(kind.settings, {**record.settings, **settings}),

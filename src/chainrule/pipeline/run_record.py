@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from chainrule.disk import replaced_file
 from chainrule.errors import CorpusError, DamagedFileError, FolderError, SettingsError
@@ -66,12 +66,14 @@ def write_record(run: Path, record: RunRecord, tokenizer: Tokenizer | TokenizerC
 def read_record(run: Path) -> RunRecord:
     """What run.json of a run folder says."""
     path = run / RECORD
+    if not run.is_dir():
+        raise FolderError(f"{run}: {'a file, not a run folder' if run.exists() else 'no such run folder'}")
     if not path.is_file():
-        what = "not a run folder" if run.is_dir() else "no such run folder"
-        raise FolderError(
-            f"{run}: {what}: it has no {RECORD} (one that an earlier version began is resumed by the command that "
-            "began it, with --resume)"
-        )
+        beside = Path(f"{run}.run")
+        hint = "one that an earlier version began is resumed by the command that began it, with --resume"
+        if (beside / RECORD).is_file():
+            hint = f"there is {beside}"
+        raise FolderError(f"{run}: not a run folder: it has no {RECORD} ({hint})")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if (content["format"], content["version"]) != (FORMAT, VERSION):
@@ -97,9 +99,14 @@ def describe_corpus(corpus: Corpus) -> Description:
     }
 
 
-def open_corpus(description: Description, what: str, run: Path) -> Corpus:
+_GIVEN_AGAIN = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out", "valid")}
+"""The option of `chainrule resume`, and the argument of `resume`, by which a text is given again."""
+
+
+def open_corpus(description: Description, what: Literal["corpus", "held-out text"], run: Path) -> Corpus:
     """The corpus that was described; `what` names it in errors, which say how to give it again."""
-    again = f"give it again: chainrule resume {run} --{what} FILE, or resume(run, {what}=...)"
+    option, argument = _GIVEN_AGAIN[what]
+    again = f"give it again: chainrule resume {run} {option} FILE, or resume(run, {argument}=...)"
     if "files" not in description:
         raise CorpusError(f"{run}: the {what} of this run was not in a file ({description['name']}): {again}")
     for file in description["files"]:

@@ -146,6 +146,8 @@ def _jsonl_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning
 def _object(source: bytes, place: str) -> dict[str, Any]:
     try:
         record: Any = _DECODER.decode(source.decode())
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{place}: not JSON: {error.msg} (character {error.pos + 1})") from None
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: not JSON: {error}") from None
     if not isinstance(record, dict):

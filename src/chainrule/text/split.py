@@ -45,12 +45,14 @@ def split(
             files[places[draw] if places else _share(draw, shares)].write(_ended(document))
             task.advance(len(document))
     corpus.note_losses(progress)
-    for name, path in paths.items():
-        if path.stat().st_size == 0:
-            raise CorpusError(
-                f"the corpus has too few documents to hold out a {name} part: they are separated by blank lines, "
-                "or are the lines where blank lines are rare; add text, or name the parts as files of their own"
-            )
+    empty = [name for name, path in paths.items() if path.stat().st_size == 0]
+    if len(empty) == len(paths):
+        raise CorpusError(f"{corpus.name} is empty")
+    if empty:
+        raise CorpusError(
+            f"{corpus.name}: too few documents for the parts {', '.join(paths)}: a document is a record, ends at a "
+            "blank line, or is a line where blank lines are rare; add text, or name the parts as files of their own"
+        )
     return {name: Corpus(paths=(path,)) for name, path in paths.items()}
 
 

@@ -131,7 +131,7 @@ def _write(
         hashing.result()
     corpus.note_losses(progress)
     if not sizes:
-        raise CorpusError(f"{corpus.name}: empty: there is no text to count")
+        raise CorpusError(f"{corpus.name} is empty")
     return _Written(sizes, notes, read, digest.hexdigest())
 
 

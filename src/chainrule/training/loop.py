@@ -401,7 +401,8 @@ class _Loop:
             self._save(is_last=True)
         except TrainingError as error:
             return f"{where}; {error}"
-        return f"{where}; go on with --resume (resume=True): {self.job.data.run}"
+        run = self.job.data.run
+        return f"{where}; go on with: chainrule resume {run} (in Python, resume({str(run)!r}))"
 
     def _save_the_end(self) -> None:
         """Save the finished run, in case the model cannot be written; a failure costs only the checkpoint."""

@@ -11,6 +11,7 @@ import click
 from chainrule.cli.common import (
     check_new_file,
     console,
+    count,
     echo,
     json_option,
     model_argument,
@@ -75,7 +76,10 @@ def diagnose(
         return
     screen = console()
     likely = number(math.exp(-found.nats))
-    say(screen, f"{len(found.tokens)} tokens, then {found.target!r}: {number(found.nats)} nats, p = {likely}\n")
+    say(
+        screen,
+        f"{count(len(found.tokens), 'token')}, then {found.target!r}: {number(found.nats)} nats, p = {likely}\n",
+    )
     _print_gradients(screen, found)
     if found.gates:
         _print_gates(screen, found)

@@ -78,12 +78,7 @@ class SubwordTokenizer(Tokenizer):
         cls, blocks: Iterator[bytes], algorithm: Algorithm, limit: Limit, progress: Progress = SILENT
     ) -> SubwordTokenizer:
         """Learn a vocabulary of `limit.top` pieces from the text, the 256 bytes among them."""
-        if limit.percent is not None:
-            raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
-        size = limit.top or DEFAULT_VOCAB_SIZE
-        smallest = {"bpe": 256, "wordpiece": 513, "unigram": 257}[algorithm]
-        if size < smallest:
-            raise TokenizerError(f"{algorithm} needs a vocabulary of at least {smallest}: it holds every byte")
+        size = vocabulary_size(algorithm, limit)
         library = learn(section_lists(blocks), algorithm, size, max(2, limit.min_count), progress)
         return cls(algorithm, library.to_str())
 
@@ -232,6 +227,17 @@ class _Batch:
         if self._texts:
             self._flush()
         return np.concatenate(self._found)
+
+
+def vocabulary_size(algorithm: Algorithm, limit: Limit) -> int:
+    """The number of pieces to learn, the 256 bytes among them; a limit that an algorithm cannot keep is refused."""
+    if limit.percent is not None:
+        raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
+    size = limit.top or DEFAULT_VOCAB_SIZE
+    smallest = {"bpe": 256, "wordpiece": 513, "unigram": 257}[algorithm]
+    if size < smallest:
+        raise TokenizerError(f"{algorithm} needs a vocabulary of at least {smallest}: it holds every byte")
+    return size
 
 
 def _is_inside_character(text: bytes, place: int) -> bool:
