@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chainrule.cli.common import results_table, show_table
+from chainrule.cli.screen.tables import results_table, show_table
 
 from .running import HELD_OUT, Run, on_terminal, strict_json
 

@@ -7,30 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    SCORES,
-    UNPAID,
-    bits_per_byte,
-    console,
+from chainrule.cli.options.models import device_option
+from chainrule.cli.options.runs import json_option, minutes_option, overwrite_option, seed_option
+from chainrule.cli.options.texts import (
     context_option,
     corpus_argument,
     corpus_options,
-    device_option,
-    figure,
     held_out_option,
-    json_option,
-    minutes_option,
-    number,
     open_corpora,
-    overwrite_option,
-    print_json,
-    results_table,
-    say,
-    seed_option,
-    show_table,
-    tokenizer_choice,
-    tokenizer_options,
 )
+from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.tables import SCORES, UNPAID, bits_per_byte, figure, results_table, show_table
+from chainrule.cli.screen.words import number
 from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, number, overwrite_option, print_json, say
+from chainrule.cli.options.runs import json_option, overwrite_option
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel

@@ -8,24 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    SCORES,
-    UNPAID,
-    bits_per_byte,
-    console,
-    corpus_options,
-    cut,
-    device_option,
-    figure,
-    json_option,
-    note_slow_precision,
-    open_corpus,
-    precision_option,
-    print_json,
-    results_table,
-    say,
-    show_table,
-)
+from chainrule.cli.options.models import device_option, note_slow_precision, precision_option
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.options.texts import corpus_options, open_corpus
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.tables import SCORES, UNPAID, bits_per_byte, figure, results_table, show_table
+from chainrule.cli.screen.words import cut
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
+from chainrule.cli.options.models import (
     device_option,
-    echo,
     heal_option,
-    json_option,
     model_argument,
     note_slow_precision,
     note_unknown_prompt,
     precision_option,
-    print_json,
-    seed_option,
 )
+from chainrule.cli.options.runs import json_option, seed_option
+from chainrule.cli.screen.lines import echo, print_json
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    console,
-    heal_option,
-    json_option,
-    model_argument,
-    note_unknown_prompt,
-    number,
-    print_json,
-    results_table,
-    say,
-    show_table,
-)
+from chainrule.cli.options.models import heal_option, model_argument, note_unknown_prompt
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.tables import results_table, show_table
+from chainrule.cli.screen.words import number
 from chainrule.cli.suggest import as_record, suggestions_table
 
 if TYPE_CHECKING:

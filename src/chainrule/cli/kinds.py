@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, print_json, say
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.screen.lines import console, print_json, say
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 import click
 
 from chainrule._version import __version__
-from chainrule.cli.common import WAITING
 from chainrule.cli.compare import compare
 from chainrule.cli.completion import completion
 from chainrule.cli.convert import convert
@@ -27,6 +26,7 @@ from chainrule.cli.networks.diagnose import diagnose
 from chainrule.cli.networks.explain import explain
 from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.score import score
+from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.suggest import suggest
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import resume, train

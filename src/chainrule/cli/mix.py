@@ -6,17 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    console,
-    corpus_options,
-    held_out_option,
-    json_option,
-    number,
-    open_corpora,
-    overwrite_option,
-    print_json,
-    say,
-)
+from chainrule.cli.options.runs import json_option, overwrite_option
+from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
     from chainrule.ngram.model import NgramModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chainrule.cli.common import WAITING
+from chainrule.cli.screen.lines import WAITING
 from chainrule.progress import Progress, Task
 from chainrule.progress.bars import VisibleProgress
 

@@ -12,21 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    SCORES,
-    console,
-    corpus_options,
-    cut,
-    device_option,
-    echo,
-    json_option,
-    model_argument,
-    note_slow_precision,
-    number,
-    open_corpus,
-    precision_option,
-    say,
-)
+from chainrule.cli.options.models import device_option, model_argument, note_slow_precision, precision_option
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.options.texts import corpus_options, open_corpus
+from chainrule.cli.screen.lines import console, echo, say
+from chainrule.cli.screen.tables import SCORES
+from chainrule.cli.screen.words import cut, number
 
 if TYPE_CHECKING:
     from chainrule.evaluation.records import ScoredRecord

@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    console,
-    device_option,
-    echo,
-    json_option,
-    model_argument,
-    note_slow_precision,
-    number,
-    precision_option,
-    results_table,
-    show_table,
-)
+from chainrule.cli.options.models import device_option, model_argument, note_slow_precision, precision_option
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.screen.lines import console, echo
+from chainrule.cli.screen.tables import results_table, show_table
+from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    check_new_file,
-    console,
-    corpus_argument,
-    corpus_options,
-    json_option,
-    number,
-    open_corpus,
-    overwrite_option,
-    print_json,
-    results_table,
-    show_table,
-    tokenizer_choice,
-    tokenizer_options,
-)
+from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
+from chainrule.cli.options.texts import corpus_argument, corpus_options, open_corpus
+from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
+from chainrule.cli.screen.lines import console, print_json
+from chainrule.cli.screen.tables import results_table, show_table
+from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
     from chainrule.text.corpus import Corpus

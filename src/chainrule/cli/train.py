@@ -9,24 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import (
-    console,
+from chainrule.cli.options.models import device_option
+from chainrule.cli.options.runs import json_option, minutes_option, seed_option
+from chainrule.cli.options.texts import (
     context_option,
     corpus_argument,
     corpus_options,
-    count,
-    device_option,
     held_out_option,
-    json_option,
-    minutes_option,
-    number,
     open_corpora,
-    print_json,
-    say,
-    seed_option,
-    tokenizer_choice,
-    tokenizer_options,
 )
+from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.words import count, number
 
 if TYPE_CHECKING:
     from chainrule.kinds import Kind

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chainrule.cli.common import (
-    check_new_file,
-    console,
-    count,
-    echo,
-    json_option,
-    model_argument,
-    number,
-    overwrite_option,
-    read_prompt_option,
-    results_table,
-    say,
-    show_table,
-)
+from chainrule.cli.options.models import model_argument, read_prompt_option
+from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
+from chainrule.cli.screen.lines import console, echo, say
+from chainrule.cli.screen.tables import results_table, show_table
+from chainrule.cli.screen.words import count, number
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.common import console, json_option, print_json, results_table, say, seed_option, show_table
+from chainrule.cli.options.runs import json_option, seed_option
+from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.tables import results_table, show_table
 
 if TYPE_CHECKING:
     from chainrule.autodiff.tape.gradcheck import GradientReport

@@ -1,0 +1,117 @@
+"""Texts: the corpus, its fields and files, held-out text, and where a sequence ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options.declaring import Command, RenamedOption
+
+if TYPE_CHECKING:
+    from chainrule.text.corpus import Corpus
+
+
+def corpus_argument(command: Command) -> Command:
+    """CORPUS...: where the text is."""
+    return click.argument("corpus", nargs=-1, required=True, metavar="CORPUS...", shell_complete=_texts)(command)
+
+
+def corpus_options(command: Command) -> Command:
+    """--field, --files and --encoding-errors, which `open_corpora` reads."""
+    options = (
+        click.option(
+            "--field",
+            "fields",
+            multiple=True,
+            metavar="NAME[,NAME]",
+            help="The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several "
+            "are joined, each on a new line. [default: text]",
+        ),
+        click.option(
+            "--files",
+            multiple=True,
+            metavar="PATTERN",
+            help="Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
+        ),
+        encoding_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def encoding_option(command: Command) -> Command:
+    """--encoding-errors: what to do with bytes that are not UTF-8."""
+    return click.option(
+        "--encoding-errors",
+        type=click.Choice(["strict", "replace"]),
+        default="strict",
+        show_default=True,
+        help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
+    )(command)
+
+
+def held_out_option(explanation: str) -> Callable[[Command], Command]:
+    """--held-out, a text of its own to tune on; --valid, its earlier name, works in 0.2 too."""
+    return click.option(
+        "--held-out",
+        "--valid",
+        "held_out",
+        cls=RenamedOption,
+        type=click.Path(),
+        metavar="FILE",
+        help=explanation,
+    )
+
+
+def context_option(command: Command) -> Command:
+    """--context: where a sequence ends."""
+    return click.option(
+        "--context",
+        type=click.Choice(["line", "stream"]),
+        default="line",
+        show_default=True,
+        help="A line is a sequence, or context flows across lines.",
+    )(command)
+
+
+def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[Corpus | None]:
+    """A corpus for each sequence of sources, None for None, as the options of `corpus_options` say."""
+    from chainrule.text.corpus import Corpus
+    from chainrule.text.records import Fields
+
+    names, identity, files = options["fields"], options.get("id_field"), options["files"]
+    if files and not any(Path(source).is_dir() for sources in texts for source in sources or ()):
+        raise click.UsageError("--files chooses among the files of a folder, and no folder is given")
+    fields = Fields.parse(names, identity)
+    corpora = [
+        None
+        if sources is None
+        else Corpus.open(*sources, encoding_errors=options["encoding_errors"], fields=fields, files=files)
+        for sources in texts
+    ]
+    if (names or identity) and not any(corpus.has_records for corpus in corpora if corpus):
+        raise click.UsageError(
+            "plain text has no fields: --field and --id-field are for .jsonl, .csv, .tsv and .parquet files"
+        )
+    return corpora
+
+
+def open_corpus(options: Mapping[str, Any], *sources: str) -> Corpus:
+    """The corpus of the sources."""
+    (corpus,) = open_corpora(options, sources)
+    assert corpus is not None
+    return corpus
+
+
+def _texts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from chainrule.text.corpus import BUILTIN
+
+    if incomplete and BUILTIN.startswith(incomplete):
+        return [CompletionItem(BUILTIN)]
+    return [CompletionItem(incomplete, type="file")]
