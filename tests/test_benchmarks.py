@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.ngram import gpu, main, score, texts
+from benchmarks.ngram import gpu, main, score, suggesting, texts
 from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
 
 import chainrule as cr
@@ -102,3 +102,13 @@ def test_a_part_that_is_not_there_is_refused() -> None:
 def test_names_are_listed() -> None:
     found = subprocess.run([sys.executable, "-m", "benchmarks"], capture_output=True, text=True, check=False)
     assert found.stderr.endswith("there are: autodiff, neural, ngram, tokens\n")
+
+
+def test_suggestions_are_the_same_but_for_equally_likely_words() -> None:
+    def found(**words: float) -> list[cr.Suggestion]:
+        return [cr.Suggestion(word, word, p) for word, p in words.items()]
+
+    assert suggesting.same(found(a=0.5, b=0.2, c=0.1), found(a=0.5, b=0.2, d=0.100001))
+    assert not suggesting.same(found(a=0.5, b=0.2, c=0.1), found(a=0.5, c=0.2, b=0.1))
+    assert not suggesting.same(found(a=0.5, b=0.2), found(a=0.5, b=0.21))
+    assert not suggesting.same(found(a=0.5), found(a=0.5, b=0.2))

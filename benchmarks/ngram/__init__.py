@@ -5,6 +5,7 @@
     texts      many lines as a list of strings to ln p of each line and token, beside loops over the kenlm module
     growth     ten times the text: how many times the seconds; and the peak memory under a cap
     start      a first model of 1 MB of text, with Numba's cache empty and full
+    suggest    milliseconds of a suggestion for texts that stop anywhere, of words, BPE and characters
     write      tokens written a second, one sequence and 256, several strategies; beside the plain way and peers
     nltk       training and scoring of order 3, beside NLTK
     gpu        ids on a GPU to a model there, beside lmplz (on a machine that has one)
@@ -20,16 +21,17 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import DATA
-from benchmarks.ngram import estimate, gpu, growth, score, texts, toolkit, writing
+from benchmarks.ngram import estimate, gpu, growth, score, suggesting, texts, toolkit, writing
 from benchmarks.ngram.lab import Lab
 
-# texts, write, nltk and gpu work in this process; what it holds would count as a child's memory: they come last
+# texts and all below work in this process; what it holds would count as a child's memory: they come last
 PARTS = {
     "estimate": estimate.run,
     "score": score.run,
     "growth": growth.run,
     "start": growth.run_start,
     "texts": texts.run,
+    "suggest": suggesting.run,
     "write": writing.run,
     "nltk": toolkit.run,
     "gpu": gpu.run,

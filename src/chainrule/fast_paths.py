@@ -9,6 +9,8 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     ScoresText        score_text        encode the text, then score its sequences
     ScoresSequences   score_sequences   `score` batches of sequences of like length
     Reads             read              `score`, then `extend`
+    GivesNextProbs    next_probs        e to `next_log_probs`
+    Prepares          prepare           nothing: what takes time to load is loaded when that pays off
     Writes            write             choose and `extend`, token by token (decode/sample.py)
 """
 
@@ -44,6 +46,22 @@ class Reads(Protocol):
 
     def read(self, state: Any, ids_BT: Array) -> tuple[Array, Any] | None:
         """What `score` returns for the ids from the state, and what `extend` returns. None: take the plain way."""
+
+
+@runtime_checkable
+class GivesNextProbs(Protocol):
+    """Computes p of the next tokens without a power of e for each."""
+
+    def next_probs(self, state: Any) -> np.ndarray | None:
+        """p of every token after each row of the state, [B, V], in single precision. None: take the plain way."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """Loads compiled code, or the like, when it has been asked for much."""
+
+    def prepare(self) -> None:
+        """Load now what takes time to load, so that no later question takes longer than others."""
 
 
 class Choose(Protocol):

@@ -26,7 +26,7 @@ import numpy as np
 
 from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.errors import CorpusError
-from chainrule.fast_paths import Choose, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import Choose, GivesNextProbs, Prepares, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
 from chainrule.plugins import import_object
@@ -39,6 +39,8 @@ __all__ = [
     "LanguageModel",
     "State",
     "check_rows",
+    "next_probs",
+    "prepare",
     "read",
     "score_in_pieces",
     "score_rows",
@@ -248,6 +250,19 @@ def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
     if isinstance(lm, Reads) and (found := lm.read(state, ids_BT)) is not None:
         return found
     return lm.score(ids_BT, state), lm.extend(state, ids_BT)
+
+
+def next_probs(lm: LanguageModel, state: State) -> np.ndarray:
+    """p of every token after each row of the state, [B, V], in single precision; a new array."""
+    if isinstance(lm, GivesNextProbs) and (probs := lm.next_probs(state)) is not None:
+        return probs
+    return np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float32))
+
+
+def prepare(lm: LanguageModel) -> None:
+    """Let a model load what it loads when it has been asked for much, before it is."""
+    if isinstance(lm, Prepares):
+        lm.prepare()
 
 
 def write(

@@ -250,6 +250,9 @@ class Fast(Delegate):
     def read(self, state: State, ids_BT: Array) -> tuple[Array, State] | None:
         return self.score(ids_BT, state), self.extend(state, ids_BT)
 
+    def next_probs(self, state: State) -> np.ndarray | None:
+        return np.exp(self.next_log_probs(state))
+
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[State, Array, Array] | None:
@@ -282,6 +285,12 @@ class ScoresWhatItReadAnew(Fast):
 class ReadsWithoutMoving(Fast):
     def read(self, state: State, ids_BT: Array) -> tuple[Array, State] | None:
         return self.score(ids_BT, state), state
+
+
+class GivesHalfOfEachProbability(Fast):
+    def next_probs(self, state: State) -> np.ndarray | None:
+        probs = super().next_probs(state)
+        return None if probs is None else probs / 2
 
 
 class WritesTheBest(Fast):
@@ -337,6 +346,7 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("scoring_sequences_is_scoring_each", RunsSequencesTogether),
     ("reading_is_scoring_and_extending", ScoresWhatItReadAnew),
     ("reading_is_scoring_and_extending", ReadsWithoutMoving),
+    ("next_probabilities_are_powers_of_e", GivesHalfOfEachProbability),
     ("writing_is_choosing_and_extending", WritesTheBest),
     ("writing_is_choosing_and_extending", WritesAndMiscounts),
     ("writing_is_choosing_and_extending", WritesWithoutMoving),

@@ -331,3 +331,20 @@ def test_prompts_of_a_stream_reach_back_over_lines() -> None:
     assert find_openings(lm, [prompt])[1][0].rest == b""
     assert cr.generate(lm, prompt + "Ja", cr.Greedy(), max_tokens=5).startswith(prompt + "Jan 12 10:")
     assert cr.generate(lm, prompt, cr.Greedy(), max_tokens=5).startswith(prompt + "Jan 12 10:")
+
+
+@pytest.mark.parametrize("prompt", ["a", "ab", "aab", "aaab", "a a"])
+def test_the_best_openings_are_the_first_of_all(prompt: str) -> None:
+    """Every opening, sorted: what `best` finds without making them all."""
+    root = find_openings(Short(), [prompt])[1][0].root
+    assert root is not None
+    every = [
+        (share + float(own), (*ids, int(token)))
+        for node, ids, share in root.nodes()
+        for token, own in zip(node.last, node.shares, strict=False)
+        if own > -math.inf
+    ]
+    every.sort(key=lambda opening: -opening[0])
+    for count in (1, 3, 100):
+        best = find_openings(Short(), [prompt])[1][0].best(count)
+        assert [(opening.log_prob, opening.ids) for opening in best] == every[:count]

@@ -6,11 +6,15 @@ import math
 from collections import defaultdict
 
 import pytest
+from test_generate import NotANumber
 from test_healing import LOG, TOKENIZERS, Short, by_brute_force
 
 import chainrule as cr
+from chainrule.arrays import Array
 from chainrule.decode.suggest import next_tokens
 from chainrule.errors import DecodingError, ModelError
+from chainrule.lm import State
+from chainrule.ngram.model import NgramModel, NgramState
 
 START = "Jan 12 10:05 host2 auth[127]: "
 
@@ -112,6 +116,36 @@ def test_an_unknown_word_is_followed_by_words() -> None:
     assert all(s.completion.startswith(" ") for s in cr.suggest(lm, "Jan 12 zebra"))
 
 
+class Plain(NotANumber):
+    """A model without fast paths, whose kernels are never loaded: the slow, obvious reference."""
+
+    def next_log_probs(self, state: State) -> Array:
+        assert isinstance(self.inner, NgramModel)
+        assert isinstance(state, NgramState)
+        return self.inner.automaton.next_slowly(state.words)
+
+
+@pytest.mark.parametrize("text", ["", "J", START, START + "re", START + "request", "zebra", "Jan 12 10:0", LOG * 3])
+def test_kernels_suggest_what_the_plain_way_does(lm: cr.LanguageModel, text: str) -> None:
+    fast, slow = cr.suggest(lm, text, 10), cr.suggest(Plain(lm), text, 10)
+    assert [s.probability for s in fast] == pytest.approx([s.probability for s in slow], rel=1e-5)
+    least = 1.0001 * slow[-1].probability  # which of equally likely words come last is up to rounding
+    ours, theirs = ({s.word: s.probability for s in found if s.probability > least} for found in (fast, slow))
+    assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_the_first_call_prepares_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=3, tokenizer="char")
+    assert isinstance(lm, NgramModel)
+    state = lm.start(1)
+    assert cr.suggest(lm, START + "re", once=True)
+    assert lm.next_probs(state) is None
+    cr.suggest(lm, START + "re")
+    assert lm.next_probs(state) is not None
+    monkeypatch.setattr(type(lm.automaton), "prepare", None)
+    cr.suggest(lm, START + "re")  # once is enough
+
+
 def test_a_plugin_that_does_not_spell_its_tokens_suggests_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words are those found with the spelling, as far as their ends are among the likeliest tokens."""
     lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=8, tokenizer="char")
@@ -121,8 +155,6 @@ def test_a_plugin_that_does_not_spell_its_tokens_suggests_too(monkeypatch: pytes
 
 
 def test_a_model_that_gives_nan_is_an_error() -> None:
-    from test_generate import NotANumber
-
     for name in ("char", "word"):
         broken = NotANumber(cr.train("ngram", cr.Corpus.from_text(LOG), order=2, tokenizer=name))
         with pytest.raises(ModelError, match="NaN"):

@@ -58,13 +58,19 @@ def test_what_follows_by_kernel_is_what_follows_by_numpy(name: str, monkeypatch:
     text = random_ids(1)
     reach = automaton.trie.order - 1
     history = np.lib.stride_tricks.sliding_window_view(np.append(text, [SIZE, SIZE - 1]), reach).astype(np.int64)
-    slow = automaton.ends_slowly(history)
+    slow, states = automaton.ends_slowly(history), automaton.state_slowly(history)
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
-    fast = automaton.ends_of(history)
+    fast = automaton.ends_fast(history)
     assert len(fast) == len(slow) == reach
     for ours, theirs in zip(fast, slow, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(automaton.state_of(history), states)
     np.testing.assert_array_equal(automaton.next_after(history), automaton.next_slowly(history))
+    probs = automaton.next_probs_after(history)
+    if automaton.log_alpha:
+        assert probs is None
+    else:
+        np.testing.assert_allclose(probs, np.exp(automaton.next_slowly(history)), rtol=1e-6, atol=1e-30)
 
 
 @pytest.mark.parametrize("name", MODELS)

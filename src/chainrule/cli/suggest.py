@@ -44,7 +44,7 @@ def suggest(folder: str, prompt: str | None, count: int, device: str, dtype: str
     if prompt is None and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
     for text in _lines() if prompt is None else [prompt]:
-        found = suggesting.suggest(lm, text, count)
+        found = suggesting.suggest(lm, text, count, once=prompt is not None)
         if as_json:
             echo(to_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]}))
         else:

@@ -12,6 +12,9 @@ When a hypothesis ends is one of two rules (`Beam.ending`):
     best    a hypothesis is finished only if its end is among the `width` best of all continuations, and the search
             is over when `width` hypotheses are finished: the usual rule. A beam of width 1 is greedy.
 
+With a length power of 1, `any` finds texts of higher mean ln p. With a power below 1 it mostly finds empty lines,
+which are what that ranks highest: `best` should be taken there (docs/log.md has figures of n-grams and of LSTMs).
+
 Axes: P rows that are continued, W beam width, V vocabulary.
 """
 

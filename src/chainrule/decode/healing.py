@@ -16,9 +16,11 @@ Axes: F paths that are continued, R rows, V vocabulary.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +75,16 @@ class _Node:
             log_prob, rest = float(log_probs_V[token]), self.rest[len(spelling.pieces[token]) :]
             if log_prob > -math.inf:
                 self.parts[token] = log_prob, _Node(spelling, self.prompt, rest, self.log_prob + log_prob)
-        return self.log_prob + _log_sum(self.last_log_probs)
+        self.total = _log_sum(self.last_log_probs)  # of the openings that end here; the others are added later
+        return self.log_prob + self.total
 
     def normalise(self, grown: Container[_Node]) -> None:
         """Turn ln p of the next tokens into their shares, when those of every node below are known."""
         self.parts = {token: (p, node) for token, (p, node) in self.parts.items() if node in grown}
+        if not self.parts:
+            self.tokens = self.last
+            self.shares = self.last_log_probs - self.total if self.total > -math.inf else self.last_log_probs
+            return
         log_probs = [log_prob + node.total for log_prob, node in self.parts.values()]
         every = np.concatenate([self.last_log_probs, np.asarray(log_probs, dtype=np.float64)])
         self.tokens = np.concatenate([self.last, np.asarray([*self.parts], dtype=np.int64)])
@@ -117,13 +124,17 @@ class Openings:
         if self.root is None:
             return [Opening()]
         found: list[Opening] = []
-        for node, ids, share in self.root.nodes():
-            shares = node.shares[: len(node.last)]
-            for i in top_of_row(shares, count).tolist() if len(shares) else ():
-                token = int(node.last[i])
-                found.append(Opening((*ids, token), share + float(shares[i]), node.adds(token)))
-        found.sort(key=lambda opening: -opening.log_prob)
-        return [opening for opening in found[:count] if opening.log_prob > -math.inf]
+        every = [*self.root.nodes()]
+        log_probs = np.concatenate([node.shares[: len(node.last)] + share for node, _, share in every])
+        ends = [*accumulate(len(node.last) for node, _, _ in every)]
+        found = []
+        for place in top_of_row(log_probs, count).tolist():
+            which = bisect_right(ends, place)
+            node, ids, _ = every[which]
+            token = int(node.last[place - ends[which]])  # counted from the end of the node's own
+            if log_probs[place] > -math.inf:
+                found.append(Opening((*ids, token), float(log_probs[place]), node.adds(token)))
+        return found
 
 
 def find_openings(lm: LanguageModel, prompts: Sequence[str], *, heal: bool = True) -> tuple[State, list[Openings]]:
@@ -192,7 +203,7 @@ def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
     frontier = roots
     while frontier:
         log_probs_FV = to_numpy(lm.next_log_probs(state))
-        if np.isnan(log_probs_FV).any():
+        if np.isnan(log_probs_FV.max()):  # the largest of values with NaN among them is NaN
             raise ModelError("the model gives NaN: something in it has gone wrong")
         for node, log_probs_V in zip(frontier, log_probs_FV, strict=True):
             found[node.prompt] = np.logaddexp(found[node.prompt], node.expand(log_probs_V))
@@ -235,5 +246,5 @@ def _slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
 
 def _log_sum(log_probs: NDArray[np.float64]) -> float:
     """ln Σ e^x."""
-    best = float(np.max(log_probs, initial=-math.inf))
-    return best if best == -math.inf else best + math.log(float(np.sum(np.exp(log_probs - best))))
+    best = float(log_probs.max()) if len(log_probs) else -math.inf
+    return best if best == -math.inf else best + math.log(float(np.exp(log_probs - best).sum()))

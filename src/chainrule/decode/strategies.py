@@ -274,7 +274,9 @@ class Beam:
     length_power: float = 1.0
     """Hypotheses are ranked by ln p / length^power: 0 favours short ones, 1 ranks by the mean."""
     ending: Ending = "any"
-    """When a hypothesis may end: "any", at every step; "best", only if its end is among the `width` best steps."""
+    """When a hypothesis may end: "any", at every step; "best", only if its end is among the `width` best steps.
+
+    Take "best" with a length power below 1: "any" then finds little but empty texts."""
 
     def __post_init__(self) -> None:
         if self.ending not in ("any", "best"):

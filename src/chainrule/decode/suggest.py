@@ -25,7 +25,7 @@ from chainrule.decode.generate import added_text, context_of
 from chainrule.decode.healing import find_openings
 from chainrule.decode.top import top_of_row
 from chainrule.errors import DecodingError, ModelError
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, next_probs, prepare
 
 _LONGEST = 40  # tokens of a word
 _WIDTH = 4  # hypotheses for each word that is asked for
@@ -75,9 +75,14 @@ def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True)
     return [NextToken(token, adds, p) for (token, adds), p in best if p > 0]
 
 
-def suggest(lm: LanguageModel, text: str = "", k: int = 5) -> list[Suggestion]:
-    """The k likeliest words that complete a text or follow it, the likeliest first; fewer if it knows no more."""
+def suggest(lm: LanguageModel, text: str = "", k: int = 5, *, once: bool = False) -> list[Suggestion]:
+    """The k likeliest words that complete a text or follow it, the likeliest first; fewer if it knows no more.
+
+    The first call loads what the model needs to answer the next ones fast, unless `once` says that none will come.
+    """
     _check(k)
+    if not once:
+        prepare(lm)
     if lm.tokenizer.splitting is not None:
         return _words(lm, text, k)
     typed = _last_word(context_of(lm, text))
@@ -111,6 +116,9 @@ class _Search:
     def __init__(self, lm: LanguageModel, text: str, k: int) -> None:
         self.lm, self.text, self.k = lm, text, k
         self.spelling = lm.tokenizer.spelling
+        if self.spelling is not None:
+            self.ends_V = self.spelling.is_spaced.astype(np.float32)
+            self.ends_V[lm.tokenizer.eos] = 1.0
         self.found: dict[bytes, float] = defaultdict(float)
 
     def run(self) -> dict[str, float]:
@@ -123,7 +131,8 @@ class _Search:
         p_F = np.exp(np.asarray([opening.log_prob for opening in begun], dtype=np.float32))
         state = lm.extend(state.select(np.zeros(len(live), np.int64)), pad([h.ids for h in live]))
         for _ in range(_LONGEST):
-            p_FV = np.exp(_log_probs(lm, state).astype(np.float32)) * p_F[:, None]
+            p_FV = next_probs(lm, state)
+            p_FV *= p_F[:, None]
             self._note_ends(live, p_FV)
             rows, live, p_F = self._longer(live, p_FV)
             if not live:
@@ -135,9 +144,7 @@ class _Search:
         """Note the words that end here, with the probability of all tokens that end them."""
         if self.spelling is None:  # which tokens end a word is then found out one by one
             return
-        ends_V = self.spelling.is_spaced.astype(np.float32)
-        ends_V[self.lm.tokenizer.eos] = 1.0
-        for hypothesis, p in zip(live, (p_FV @ ends_V).tolist(), strict=True):
+        for hypothesis, p in zip(live, (p_FV @ self.ends_V).tolist(), strict=True):
             if hypothesis.is_word:
                 self.found[hypothesis.added] += p
 
@@ -147,14 +154,17 @@ class _Search:
         """The likeliest hypotheses of one more token: the rows they come from, themselves, their probabilities."""
         # a word is no more likely than its beginning
         least = sorted(self.found.values())[-self.k] if len(self.found) >= self.k else 0.0
-        cells = np.flatnonzero(p_FV > max(least, _NEGLIGIBLE * float(p_FV.max(initial=0.0))))
+        best = float(p_FV.max(initial=0.0))
+        if math.isnan(best):  # what NaN is compared with or added to is NaN
+            raise ModelError("the model gives NaN: something in it has gone wrong")
+        cells = np.flatnonzero(p_FV > max(least, _NEGLIGIBLE * best))
         rows, tokens = np.divmod(cells, p_FV.shape[1])
         if self.spelling is not None:
             is_word_F = np.asarray([hypothesis.is_word for hypothesis in live])
             goes_on = self.spelling.is_solid[tokens] | (self.spelling.is_spaced[tokens] & ~is_word_F[rows])
             rows, tokens = rows[goes_on], tokens[goes_on]
-        best = top_of_row(p_FV[rows, tokens], _WIDTH * self.k)
-        rows, tokens = rows[best], tokens[best]
+        likeliest = top_of_row(p_FV[rows, tokens], _WIDTH * self.k)
+        rows, tokens = rows[likeliest], tokens[likeliest]
         longer = [self._longer_by(live[row], token) for row, token in zip(rows, tokens.tolist(), strict=True)]
         p_F = p_FV[rows, tokens]
         if self.spelling is None:

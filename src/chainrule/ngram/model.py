@@ -77,6 +77,7 @@ class NgramModel(LanguageModel):
         self.context = context
         self.normalised = settings.is_normalised and automaton.keeps_sums
         self._patience = Patience(_NANOSECONDS)
+        self._is_prepared = False
 
     @property
     def device(self) -> str:
@@ -176,6 +177,16 @@ class NgramModel(LanguageModel):
         text[places] = ids
         return np.asarray(self.automaton.score(text)[places])
 
+    def next_probs(self, state: State) -> np.ndarray | None:
+        """p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""
+        return self.automaton.next_probs_after(self._state(state).words)
+
+    def prepare(self) -> None:
+        """Load the kernels that compute what comes next."""
+        if not self._is_prepared:
+            self.automaton.prepare()
+            self._is_prepared = True
+
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NgramState, Array, Array] | None:
@@ -221,6 +232,8 @@ def _last_words(words_BN: Array, ids_BT: Array) -> Array:
     """The last N-1 words after the ids of each row, too: a state depends on no others."""
     xp = array_namespace(ids_BT)
     words_BT = xp.concat([words_BN, ids_BT], axis=1)
+    if isinstance(ids_BT, np.ndarray) and (ids_BT != PAD).all():  # a shortcut for what is asked most often
+        return words_BT[:, ids_BT.shape[1] :]
     lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
     places = lengths[:, None] + xp.arange(words_BN.shape[1], dtype=xp.int64, device=ids_BT.device)[None, :]
     return xp.take_along_axis(words_BT, places, axis=1)

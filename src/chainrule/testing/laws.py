@@ -21,7 +21,7 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import GivesNextProbs, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.lm import LanguageModel, score_sequences
 
 Law = Callable[[LanguageModel], None]
@@ -324,6 +324,17 @@ def reading_is_scoring_and_extending(lm: LanguageModel) -> None:
         np.testing.assert_allclose(to_numpy(scores), to_numpy(lm.score(pad(rows), state)), **CLOSE)
         expected = lm.next_log_probs(lm.extend(state, pad(rows)))
         np.testing.assert_allclose(to_numpy(lm.next_log_probs(after)), to_numpy(expected), **CLOSE)
+
+
+@law
+def next_probabilities_are_powers_of_e(lm: LanguageModel) -> None:
+    if not isinstance(lm, GivesNextProbs):
+        return
+    state = lm.extend(lm.start(len(prefixes(lm))), pad(prefixes(lm)))
+    found = lm.next_probs(state)
+    if found is not None:
+        expected = np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float64))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
 
 
 @law

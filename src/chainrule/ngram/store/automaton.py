@@ -103,20 +103,24 @@ class Automaton:
 
     def state_of(self, history: Array) -> Array:
         """The state after the words of each row [B, N-1]: the node of the longest suffix that is in the trie."""
+        if self.where is not None or not self._patience.count(_CALL + history.size):
+            return self.state_slowly(history)
+        from chainrule.ngram.store.next_kernels import find_longest
+
+        states = np.empty(len(history), dtype=np.int64)
+        find_longest(self.ends_fast(history), states)
+        return states
+
+    def state_slowly(self, history: Array) -> Array:
+        """The same as `state_of` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         state = xp.zeros(history.shape[0], dtype=xp.int64, device=device(history))
-        for node in self.ends_of(history):  # from short to long: the longest in the trie wins
+        for node in self.ends_slowly(history):  # from short to long: the longest in the trie wins
             state = xp.where(node > 0, node, state)
         return state
 
-    def ends_of(self, history: Array) -> list[Array]:
-        """The nodes of the last word, the last two words, ... of each row [B, T]; 0 where the trie has none."""
-        if self.where is None and self._patience.count(_CALL + history.size):
-            return list(self._ends_fast(history))
-        return self.ends_slowly(history)
-
-    def _ends_fast(self, history: Array) -> Array:
-        """The nodes of `ends_of` as one array [T, B]."""
+    def ends_fast(self, history: Array) -> Array:
+        """The nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where the trie has none."""
         from chainrule.ngram.store.next_kernels import find_ends
 
         ends = np.empty(history.shape[::-1], dtype=np.int64)
@@ -124,7 +128,7 @@ class Automaton:
         return ends
 
     def ends_slowly(self, history: Array) -> list[Array]:
-        """The same as `ends_of` without the Numba kernel: used on a GPU, and as the reference."""
+        """The same as `ends_fast` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         rows, width = history.shape
         codes = self.codes[history]
@@ -261,23 +265,49 @@ class Automaton:
         xp = array_namespace(self.codes)
         return xp.astype(self.log_prob.at(self.codes[:-1], 0), xp.float64)
 
+    @cached_property
+    def _unigram_probs(self) -> NDArray[np.float64]:
+        """p of every word without context, indexed by word."""
+        return np.asarray(np.exp(self._unigrams))
+
     def next_log_probs(self, states: Array) -> Array:
         """ln p of every word after each state, as [B, V], for a text that had no words but those of the state."""
         return self.next_after(self.words_of(states))
 
     def next_after(self, history: Array) -> Array:
         """ln p of every word after the last N-1 words of each row, as [B, V]."""
-        if (
-            self.where is not None
-            or self.log_alpha
-            or not self._patience.count(_CALL + history.shape[0] * self.trie.vocab_size // 64)
-        ):
+        if not self._is_worth_kernels(history):
             return self.next_slowly(history)
         from chainrule.ngram.store.next_kernels import fill_next
 
         log_probs = np.tile(self._unigrams, (history.shape[0], 1))
-        fill_next(self._ends_fast(history), self.words, log_probs, self.trie_arrays, *self.value_arrays)
+        fill_next(self.ends_fast(history), self.words, log_probs, self.trie_arrays, *self.value_arrays)
         return log_probs
+
+    def next_probs_after(self, history: Array) -> NDArray[np.float32] | None:
+        """e to `next_after`, in single precision, by a kernel; None where that does it without a kernel."""
+        if not self._is_worth_kernels(history):
+            return None
+        from chainrule.ngram.store.next_kernels import fill_next_probs
+
+        probs = np.empty((history.shape[0], self.trie.vocab_size), dtype=np.float32)
+        arrays = self.trie_arrays, *self.value_arrays
+        fill_next_probs(self.ends_fast(history), self.words, self._unigram_probs, probs, *arrays)
+        return probs
+
+    def prepare(self) -> None:
+        """Load the kernels of `state_of` and `next_after` now, not when they have become worth it."""
+        self._patience.end()
+        if self.where is None and not self.log_alpha:
+            history = self.words_of(self.array([self.start()]))
+            self.state_of(history)
+            self.next_after(history)
+            self.next_probs_after(history)
+
+    def _is_worth_kernels(self, history: Array) -> bool:
+        """Whether what follows contexts is computed by kernels, which stupid backoff has none for."""
+        amount = _CALL + history.shape[0] * self.trie.vocab_size // 64
+        return self.where is None and not self.log_alpha and self._patience.count(amount)
 
     def next_slowly(self, history: Array) -> Array:
         """The same as `next_after`, to the last bit, without the kernel; longer contexts overwrite shorter ones."""
