@@ -75,7 +75,8 @@ class Choose(Protocol):
     def operations(self) -> tuple[tuple[str, Any], ...] | None:
         """The operations on ln p before the draw, as pairs (name, value); None if the choice is something else.
 
-        The names are forbid (a tuple of tokens), repetition_penalty, temperature, top_k, top_p and min_p.
+        The names are forbid (a tuple of tokens), repetition_penalty, presence_penalty, frequency_penalty,
+        temperature, top_k, top_p and min_p.
         """
 
     def __call__(

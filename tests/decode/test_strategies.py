@@ -167,11 +167,13 @@ def test_a_strategy_says_what_it_does() -> None:
     )
     assert cr.Sample().operations() == ()
     assert cr.Greedy().operations() == cr.Temperature(0).operations() == cr.TopK(1).operations()
-    assert cr.PresencePenalty(2).operations() == (("presence_penalty", 2),)
-    for penalty in (cr.RepetitionPenalty(2), cr.FrequencyPenalty(1)):
-        assert penalty.looks_back
-        assert penalty.operations() is None
-        assert (cr.TopK(3) | penalty).operations() is None
+    penalties = cr.RepetitionPenalty(2) | cr.PresencePenalty(2) | cr.FrequencyPenalty(1)
+    assert penalties.looks_back
+    assert penalties.operations() == (
+        ("repetition_penalty", 2),
+        ("presence_penalty", 2),
+        ("frequency_penalty", 1),
+    )
 
 
 def test_a_chain_with_a_strategy_of_ones_own_has_no_operations() -> None:

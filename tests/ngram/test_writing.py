@@ -39,6 +39,10 @@ STRATEGIES = {
     "penalty": cr.PresencePenalty(0.4),
     "penalty and top-p": cr.PresencePenalty(0.25) | cr.Temperature(0.8) | cr.TopP(0.95),
     "reward": cr.PresencePenalty(-0.2) | cr.TopK(5),
+    "repetition": cr.RepetitionPenalty(1.3),
+    "repetition and top-p": cr.RepetitionPenalty(1.2) | cr.Temperature(0.8) | cr.TopP(0.9),
+    "frequency and top-k": cr.FrequencyPenalty(0.3) | cr.TopK(70),
+    "every penalty": cr.RepetitionPenalty(0.8) | cr.FrequencyPenalty(-0.1) | cr.PresencePenalty(0.2) | cr.TopP(0.7),
     "all of it": cr.TopP(1.0) | cr.MinP(0.0),
 }
 
@@ -96,7 +100,7 @@ def test_every_strategy(name: str) -> None:
     assert check(model(), STRATEGIES[name], None) == ROWS * STEPS
 
 
-@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name not in ("infinite", "stupid-backoff")])
+@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])
 def test_every_smoothing(smoothing: str) -> None:
     for name in ("sample", "chain", "penalty and top-p", "very cold"):
         check(model(smoothing), STRATEGIES[name], None)
@@ -196,11 +200,10 @@ def test_the_rows_of_a_batch_are_written_as_alone() -> None:
         np.testing.assert_array_equal(together[0][row], alone[0][0])
 
 
-def test_stupid_backoff_is_written_the_plain_way() -> None:
-    """It charges for contexts that were never seen, which the kernels do not look at."""
-    lm = model("stupid-backoff")
-    uniforms = np.random.default_rng(2).random((1, 10_000))
-    assert lm.write(lm.start(1), Choice(cr.TopP(0.9), None), uniforms) is None
+@pytest.mark.parametrize("settings", [{}, {"prune": "0,0,1"}, {"bits": 4}], ids=str)
+def test_stupid_backoff_charges_for_contexts_that_were_never_seen(settings: dict[str, object]) -> None:
+    for strategy in STRATEGIES.values():
+        check(model("stupid-backoff", **settings), strategy, None)
 
 
 def test_the_model_writes_by_itself_once_that_pays() -> None:

@@ -218,6 +218,9 @@ class RepetitionPenalty(Strategy):
         penalised_BV = xp.where(log_probs_BV > 0, log_probs_BV / self.value, log_probs_BV * self.value)
         return xp.where(_counts(read(), log_probs_BV) > 0, penalised_BV, log_probs_BV)
 
+    def operations(self) -> Operations:
+        return (("repetition_penalty", self.value),)
+
 
 @dataclass(frozen=True)
 class PresencePenalty(Strategy):
@@ -249,6 +252,9 @@ class FrequencyPenalty(Strategy):
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
         return log_probs_BV - self.value * xp.astype(_counts(read(), log_probs_BV), log_probs_BV.dtype)
+
+    def operations(self) -> Operations:
+        return (("frequency_penalty", self.value),)
 
 
 @dataclass(frozen=True)

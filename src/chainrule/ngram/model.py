@@ -191,8 +191,7 @@ class NgramModel(LanguageModel):
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NgramState, Array, Array] | None:
         """Write by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
-        # the kernels follow backoffs of contexts that were seen: stupid backoff charges for others too
-        if self.automaton.where is not None or self.automaton.log_alpha:
+        if self.automaton.where is not None:
             return None
         if not self._patience.count(uniforms_BT.size):
             return None

@@ -2,9 +2,11 @@
 
 In reading order:
 
-    list_kernels.py     a distribution as sorted lists: cut down to its most likely tokens, and drawn from
+    cut_kernels.py      a distribution as sorted lists, cut down to its most likely tokens
+    draw_kernels.py     drawing from what is left
+    walk_kernels.py     the nodes of a text's last words, moved on word by word
     level_kernels.py    the lists of the words seen after a context, made at its first visit and kept
-    step_kernels.py     the loop: walk, gather the lists, apply the strategy, draw, walk on
+    step_kernels.py     the loop: locate the contexts, gather the lists, apply the strategy, draw, walk on
     writer.py           the arrays that the loop needs, and its call
     compiled.py         how the kernels are compiled
 """

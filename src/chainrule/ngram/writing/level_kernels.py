@@ -1,4 +1,4 @@
-"""Numba kernels that make sorted lists (list_kernels.py) of the words seen after a context, and keep them.
+"""Numba kernels that make sorted lists (cut_kernels.py) of the words seen after a context, and keep them.
 
 The distribution after a text is a stack of levels: all words without context, then the words seen after the last
 word, after the last two, and so on. Each level adds a list of its words, with their stored log-probabilities, and
@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.store.kernels import bits_at, children_of, find_code, value_at
+from chainrule.ngram.store.kernels import bits_at, value_at
 from chainrule.ngram.writing.compiled import kernel
-from chainrule.ngram.writing.list_kernels import BLOCK, BUCKETS, effective
+from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, rows_for, trailing_bits
+from chainrule.ngram.writing.walk_kernels import code_of, value_after
 
 _MERGED = 32  # up to so many times as many children of the shorter context are walked through; among more, searched
 _INSERTION = 48  # lists up to this size are sorted by insertion
@@ -51,37 +52,6 @@ class Spare(NamedTuple):
     """float32"""
     counts: Any
     """The number of keys with each digit."""
-
-
-@kernel
-def child_of(node: int, n: int, code: int, trie: Any) -> Any:
-    """The child of a node of n words by the code of its last word; 0 if there is none."""
-    if n == 0:
-        return np.int64(code) + 1
-    skipped = trie.table[2, 0]
-    first, last = children_of(node, n, trie.table, trie.base, trie.offset, trie.rest)
-    place = find_code(trie.words, trie.word_bits, first - skipped, last - skipped, np.int64(-1), trie.size, code)
-    return place + skipped if place >= 0 else np.int64(0)
-
-
-@kernel
-def code_of(child: int, trie: Any) -> Any:
-    """The code of the last word of a node of two or more words; clamped, so that no damaged file leads astray."""
-    code = bits_at(trie.words, (child - trie.table[2, 0]) * trie.word_bits, trie.word_bits)
-    return min(code, np.int64(trie.size) - 1)
-
-
-@kernel
-def value_after(code: int, n: int, context: Any, backoff: Any, trie: Any, prob: Any) -> Any:
-    """ln p of a word after the last n words; `context` has the children of the nodes of their suffixes."""
-    skipped = trie.table[2, 0]
-    for m in range(n, 0, -1):
-        first, last = context[m, 1] - skipped, context[m, 2] - skipped
-        place = find_code(trie.words, trie.word_bits, first, last, np.int64(-1), trie.size, code)
-        if place >= 0:
-            own = value_at(place + skipped - 1, m, prob.plain, prob.codes, prob.books, prob.bits)
-            return effective(np.float64(own), m, n, backoff)
-    return effective(np.float64(prob.plain[code]), 0, n, backoff)
 
 
 @kernel
@@ -141,13 +111,22 @@ def enter(
 ) -> None:  # fmt: skip
     """Sort the pairs of two lists that lie from `begin` on, one after the other, and enter them at a slot."""
     used, row = directory.used, directory.used[1]
-    tops, place, at = directory.tops[slot], directory.places[slot], begin
+    place, at, power = directory.places[slot], begin, len(betas) - 1
     place[FIRST], place[ADDED], place[TAKEN], place[FIRST_ROW] = begin, added, taken, row
     for which in range(2):
         size = added if which == 0 else taken
-        sort_pairs(at, size, lists, spare, by_value)
-        tops[which] = add_up(at, size, lists, betas)
-        row += _fill_rows(at, size, row, len(betas) - 1, trailing_bits(len(spare.ids)), lists)
+        _sort_by_id(at, size, lists.ids, lists.values, spare)
+        for k in range(size):
+            lists.ids_by_id[at + k], lists.place_by_id[at + k] = lists.ids[at + k], k
+        if by_value:
+            order = spare.items[_sort_by_value(at, size, lists.ids, lists.values, spare)]
+            for k in range(size):
+                lists.place_by_id[at + order[k]] = k
+        directory.tops[slot, which] = add_up(at, size, lists, betas)
+        for k in range(at, at + size):
+            own = at + lists.place_by_id[k]
+            lists.mass_by_id[k] = lists.mass[power, own] - (lists.mass[power, own - 1] if own > at else 0.0)
+        row += _fill_rows(at, size, row, power, trailing_bits(len(spare.ids)), lists)
         at += size
     directory.nodes[slot] = node
     used[0], used[1] = at, row
@@ -155,41 +134,19 @@ def enter(
 
 
 @kernel
-def trailing_bits(vocab_size: int) -> Any:
-    """By how many bits an id is shifted to give its bucket."""
-    shift = 0
-    while (vocab_size - 1) >> shift >= BUCKETS:
-        shift += 1
-    return shift
-
-
-@kernel
-def sort_pairs(start: int, size: int, lists: Any, spare: Any, by_value: bool) -> None:
-    """Sort pairs by falling value, equal ones by rising id, or, if not `by_value`, by id; and fill in `rank`."""
-    ids, values, rank = lists.ids, lists.values, lists.rank
+def sort_pairs(start: int, size: int, lists: Any, spare: Any) -> None:
+    """Sort pairs by falling value, equal ones by rising id."""
+    ids, values = lists.ids, lists.values
     if size > _INSERTION:
         _sort_by_id(start, size, ids, values, spare)
-        for k in range(size):
-            rank[start + k] = k
-        if by_value:
-            _sort_by_value(start, size, ids, values, rank, spare)
+        _sort_by_value(start, size, ids, values, spare)
         return
-    for a in range(1, size):
-        token, value, b = ids[start + a], values[start + a], a
-        while b > 0 and (
-            _precedes(value, token, values[start + b - 1], ids[start + b - 1])
-            if by_value
-            else token < ids[start + b - 1]
-        ):
-            ids[start + b], values[start + b] = ids[start + b - 1], values[start + b - 1]
+    for a in range(start + 1, start + size):
+        token, value, b = ids[a], values[a], a
+        while b > start and _precedes(value, token, values[b - 1], ids[b - 1]):
+            ids[b], values[b] = ids[b - 1], values[b - 1]
             b -= 1
-        ids[start + b], values[start + b] = token, value
-    for a in range(size):
-        token, b = ids[start + a], a
-        while b > 0 and token < ids[start + rank[start + b - 1]]:
-            rank[start + b] = rank[start + b - 1]
-            b -= 1
-        rank[start + b] = a
+        ids[b], values[b] = token, value
 
 
 @kernel
@@ -212,8 +169,8 @@ def _sort_by_id(start: int, size: int, ids: Any, values: Any, spare: Any) -> Non
 
 
 @kernel
-def _sort_by_value(start: int, size: int, ids: Any, values: Any, rank: Any, spare: Any) -> None:
-    """Sort pairs, which are in the order of their ids, by falling value, and fill in `rank`."""
+def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> Any:
+    """Sort pairs in the order of their ids by falling value; returns the row of `items` with their old places."""
     keys, items, narrow = spare.keys, spare.items, spare.narrow
     for k in range(size):
         narrow[k] = values[start + k]
@@ -235,14 +192,14 @@ def _sort_by_value(start: int, size: int, ids: Any, values: Any, rank: Any, spar
         order[b] = item
     for k in range(size):
         ids[start + k], values[start + k] = spare.ids[order[k]], spare.values[order[k]]
-        rank[start + order[k]] = k
+    return at
 
 
 @kernel
 def _radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any:
     """Sort keys and their items, stably, digit by digit; returns which of the two rows has the result."""
     at = 0
-    for shift in range(0, bits, _DIGIT):
+    for shift in range(0, bits if size > 0 else 0, _DIGIT):
         counts[:] = 0
         for k in range(size):
             counts[(keys[at, k] >> np.uint32(shift)) & np.uint32(255)] += 1
@@ -272,12 +229,6 @@ def add_up(start: int, size: int, lists: Any, betas: Any) -> Any:
             running += np.exp(beta * (values[k] - top))
             mass[power, k] = running
     return top
-
-
-@kernel
-def rows_for(size: int) -> Any:
-    """The number of rows of a list: after every block and the last pair; none for a list of less than a block."""
-    return (size + BLOCK - 1) // BLOCK if size >= BLOCK else 0
 
 
 @kernel

@@ -11,21 +11,26 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD
 from chainrule.fast_paths import Choose
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare, trailing_bits
-from chainrule.ngram.writing.list_kernels import BLOCK, BUCKETS, FIELDS, Lists
+from chainrule.ngram.writing.cut_kernels import FIELDS
+from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
+from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare
 from chainrule.ngram.writing.step_kernels import (
     DONE,
     FEW,
+    FREQUENCY,
     MIN_P,
     NO_ROOM,
+    PRESENCE,
+    REPETITION,
+    TOGETHER,
     TOP_K,
     TOP_P,
     Plan,
     Scratch,
-    find_all_ends,
     make_unigrams,
     write_rows,
 )
+from chainrule.ngram.writing.walk_kernels import find_all_ends
 from chainrule.parallel import at_once, cores, stretches
 
 Ints = NDArray[np.int64]
@@ -33,21 +38,24 @@ Floats = NDArray[np.float64]
 
 _FIRST_PAIRS = 1 << 17
 _MOST_PAIRS = 1 << 23
-"""The most pairs that a thread keeps, of 40 bytes each; when there is room for no more, all are forgotten."""
+"""The most pairs that a thread keeps, of 52 bytes each; when there is room for no more, all are forgotten."""
 _SLOTS = 1 << 18
 _NARROWING = {"top_k": TOP_K, "top_p": TOP_P, "min_p": MIN_P}
+_PENALTIES = {"presence_penalty": PRESENCE, "frequency_penalty": FREQUENCY, "repetition_penalty": REPETITION}
 _NOTHING_DONE = {("top_p", 1.0), ("min_p", 0.0)}
+
+_AXES = (0, 0, 1, 0, 0, 0, 0)  # of each array of `Lists`, along which there are more and more
 
 _MOST_DESKS = cores()
 _WORTH_A_THREAD = 256  # tokens
 
 
-def plan_of(choose: Choose, codes: Ints) -> Plan | None:
+def plan_of(choose: Choose, codes: Ints, log_alpha: float = 0.0) -> Plan | None:
     """The plan of a choice; None if an operation is not known, or changes single tokens after another operation."""
     if choose.operations is None:
         return None
     forbidden: list[int] = []
-    penalties: list[float] = []
+    penalties: list[tuple[int, float]] = []
     temperatures: list[float] = []
     narrowing: list[tuple[int, float, float, int]] = []
     beta = 1.0
@@ -62,8 +70,8 @@ def plan_of(choose: Choose, codes: Ints) -> Plan | None:
             return None
         elif name == "forbid":
             forbidden += value
-        elif name == "presence_penalty":
-            penalties.append(value)
+        elif name in _PENALTIES:
+            penalties.append((_PENALTIES[name], value))
         else:
             return None
     others = {b for kind, _, b, _ in narrowing if kind == TOP_P} - {beta}
@@ -71,7 +79,8 @@ def plan_of(choose: Choose, codes: Ints) -> Plan | None:
     kinds, numbers, powers, cooled = zip(*narrowing, strict=True) if narrowing else ((), (), (), ())
     return Plan(
         codes[np.asarray(sorted(set(forbidden)), dtype=np.int64)],
-        np.asarray(penalties, dtype=np.float64),
+        np.asarray([kind for kind, _ in penalties], dtype=np.int64),
+        np.asarray([strength for _, strength in penalties], dtype=np.float64),
         np.asarray(kinds, dtype=np.int64),
         np.asarray(numbers, dtype=np.float64),
         np.asarray([betas.index(b) if b in betas else -1 for b in powers], dtype=np.int64),
@@ -80,6 +89,7 @@ def plan_of(choose: Choose, codes: Ints) -> Plan | None:
         np.asarray(betas, dtype=np.float64),
         float(max(betas)),
         bool(narrowing) or beta > 1,
+        float(log_alpha),
     )
 
 
@@ -87,7 +97,7 @@ class Task(NamedTuple):
     """Rows to be written, and how far they are."""
 
     ends_BN: Ints
-    """The nodes of the last 1, 2, ... words of each row, from column 1 on."""
+    """The nodes of the last 1, 2, ... words of each row, from column 1 on; column 0 as `find_all_ends` has it."""
     uniforms_BT: Floats
     read_BT: Ints
     end: int
@@ -126,12 +136,14 @@ class Desk:
             np.zeros((2, size + 1), np.int64),
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
+            np.zeros(size + 1, np.int64),
             np.zeros(3, np.int64),
             np.zeros((lists, FIELDS), np.int64),
             np.ones((lists, len(self.plan.betas))),
             np.zeros(lists),
-            np.zeros((order + 1, 3), np.int64),
-            np.zeros(order + 1),
+            np.zeros((TOGETHER, order + 1, 3), np.int64),
+            np.zeros((TOGETHER, order + 1)),
+            np.zeros(TOGETHER, np.int64),
             np.zeros((3, width)),
             np.asarray([room]),
         )
@@ -166,9 +178,11 @@ class Desk:
         self.lists = Lists(
             np.empty(pairs, np.int32),
             np.empty(pairs, np.float64),
-            np.empty(pairs, np.int32),
             np.empty((powers, pairs)),
             np.empty((2 * pairs // BLOCK, BUCKETS)),
+            np.empty(pairs, np.int32),
+            np.empty(pairs, np.int32),
+            np.empty(pairs, np.float64),
         )
         self.directory = Directory(
             np.zeros(_SLOTS, np.int64),
@@ -184,13 +198,14 @@ class Desk:
         if pairs >= _MOST_PAIRS and not is_stuck:
             self._begin(pairs)
             return
-        by_pair = self.lists[:4]
-        more: list[Any] = [np.empty((*array.shape[:-1], array.shape[-1] * 2), array.dtype) for array in by_pair]
-        for new, old in zip(more, by_pair, strict=True):
-            new[..., :pairs] = old
-        rows = np.empty((2 * len(self.lists.rows), BUCKETS))
-        rows[: len(self.lists.rows)] = self.lists.rows
-        self.lists = Lists(*[*more, rows])
+        self.lists = Lists(*(_doubled(array, axis) for array, axis in zip(self.lists, _AXES, strict=True)))
+
+
+def _doubled(array: Any, axis: int) -> Any:
+    """An array with twice the room along an axis."""
+    more = np.empty([size * 2 if k == axis else size for k, size in enumerate(array.shape)], array.dtype)
+    more[tuple(slice(size) for size in array.shape)] = array
+    return more
 
 
 class Writer:
@@ -208,7 +223,7 @@ class Writer:
 
         None if the choice has no plan.
         """
-        plan = plan_of(choose, self.automaton.codes)
+        plan = plan_of(choose, self.automaton.codes, self.automaton.log_alpha)
         if plan is None:
             return None
         rows, order = len(words_BN), self.automaton.trie.order
@@ -231,6 +246,7 @@ class Writer:
 
         at_once(write_some, stretches(rows, min(cores(), task.tokens_BT.size // _WORTH_A_THREAD)))
         # the state is the node of the longest context: the columns hold the nodes of longer and longer ones
+        task.ends_BN[:, 0] = 0
         longest = order - 1 - np.argmax(task.ends_BN[:, ::-1] > 0, axis=1)
         return task.tokens_BT, task.scores_BT, task.ends_BN[np.arange(rows), longest]
 
