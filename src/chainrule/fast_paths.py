@@ -12,11 +12,12 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     GivesNextProbs    next_probs        e to `next_log_probs`
     Prepares          prepare           nothing: what takes time to load is loaded when that pays off
     Writes            write             choose and `extend`, token by token (decode/sample.py)
+    Ranks             likeliest         the best of `next_log_probs` (decode/beam.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -98,4 +99,18 @@ class Writes(Protocol):
         """The state after as many tokens as there are columns, tokens_BT, and ln p of each. None: the plain way.
 
         `read_BT` is what the rows have read, if the choice looks back, and None if it does not.
+        """
+
+
+@runtime_checkable
+class Ranks(Protocol):
+    """Finds the most likely next tokens without the probabilities of all."""
+
+    def likeliest(
+        self, state: Any, k: int, forbid: Sequence[int], end: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """ln p of the k likeliest tokens of each row but `forbid`, [B, k]; the tokens; and ln p of `end`, [B].
+
+        The likeliest comes first, the lowest id among equals. Where fewer are possible, ln p is -inf. No other
+        token may become as likely as the last by adding a number to both. None: take the plain way.
         """

@@ -26,7 +26,16 @@ import numpy as np
 
 from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.errors import CorpusError
-from chainrule.fast_paths import Choose, GivesNextProbs, Prepares, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import (
+    Choose,
+    GivesNextProbs,
+    Prepares,
+    Ranks,
+    Reads,
+    ScoresSequences,
+    ScoresText,
+    Writes,
+)
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
 from chainrule.plugins import import_object
@@ -270,3 +279,10 @@ def write(
 ) -> tuple[State, Array, Array] | None:
     """Several tokens a row by the model itself: state, tokens_BT and ln p; None if it does not offer that here."""
     return lm.write(state, choose, uniforms_BT, read_BT) if isinstance(lm, Writes) else None
+
+
+def likeliest(
+    lm: LanguageModel, state: State, k: int, forbid: Sequence[int], end: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The k likeliest next tokens by the model itself (`fast_paths.Ranks`); None if it does not offer that here."""
+    return lm.likeliest(state, k, forbid, end) if isinstance(lm, Ranks) else None

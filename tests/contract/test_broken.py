@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array
+from chainrule.arrays import PAD, Array, without
 from chainrule.decode.strategies import normalised
 from chainrule.fast_paths import Choose
 from chainrule.lm import LanguageModel, State, check_rows, score_sequences
@@ -266,6 +266,14 @@ class Fast(Delegate):
             scores.append(scores_B)
         return state, np.stack(tokens, axis=1), np.stack(scores, axis=1)
 
+    def likeliest(
+        self, state: State, k: int, forbid: Sequence[int], end: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        log_probs = self.next_log_probs(state)
+        allowed = without(log_probs, forbid)
+        order = np.argsort(-allowed, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(allowed, order, axis=1), order, log_probs[:, 0 if end is None else end]
+
 
 class ScoresTextAsOneLine(Fast):
     def score_text(self, block: bytes) -> np.ndarray | None:
@@ -320,6 +328,21 @@ class WritesWithoutMoving(Fast):
         return state, tokens_BT, scores_BT
 
 
+class RanksTheForbidden(Fast):
+    def likeliest(
+        self, state: State, k: int, forbid: Sequence[int], end: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        return super().likeliest(state, k, (), end)
+
+
+class RanksBackwards(Fast):
+    def likeliest(
+        self, state: State, k: int, forbid: Sequence[int], end: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        values, tokens, ends = super().likeliest(state, k, forbid, end) or (np.zeros((1, 1)),) * 3
+        return values[:, ::-1], tokens[:, ::-1], ends
+
+
 BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("sums_to_one", LeaksMass),
     ("sums_to_one", PredictsTheStart),
@@ -350,6 +373,8 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("writing_is_choosing_and_extending", WritesTheBest),
     ("writing_is_choosing_and_extending", WritesAndMiscounts),
     ("writing_is_choosing_and_extending", WritesWithoutMoving),
+    ("ranking_is_sorting", RanksTheForbidden),
+    ("ranking_is_sorting", RanksBackwards),
 ]
 UNBROKEN = (Delegate, WrapsStates, Precise, Fast)
 SAVED = "save_and_load_is_bit_equal"

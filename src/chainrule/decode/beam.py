@@ -1,8 +1,9 @@
 """Beam search from any state: keep the best few hypotheses at every length.
 
 Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. Choosing among all
-W · V continuations happens on the model's device; only the W chosen ones come back. With a beam as wide as there
-are hypotheses it is an exhaustive search, and exact.
+W · V continuations happens on the model's device; only the W chosen ones come back. A model that ranks
+tokens faster (`fast_paths.Ranks`) gives W for each hypothesis: the W best of these are the W best of all. With a
+beam as wide as there are hypotheses it is an exhaustive search, and exact.
 
 When a hypothesis ends is one of two rules (`Beam.ending`):
 
@@ -33,7 +34,7 @@ from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, likeliest
 
 
 def beam_search(
@@ -62,9 +63,7 @@ def beam_search(
     state = lm.extend(state.select(np.repeat(going, beam.width)), opened)
     for length in range(1, max_tokens + 1):
         so_far_PW = np.asarray([searches[p].live_log_probs() for p in going])
-        total_PWV, ends_PW = _continuations(lm.next_log_probs(state), so_far_PW, end, forbid)
-        size = total_PWV.shape[-1]
-        values_PW, places_PW = map(to_numpy, top_k(total_PWV.reshape((len(going), -1)), beam.width))
+        values_PW, places_PW, ends_PW, size = _continuations(lm, state, so_far_PW, end, forbid)
         if np.isnan(values_PW).any() or np.isnan(ends_PW).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
         for i, p in enumerate(going):
@@ -81,6 +80,29 @@ def beam_search(
 
 
 def _continuations(
+    lm: LanguageModel, state: State, so_far_PW: np.ndarray, end: int | None, forbid: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """The `width` best continuations of each row by a token but `end`: ln p and index among all W · V of the row.
+
+    Also ln p of every hypothesis with `end`, [P, W], and V.
+    """
+    width, skipped = so_far_PW.shape[1], forbid if end is None else [*forbid, end]
+    found = likeliest(lm, state, width, skipped, end)
+    if found is None:
+        total_PWV, ends_PW = _all_continuations(lm.next_log_probs(state), so_far_PW, end, forbid)
+        values_PW, places_PW = map(to_numpy, top_k(total_PWV.reshape((len(so_far_PW), -1)), width))
+        return values_PW, places_PW, ends_PW, total_PWV.shape[-1]
+    values_BK, tokens_BK, ends_B = found
+    size = lm.tokenizer.vocab_size
+    total_PM = (values_BK.reshape(*so_far_PW.shape, -1) + so_far_PW[:, :, None]).reshape(len(so_far_PW), -1)
+    places_PM = (tokens_BK.reshape(*so_far_PW.shape, -1) + size * np.arange(width)[:, None]).reshape(total_PM.shape)
+    order_PW = np.lexsort((places_PM, -total_PM), axis=-1)[:, :width]
+    values_PW, places_PW = (np.take_along_axis(array, order_PW, axis=1) for array in (total_PM, places_PM))
+    ends_PW = np.zeros(so_far_PW.shape) if end is None else ends_B.reshape(so_far_PW.shape) + so_far_PW
+    return values_PW, places_PW, ends_PW, size
+
+
+def _all_continuations(
     log_probs: Array, so_far_PW: np.ndarray, end: int | None, forbid: Sequence[int]
 ) -> tuple[Array, np.ndarray]:
     """ln p of every hypothesis with every next token but `end`, [P, W, V], and with `end`, [P, W]."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 KIND_NAME = "ngram"
 _NANOSECONDS = 1 << 22  # to write one token without kernels
+_MOST_RANKED = 256  # tokens; more are found faster in all probabilities
 _GRID = 2  # numbers that describe a grid
 _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
@@ -202,6 +203,14 @@ class NgramModel(LanguageModel):
             return None
         tokens_BT, scores_BT, nodes = written
         return NgramState(nodes, _last_words(words_BN, tokens_BT)), tokens_BT, scores_BT
+
+    def likeliest(
+        self, state: State, k: int, forbid: Sequence[int], end: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Rank by the kernels of writing; None on a GPU, for few rows, or for too many tokens."""
+        if self.automaton.where is not None or k > _MOST_RANKED or not self._patience.count(len(state)):
+            return None
+        return self._writer.likeliest(self._state(state).words, k, forbid, end)
 
     @cached_property
     def _writer(self) -> Writer:

@@ -21,7 +21,7 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import GivesNextProbs, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import GivesNextProbs, Ranks, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.lm import LanguageModel, score_sequences
 
 Law = Callable[[LanguageModel], None]
@@ -335,6 +335,25 @@ def next_probabilities_are_powers_of_e(lm: LanguageModel) -> None:
     if found is not None:
         expected = np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float64))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
+
+
+@law
+def ranking_is_sorting(lm: LanguageModel) -> None:
+    if not isinstance(lm, Ranks):
+        return
+    rows, end = prefixes(lm), lm.tokenizer.eos
+    state = lm.extend(lm.start(len(rows)), pad(rows))
+    expected = to_numpy(lm.next_log_probs(state)).astype(np.float64)
+    at_end, expected[:, end] = expected[:, end].copy(), -math.inf
+    for k in (1, 3):
+        found = lm.likeliest(state, k, [end], end)
+        if found is None:
+            continue
+        values, tokens, ends = found
+        order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
+        np.testing.assert_allclose(values, np.take_along_axis(expected, order, axis=1), **CLOSE)
+        np.testing.assert_array_equal(np.where(values > -math.inf, tokens, order), order)
+        np.testing.assert_allclose(ends, at_end, **CLOSE)
 
 
 @law

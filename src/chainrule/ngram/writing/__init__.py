@@ -6,7 +6,9 @@ In reading order:
     draw_kernels.py     drawing from what is left
     walk_kernels.py     the nodes of a text's last words, moved on word by word
     level_kernels.py    the lists of the words seen after a context, made at its first visit and kept
-    step_kernels.py     the loop: locate the contexts, gather the lists, apply the strategy, draw, walk on
+    stack_kernels.py    the lists of one distribution, together with words that are gathered at each visit
+    step_kernels.py     writing: locate the contexts, stack the lists, apply the strategy, draw, walk on
+    rank_kernels.py     the most likely next tokens, for beam search
     writer.py           the arrays that the loop needs, and its call
     compiled.py         how the kernels are compiled
 """

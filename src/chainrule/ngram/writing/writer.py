@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,27 +15,24 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.writing.cut_kernels import FIELDS
 from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
 from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare
-from chainrule.ngram.writing.step_kernels import (
-    DONE,
+from chainrule.ngram.writing.rank_kernels import rank_rows
+from chainrule.ngram.writing.stack_kernels import (
     FEW,
     FREQUENCY,
-    MIN_P,
-    NO_ROOM,
     PRESENCE,
     REPETITION,
     TOGETHER,
-    TOP_K,
-    TOP_P,
     Plan,
     Scratch,
     make_unigrams,
-    write_rows,
 )
+from chainrule.ngram.writing.step_kernels import DONE, MIN_P, NO_ROOM, TOP_K, TOP_P, write_rows
 from chainrule.ngram.writing.walk_kernels import find_all_ends
 from chainrule.parallel import at_once, cores, stretches
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Operations = tuple[tuple[str, Any], ...]
 
 _FIRST_PAIRS = 1 << 17
 _MOST_PAIRS = 1 << 23
@@ -50,16 +48,16 @@ _MOST_DESKS = cores()
 _WORTH_A_THREAD = 256  # tokens
 
 
-def plan_of(choose: Choose, codes: Ints, log_alpha: float = 0.0) -> Plan | None:
-    """The plan of a choice; None if an operation is not known, or changes single tokens after another operation."""
-    if choose.operations is None:
+def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
+    """The plan of operations; None if one is not known, or changes single tokens after another operation."""
+    if operations is None:
         return None
     forbidden: list[int] = []
     penalties: list[tuple[int, float]] = []
     temperatures: list[float] = []
     narrowing: list[tuple[int, float, float, int]] = []
     beta = 1.0
-    for name, value in choose.operations:
+    for name, value in operations:
         if name == "temperature":
             temperatures.append(value)
             beta /= value
@@ -78,7 +76,7 @@ def plan_of(choose: Choose, codes: Ints, log_alpha: float = 0.0) -> Plan | None:
     betas = [*sorted(others), beta]
     kinds, numbers, powers, cooled = zip(*narrowing, strict=True) if narrowing else ((), (), (), ())
     return Plan(
-        codes[np.asarray(sorted(set(forbidden)), dtype=np.int64)],
+        automaton.codes[np.asarray(sorted(set(forbidden)), dtype=np.int64)],
         np.asarray([kind for kind, _ in penalties], dtype=np.int64),
         np.asarray([strength for _, strength in penalties], dtype=np.float64),
         np.asarray(kinds, dtype=np.int64),
@@ -89,7 +87,7 @@ def plan_of(choose: Choose, codes: Ints, log_alpha: float = 0.0) -> Plan | None:
         np.asarray(betas, dtype=np.float64),
         float(max(betas)),
         bool(narrowing) or beta > 1,
-        float(log_alpha),
+        float(automaton.log_alpha),
     )
 
 
@@ -105,6 +103,18 @@ class Task(NamedTuple):
     scores_BT: Floats
     done_B: Ints
     """The number of columns that are written in each row."""
+
+
+class Ranking(NamedTuple):
+    """Rows whose most likely next tokens are wanted, and how far they are."""
+
+    ends_BN: Ints
+    end: int
+    """A token whose ln p is wanted beside; -1 if there is none."""
+    tokens_BK: Ints
+    values_BK: Floats
+    ends_B: Floats
+    done_B: Ints
 
 
 @dataclass
@@ -137,6 +147,7 @@ class Desk:
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
+            np.zeros(size + 1),
             np.zeros(3, np.int64),
             np.zeros((lists, FIELDS), np.int64),
             np.ones((lists, len(self.plan.betas))),
@@ -159,14 +170,14 @@ class Desk:
             and len(plan.penalties) <= len(own.penalties)
         )
 
-    def advance(self, task: Task, rows: tuple[int, int], plan: Plan) -> int | None:
-        """Write tokens of some rows; returns the row whose next token has to be chosen the plain way, or None."""
+    def advance(self, run: Any, task: Task | Ranking, rows: tuple[int, int], plan: Plan) -> int | None:
+        """Run a kernel on some rows of a task; returns the row that has to go on the plain way, or None."""
         trie, prob, back, words = self.model
         is_stuck = False
         while True:
             arrays = (trie, prob, back, words, plan, self.lists, self.directory, self.spare, self.scratch)
             written = int(task.done_B.sum())
-            status, row = write_rows(rows, *task, *arrays)
+            status, row = run(rows, *task, *arrays)
             if status != NO_ROOM:
                 return None if status == DONE else int(row)
             self._make_room(is_stuck and int(task.done_B.sum()) == written)
@@ -223,7 +234,7 @@ class Writer:
 
         None if the choice has no plan.
         """
-        plan = plan_of(choose, self.automaton.codes, self.automaton.log_alpha)
+        plan = plan_of(choose.operations, self.automaton)
         if plan is None:
             return None
         rows, order = len(words_BN), self.automaton.trie.order
@@ -240,7 +251,7 @@ class Writer:
 
         def write_some(some: tuple[int, int]) -> None:
             desk = self._desk(plan)
-            while (row := desk.advance(task, some, plan)) is not None:
+            while (row := desk.advance(write_rows, task, some, plan)) is not None:
                 self._choose_plainly(task, row, words_BN[row], choose)
             self._desks = [desk, *self._desks][:_MOST_DESKS]
 
@@ -249,6 +260,27 @@ class Writer:
         task.ends_BN[:, 0] = 0
         longest = order - 1 - np.argmax(task.ends_BN[:, ::-1] > 0, axis=1)
         return task.tokens_BT, task.scores_BT, task.ends_BN[np.arange(rows), longest]
+
+    def likeliest(
+        self, words_BN: Ints, k: int, forbid: Sequence[int], end: int | None
+    ) -> tuple[Floats, Ints, Floats] | None:
+        """What `fast_paths.Ranks` says; None where a token more or less may depend on how sums are rounded."""
+        rows, order = len(words_BN), self.automaton.trie.order
+        plan = plan_of((("forbid", tuple(forbid)), ("top_k", k)), self.automaton)
+        assert plan is not None
+        task = Ranking(
+            np.zeros((rows, order), np.int64),
+            -1 if end is None else end,
+            np.zeros((rows, k), np.int64),
+            np.zeros((rows, k)),
+            np.zeros(rows),
+            np.zeros(rows, np.int64),
+        )
+        find_all_ends(words_BN, self.trie, task.ends_BN)
+        desk = self._desk(plan)
+        stuck = desk.advance(rank_rows, task, (0, rows), plan)
+        self._desks = [desk, *self._desks][:_MOST_DESKS]
+        return (task.values_BK, task.tokens_BK, task.ends_B) if stuck is None else None
 
     def _desk(self, plan: Plan) -> Desk:
         """A desk that no other thread uses, with lists that suit a plan."""
