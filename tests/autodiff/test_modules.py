@@ -25,6 +25,7 @@ from chainrule.autodiff import (
     Multiply,
     Parameter,
     Reshape,
+    Rotate,
     Scale,
     ScaledDotProductAttention,
     Slice,
@@ -82,10 +83,31 @@ def torch_cross_entropy(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def torch_weighted(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    case = next(case for case in cases() if case.title == "SoftmaxCrossEntropy, weighted").make()
+    case = case_of("SoftmaxCrossEntropy, weighted").make()
     assert isinstance(case, SoftmaxCrossEntropy)
     nats = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1), ignore_index=PAD, reduction="none")
     return (nats * torch.tensor(case.weights).reshape(-1)).sum() / case.count
+
+
+def torch_rotate(x: torch.Tensor) -> torch.Tensor:
+    """Pairs of features as complex numbers, of which e^iθ rotates each by its θ."""
+    case = case_of("Rotate").make()
+    assert isinstance(case, Rotate)
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.complex(first, second) * torch.complex(torch.tensor(case.cos), torch.tensor(case.sin))
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+def torch_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    case = case_of("ScaledDotProductAttention, bias and dropout").make()
+    assert isinstance(case, ScaledDotProductAttention)
+    scores = q @ k.transpose(-2, -1) / 2 + torch.tensor(case.bias)  # sqrt(4) features
+    hidden = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -math.inf).softmax(dim=-1) * torch.tensor(case.keep) @ v
+
+
+def case_of(title: str) -> Case:
+    return next(case for case in cases() if case.title == title)
 
 
 TORCH: dict[str, Callable[..., torch.Tensor]] = {
@@ -97,6 +119,7 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Sigmoid": torch.sigmoid,
     "Tanh": torch.tanh,
     "ReLU": torch.relu,
+    "GELU": lambda x: F.gelu(x, approximate="tanh"),
     "Add": torch.add,
     "Add, repeated": torch.add,
     "Multiply": torch.mul,
@@ -110,8 +133,19 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
         (s[:, None] + x.cumsum(dim=1)) / (n[:, None] + torch.arange(1, 4))[..., None]
     ),
     "LayerNorm": lambda x, gain, shift: F.layer_norm(x, x.shape[-1:], gain, shift),
+    "LayerNorm without shift": lambda x, gain: F.layer_norm(x, x.shape[-1:], gain),
+    "LayerNorm without gain": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "RMSNorm": lambda x, gain: F.rms_norm(x, x.shape[-1:], gain, 1e-5),
+    "RMSNorm without gain": lambda x: F.rms_norm(x, x.shape[-1:], eps=0.1),
+    "SplitHeads": lambda x: x.unflatten(-1, (2, 4)).transpose(-3, -2),
+    "MergeHeads": lambda x: x.transpose(-3, -2).flatten(-2),
+    "Rotate": torch_rotate,
     "ScaledDotProductAttention": F.scaled_dot_product_attention,
     "ScaledDotProductAttention, causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "ScaledDotProductAttention, shared keys": lambda q, k, v: F.scaled_dot_product_attention(
+        q, k.expand(q.shape), v.expand(q.shape), is_causal=True
+    ),
+    "ScaledDotProductAttention, bias and dropout": torch_attention,
     "Concat": lambda *x: torch.cat(x, dim=-1),
     "Stack": lambda *x: torch.stack(x, dim=1),
     "Slice": lambda x: x[..., 1:3],

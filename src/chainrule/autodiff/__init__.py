@@ -13,12 +13,13 @@ In reading order:
 
 from __future__ import annotations
 
+from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.gradients import Array, Part, SparseRows
 from chainrule.autodiff.tape.losses import CrossEntropy, Softmax, SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import (
+    GELU,
     Add,
     Embedding,
-    LayerNorm,
     Linear,
     MatMul,
     Mean,
@@ -26,16 +27,17 @@ from chainrule.autodiff.tape.modules import (
     ReLU,
     RunningMean,
     Scale,
-    ScaledDotProductAttention,
     Sigmoid,
     Sum,
     Tanh,
 )
 from chainrule.autodiff.tape.moves import Concat, Reshape, Slice, Stack, Transpose
 from chainrule.autodiff.tape.nodes import Node, Parameter, Value
+from chainrule.autodiff.tape.norms import LayerNorm, RMSNorm
 from chainrule.autodiff.tape.tape import Module, Stage, Tape, current_tape, no_grad, tape_bwd
 
 __all__ = [
+    "GELU",
     "Add",
     "Array",
     "Concat",
@@ -45,13 +47,16 @@ __all__ = [
     "Linear",
     "MatMul",
     "Mean",
+    "MergeHeads",
     "Module",
     "Multiply",
     "Node",
     "Parameter",
     "Part",
+    "RMSNorm",
     "ReLU",
     "Reshape",
+    "Rotate",
     "RunningMean",
     "Scale",
     "ScaledDotProductAttention",
@@ -60,6 +65,7 @@ __all__ = [
     "Softmax",
     "SoftmaxCrossEntropy",
     "SparseRows",
+    "SplitHeads",
     "Stack",
     "Stage",
     "Sum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chainrule.autodiff.tape import losses, modules, moves
+from chainrule.autodiff.tape import attention, losses, modules, moves, norms
 from chainrule.autodiff.tape.tape import Module
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -52,6 +52,16 @@ def _scale(module: Any, x: str) -> str:
     return f"{module.shift:.4g} {rest}"
 
 
+def _learned(normed: str, gain: str = "", shift: str = "") -> str:
+    """A norm, with its gain and its shift if it has them."""
+    return (f"{gain} ⊙ " if gain else "") + normed + (f" + {shift}" if shift else "")
+
+
+def _attention(module: Any, q: str, k: str, v: str) -> str:
+    bias = "" if module.bias is None else " + B"
+    return f"softmax({q} {k}ᵀ / √d{bias}) {v}"
+
+
 def _listed(*names: str) -> str:
     return "; ".join(names if len(names) <= _MOST else (*names[:2], "…", names[-1]))
 
@@ -63,14 +73,19 @@ _RIGHT_SIDES: dict[type[Module], Callable[..., str]] = {
     modules.Sigmoid: lambda module, x: f"σ({x})",
     modules.Tanh: lambda module, x: f"tanh({x})",
     modules.ReLU: lambda module, x: f"max(0, {x})",
+    modules.GELU: lambda module, x: f"gelu({x})",
     modules.Add: lambda module, a, b: f"{a} + {b}",
     modules.Multiply: lambda module, a, b: f"{a} ⊙ {b}",
     modules.Scale: _scale,
     modules.Sum: lambda module, x: f"Σ {x}",
     modules.Mean: lambda module, x: f"Σ {x} / n",
     modules.RunningMean: lambda module, x, *before: f"mean({x})",
-    modules.LayerNorm: lambda module, x, gain, shift: f"{gain} ⊙ ({x} - μ) / σ + {shift}",
-    modules.ScaledDotProductAttention: lambda module, q, k, v: f"softmax({q} {k}ᵀ / √d) {v}",
+    norms.LayerNorm: lambda module, x, *learned: _learned(f"({x} - μ) / σ", *learned),
+    norms.RMSNorm: lambda module, x, *learned: _learned(f"{x} / rms({x})", *learned),
+    attention.SplitHeads: lambda module, x: f"heads({x})",
+    attention.MergeHeads: lambda module, x: f"[{x}]",
+    attention.Rotate: lambda module, x: f"rotate({x})",
+    attention.ScaledDotProductAttention: _attention,
     moves.Concat: lambda module, *parts: f"[{_listed(*parts)}]",
     moves.Stack: lambda module, *steps: f"stack({_listed(*steps)})",
     moves.Slice: _slice,

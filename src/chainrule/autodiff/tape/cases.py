@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.autodiff.tape import losses, modules, moves
+from chainrule.autodiff.tape import attention, losses, modules, moves, norms
 from chainrule.autodiff.tape.gradcheck import GradientReport, check
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.tape import Module
@@ -54,10 +54,10 @@ def all_cases(seed: int = 0) -> list[Case]:
 
 
 def module_classes() -> set[type[Module]]:
-    """Every module class defined in modules.py, moves.py and losses.py."""
+    """Every module class defined in modules.py, norms.py, attention.py, moves.py and losses.py."""
     return {
         kind
-        for file in (modules, moves, losses)
+        for file in (modules, norms, attention, moves, losses)
         for _, kind in inspect.getmembers(file, inspect.isclass)
         if issubclass(kind, Module) and kind.__module__ == file.__name__
     }
@@ -70,6 +70,8 @@ def cases(seed: int = 0) -> Iterator[Case]:
         return rng.normal(size=shape)
 
     yield from _of_modules(some)
+    yield from _of_norms(some)
+    yield from _of_attention(some, rng)
     yield from _of_moves(some)
     yield from _of_losses(some, rng)
 
@@ -85,6 +87,7 @@ def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
     x = some(3, 4)
     # away from 0, where max(0, x) has no derivative
     yield Case("ReLU", modules.ReLU, {"x": x + np.sign(x) * 0.1})
+    yield Case("GELU", modules.GELU, {"x": some(3, 4)})
     yield Case("Add", modules.Add, {"a": some(3, 4), "b": some(3, 4)})
     yield Case("Add, repeated", modules.Add, {"a": some(2, 3, 4), "b": some(3, 1)})
     yield Case("Multiply", modules.Multiply, {"a": some(3, 4), "b": some(3, 4)})
@@ -96,11 +99,32 @@ def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
     yield Case("RunningMean", modules.RunningMean, {"x": some(2, 3, 4)})
     before = {"x": some(2, 3, 4), "s": some(2, 4), "n": np.array([2, 0])}
     yield Case("RunningMean, continued", modules.RunningMean, before)
-    yield Case("LayerNorm", modules.LayerNorm, {"x": some(2, 3, 5), "gain": some(5), "shift": some(5)})
-    attention = modules.ScaledDotProductAttention
-    yield Case("ScaledDotProductAttention", attention, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)})
+
+
+def _of_norms(some: Callable[..., Array]) -> Iterator[Case]:
+    yield Case("LayerNorm", norms.LayerNorm, {"x": some(2, 3, 5), "gain": some(5), "shift": some(5)})
+    yield Case("LayerNorm without shift", norms.LayerNorm, {"x": some(3, 5), "gain": some(5)})
+    yield Case("LayerNorm without gain", norms.LayerNorm, {"x": some(3, 5)})
+    yield Case("RMSNorm", norms.RMSNorm, {"x": some(2, 3, 5), "gain": some(5)})
+    yield Case("RMSNorm without gain", lambda: norms.RMSNorm(eps=0.1), {"x": some(3, 5)})
+
+
+def _of_attention(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
+    yield Case("SplitHeads", lambda: attention.SplitHeads(2), {"x": some(2, 3, 8)})
+    yield Case("MergeHeads", attention.MergeHeads, {"x": some(2, 4, 3, 2)})
+    angles = rng.uniform(-3, 3, size=(3, 2))
+    yield Case("Rotate", lambda: attention.Rotate(np.cos(angles), np.sin(angles)), {"x": some(2, 3, 4)})
+    attend = attention.ScaledDotProductAttention
+    yield Case("ScaledDotProductAttention", attend, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)})
     qkv = {name: some(2, 2, 3, 4) for name in "qkv"}
-    yield Case("ScaledDotProductAttention, causal", lambda: attention(causal=True), qkv)
+    yield Case("ScaledDotProductAttention, causal", lambda: attend(causal=True), qkv)
+    # two heads of queries share each of three heads of keys and values
+    shared = {"q": some(3, 2, 4, 5), "k": some(3, 1, 4, 5), "v": some(3, 1, 4, 5)}
+    yield Case("ScaledDotProductAttention, shared keys", lambda: attend(causal=True), shared)
+    bias, keep = some(2, 3, 3), 2.0 * rng.integers(0, 2, size=(2, 2, 3, 3))
+    yield Case(
+        "ScaledDotProductAttention, bias and dropout", lambda: attend(causal=True, bias=bias, keep=keep), qkv
+    )
 
 
 def _of_moves(some: Callable[..., Array]) -> Iterator[Case]:

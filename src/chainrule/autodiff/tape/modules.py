@@ -1,11 +1,13 @@
-"""Modules that do arithmetic: products, activations, sums, means, layer norm, attention, each with its equation.
+"""Modules that do arithmetic: products, activations, sums, means, each with its equation.
 
 All work on batches: inputs may have any number of axes before those in the equation. `g` is dL/dz, the gradient of
-the module's output; `backward` returns dL/dx for each input, in order. Losses are in losses.py, modules that only
-rearrange numbers in moves.py.
+the module's output; `backward` returns dL/dx for each input, in order. Norms are in norms.py, attention is in
+attention.py, losses are in losses.py, modules that only rearrange numbers in moves.py.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from chainrule.autodiff.tape.gradients import Array, SparseRows
 from chainrule.autodiff.tape.nodes import Node
 from chainrule.autodiff.tape.shapes import check_ids, fit, fit_all, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape.tape import Module
+
+_SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU
 
 
 class Linear(Module):
@@ -124,6 +128,36 @@ class ReLU(Module):
         return (np.multiply(g, self.out_tensor > 0, out=self.empty_like(g)),)
 
 
+class GELU(Module):
+    """z = x Φ(x), where Φ(x) ≈ (1 + tanh u) / 2,  u = sqrt(2/π) (x + 0.044715 x³), as in GPT-2."""
+
+    def forward(self, x: Array) -> Array:
+        t = np.square(x, out=self.empty_like(x))
+        t *= _CUBIC
+        t += 1
+        t *= x
+        t *= _SLOPE
+        self._t = np.tanh(t, out=t)
+        z = np.add(t, 1, out=self.empty_like(x))
+        z *= x
+        z *= 0.5
+        return z
+
+    def backward(self, g: Array) -> tuple[Array]:
+        x, t = self.in_modules[0].out_tensor, self._t
+        # dz/dx = (1 + t + x (1 - t²) du/dx) / 2,  du/dx = sqrt(2/π) (1 + 3 · 0.044715 x²)
+        dx = np.square(x, out=self.empty_like(x))
+        dx *= 3 * _CUBIC * _SLOPE
+        dx += _SLOPE
+        dx *= x
+        dx *= 1 - np.square(t)
+        dx += t
+        dx += 1
+        dx *= 0.5
+        dx *= g
+        return (dx,)
+
+
 class Add(Module):
     """z = a + b, broadcast as in NumPy."""
 
@@ -224,77 +258,3 @@ class RunningMean(Module):
         shares = g / self._count
         dx = np.flip(np.cumsum(np.flip(shares, axis=-2), axis=-2), axis=-2)
         return (dx,) if len(self.in_modules) == 1 else (dx, shares.sum(axis=-2), None)
-
-
-class LayerNorm(Module):
-    """z = γ ⊙ (x - μ) / sqrt(σ² + ε) + β, with mean and variance of the last axis: inputs x [..., D], γ, β [D]."""
-
-    def __init__(self, eps: float = 1e-5) -> None:
-        self.eps = eps
-
-    def forward(self, x: Array, gain: Array, shift: Array) -> Array:
-        has_axes(self, 1, x, or_more=True)
-        has_axes(self, 1, gain, shift)
-        fit(self, x, -1, gain, 0)
-        fit(self, x, -1, shift, 0)
-        normed = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.empty_like(x))
-        variance = np.square(normed).mean(axis=-1, keepdims=True)
-        self._r = 1 / np.sqrt(variance + self.eps)
-        # n = (x - μ) r,  r = 1 / sqrt(σ² + ε)
-        normed *= self._r
-        self._normed = normed
-        z: Array = np.multiply(normed, gain, out=self.empty_like(x))
-        z += shift
-        return z
-
-    def backward(self, g: Array) -> tuple[Array, Array, Array]:
-        n, gain = self._normed, self.in_modules[1].out_tensor
-        dn = g * gain
-        # dL/dx = r (dn - mean(dn) - n mean(dn ⊙ n)): μ and σ² depend on every x
-        dx = dn - dn.mean(axis=-1, keepdims=True)
-        dx -= n * (dn * n).mean(axis=-1, keepdims=True)
-        dx *= self._r
-        # dL/dγ = Σ g ⊙ n,  dL/dβ = Σ g
-        return dx, sum_to(g * n, gain.shape), sum_to(g, gain.shape)
-
-
-class ScaledDotProductAttention(Module):
-    """z = softmax(Q Kᵀ / sqrt(d_k)) V: inputs Q [..., T, K], K [..., S, K], V [..., S, D].
-
-    With a causal mask, position t attends only to positions s <= t.
-    """
-
-    def __init__(self, *, causal: bool = False) -> None:
-        self.causal = causal
-
-    def forward(self, q: Array, k: Array, v: Array) -> Array:
-        has_axes(self, 2, q, k, v, or_more=True)
-        fit(self, q, -1, k, -1)
-        fit(self, k, -2, v, -2)
-        for a, b in ((q, k), (k, v), (q, v)):
-            fit_broadcast(self, a, b, leaving=2)
-        scores = q @ k.swapaxes(-1, -2)
-        scores *= q.shape[-1] ** -0.5
-        if self.causal:
-            fit(self, q, -2, k, -2)
-            scores += np.triu(np.full(scores.shape[-2:], -np.inf, scores.dtype), 1)
-        # P = softmax(Q Kᵀ / sqrt(d_k))
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        self._p: Array = scores
-        z: Array = np.matmul(scores, v)
-        return z
-
-    def backward(self, g: Array) -> tuple[Array, Array, Array]:
-        q, k, v = (node.out_tensor for node in self.in_modules)
-        p = self._p
-        # dL/dV = Pᵀ g,  dL/dP = g Vᵀ
-        dv = p.swapaxes(-1, -2) @ g
-        ds = g @ v.swapaxes(-1, -2)
-        # through the softmax and the scale: dL/dS = P ⊙ (dP - Σ dP ⊙ P) / sqrt(d_k)
-        ds -= (ds * p).sum(axis=-1, keepdims=True)
-        ds *= p
-        ds *= q.shape[-1] ** -0.5
-        # S = Q Kᵀ, so that dL/dQ = dS K,  dL/dK = dSᵀ Q
-        return sum_to(ds @ k, q.shape), sum_to(ds.swapaxes(-1, -2) @ q, k.shape), sum_to(dv, v.shape)
