@@ -12,9 +12,11 @@ import pytest
 
 import chainrule as cr
 from chainrule import kinds
+from chainrule.designs.settings import TransformerSettings
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.evaluation.compare import rungs
 from chainrule.ngram.train import KIND as NGRAM
+from chainrule.training.kinds import network_kind
 from listening import Listening
 from manifests import read_manifest, write_manifest
 
@@ -204,7 +206,7 @@ def test_a_loaded_model_knows_where_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_what_kinds_can_be_told_needs_no_torch() -> None:
-    """Its import takes seconds; without it, kinds that need it say so."""
+    """Its import takes seconds, and every kind can do without it."""
     code = """
 import sys
 from chainrule.errors import MissingExtraError
@@ -223,4 +225,14 @@ print([name for name in kind_names() if not is_there(name)])
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.strip() == "['transformer']"
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_kind_that_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = network_kind("transformer", "only in torch", TransformerSettings, torch="some.where:Network")
+    assert made.requires_torch
+    monkeypatch.setattr("chainrule.training.kinds.TRANSFORMER", made)
+    assert kinds.find_kind("transformer") is made
+    monkeypatch.setattr("chainrule.kinds.has_torch", lambda: False)
+    with pytest.raises(MissingExtraError, match="the kind 'transformer' needs torch"):
+        kinds.find_kind("transformer")

@@ -61,6 +61,14 @@ def test_they_agree_with_other_settings(more: dict[str, Any]) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("design", ["lecture's", "gpt2", "llama", "alibi"])
+def test_transformers_agree(design: str) -> None:
+    """With decay, which reaches a tied table and no norm or bias, by micro-batches."""
+    more = {"weight_decay": 0.05, "device_batch": 3, "schedule": "cosine", "clip": 0.5}
+    expected, found = curves(design, "stream", **more)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
 def test_they_agree_on_lines() -> None:
     expected, found = curves("lstm", "line")
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import itertools
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Value
 from chainrule.autodiff.networks.cells import CellState, elman, gru, lstm
+from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.weights import shapes
 from chainrule.autodiff.picture.drawing import to_svg
 from chainrule.autodiff.picture.graph import Graph, differentiate
 from chainrule.autodiff.picture.layout import Layout, lay_out
+from chainrule.autodiff.picture.prediction import Prediction
 from chainrule.autodiff.picture.routes import Picture, route
+from chainrule.designs.transformer import TransformerConfig
 
 SVG = "{http://www.w3.org/2000/svg}"
 Cell = Callable[[Node, Node, CellState], CellState]
@@ -33,7 +38,18 @@ def unrolled(cell: Cell, gates: int, parts: int, steps: int = 3) -> Graph:
         return differentiate(tape)
 
 
+def transformer(**settings: Any) -> Graph:
+    config = TransformerConfig(**{"width": 4, "heads": 2, "hidden": 6, "layers": 2, "window": 3, **settings})
+    rng = np.random.default_rng(0)
+    tensors = {name: rng.normal(size=shape) for name, shape in shapes(config, 8).items()}
+    with Tape() as tape:
+        found = Prediction(TapeTransformer(config, 8, 1, tensors), [1, 4, 6], 3, str)
+        return differentiate(tape, found.symbols)
+
+
 GRAPHS = {
+    "lecture's transformer": lambda: transformer(preset="lecture"),
+    "llama": lambda: transformer(preset="llama", kv_heads=1),
     "elman": lambda: unrolled(elman, 1, 1),
     "lstm": lambda: unrolled(lstm, 4, 2),
     "gru": lambda: unrolled(gru, 3, 1),

@@ -17,6 +17,7 @@ from chainrule.autodiff.networks.weights import Design, make_network, shapes
 from chainrule.autodiff.picture.prediction import Prediction
 from chainrule.autodiff.tape.tape import no_grad
 from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.inside.networks import NetworkExplanation
 from chainrule.lm import LanguageModel
@@ -36,13 +37,17 @@ DESIGNS: dict[str, Design] = {
     "lstm": replace(SMALL, cell="lstm", layers=2),
     "gru": replace(SMALL, cell="gru", layers=2, tied=False),
     "learned start": replace(SMALL, cell="lstm", learned_start=True),
+    "lecture's transformer": TransformerConfig(preset="lecture", layers=1, width=4, heads=2, hidden=5, window=4),
+    "gpt2": TransformerConfig(preset="gpt2", layers=2, width=4, heads=2, hidden=5, window=4),
+    "llama": TransformerConfig(preset="llama", layers=1, width=8, heads=4, kv_heads=2, hidden=5, window=4),
+    "fast": TransformerConfig(layers=2, width=6, heads=3, kv_heads=1, hidden=5, window=4, positions="alibi"),
 }
 
 
 def made(design: Design) -> TapeNetwork:
     rng = np.random.default_rng(2)
     tensors = {name: rng.normal(0, 0.5, shape) for name, shape in shapes(design, VOCABULARY).items()}
-    tensors["head.bias"][BOS] = -np.inf
+    tensors.setdefault("head.bias", np.zeros(VOCABULARY))[BOS] = -np.inf
     return make_network(design, VOCABULARY, BOS, tensors)
 
 
@@ -155,9 +160,42 @@ def test_bad_calls_say_what_to_do(lm: LanguageModel) -> None:
 
 
 def test_other_kinds_are_refused(corpus: Path) -> None:
-    lm = cr.train("transformer", corpus, steps=1, width=8, heads=2, layers=1)
-    with pytest.raises(ModelError, match=r"kind transformer .* can: ngram, anygram, feedforward, averaging, elman"):
+    lm = cr.train("elman", corpus, steps=1, embedding=4, hidden=4, layers=1, engine="tape")
+    lm.kind = "another"
+    with pytest.raises(ModelError, match=r"kind another .* can: ngram, anygram, feedforward, averaging, elman"):
         explain(lm, "i love cats")
+
+
+@pytest.mark.parametrize("engine", ["tape", "torch"])
+@pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])
+def test_a_transformer_is_explained_in_its_window(corpus: Path, engine: str, preset: str) -> None:
+    """The window of four has slid by two, twice: "chase" is read in that of the tokens 4 to 7."""
+    sizes = {"width": 8, "heads": 2, "layers": 2, "window": 4}
+    lm = cr.train("transformer", corpus, steps=2, preset=preset, engine=engine, **sizes)
+    text, progress = "i love cats i love cats chase mice", Listening()
+    found = explain(lm, text, last=1, progress=progress)
+    ids = lm.tokenizer.encode(text)[None]
+    assert found.nats == pytest.approx(-float(to_numpy(lm.score(ids))[0, -1]), abs=1e-5)
+    log_probs = to_numpy(lm.next_log_probs(lm.extend(lm.start(1), ids[:, :-1])))[0]
+    assert [p for _, p in found.likely] == pytest.approx(np.exp(np.sort(log_probs)[::-1][:5]).tolist(), abs=1e-5)
+    assert (found.tokens, found.shown) == (("i", "love", "cats", "chase"), 4)
+    assert found.title.startswith("L = -ln p(mice | i love cats chase) = ")
+    assert progress.notes == ["of 8 tokens the last 4 are in the window of the network"]
+    symbols = [node.symbol for node in found.graph.nodes]
+    assert len(set(symbols)) == len(symbols)
+    assert {"x", "E", "h⁰", "q¹", "k¹", "v¹", "A¹", "h¹", "Wqkv²", "W₁²", "h²", "z", "y", "L"} <= set(symbols)
+    values = {node.symbol: node for node in found.graph.nodes}
+    assert (values["x"].name, values["x"].shape) == ("i love cats chase", (4,))
+    assert values["q¹"].shape == (2, 4, 4) and values["h²"].shape == (4, 8)
+    assert "<svg" in found.svg()
+
+
+def test_a_long_text_is_cut_in_titles(corpus: Path) -> None:
+    lm = cr.train("transformer", corpus, steps=1, width=8, heads=2, layers=1, window=64, engine="tape")
+    found = explain(lm, "i love cats " * 10)
+    assert found.shown == 30
+    assert found.title.startswith("L = -ln p(cats | … cats i love cats i love cats i love cats i love) = ")
+    assert {node.name for node in found.graph.nodes if node.symbol == "x"} == {"<s> … love"}
 
 
 @pytest.mark.parametrize("engine", ["tape", "torch"])

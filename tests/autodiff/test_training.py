@@ -31,7 +31,7 @@ from chainrule.training.objectives import NextToken
 from chainrule.training.run_state import Place
 from listening import Listening
 
-from .twins import data, settings_of, twins
+from .twins import KINDS, data, settings_of, twins
 
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 10)
 
@@ -291,6 +291,7 @@ RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
     "streams": ("lstm", {"context": "stream", "output_dropout": 0.3, "weight_dropout": 0.2, "device_batch": 8}),
     "learned start": ("learned start", {"context": "stream", "vary_length": True, "input_dropout": 0.2}),
     "gru": ("gru", {"context": "line", "hidden_dropout": 0.3}),
+    "transformer": ("transformer", {"context": "stream", "attention_dropout": 0.3, "layer_dropout": 0.2}),
 }
 
 
@@ -327,12 +328,13 @@ def test_ctrl_c_is_heard_at_the_end_of_a_step(number: int, tmp_path: Path, monke
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000005"]
 
 
-@pytest.mark.parametrize("kind", ["feedforward", "elman", "lstm", "gru"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_resumed_from_its_run_folder(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all that a kind adds: the weights drawn at the beginning, the last model, its figures."""
-    small = {"engine": "tape", "embedding": 8, "hidden": 8, "batch": 32, "steps": 12, "validate_every": 4}
+    sizes = {"width": 8, "heads": 2, "layers": 1} if kind == "transformer" else {"embedding": 8, "hidden": 8}
+    small: dict[str, Any] = {"engine": "tape", **sizes, "batch": 32, "steps": 12, "validate_every": 4}
     whole = cr.train(kind, TOY, valid=TOY, run=tmp_path / "whole", **small)
     with monkeypatch.context() as patched:
         stopping(patched, 6)

@@ -12,25 +12,29 @@ from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.networks.bag_of_words import BagOfWords
 from chainrule.neural.networks.feedforward import Feedforward
 from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.recurrent.rnn import Recurrent
+from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 TOKENIZER = WordTokenizer([letter.encode() for letter in "abcdefgh"])
 V = TOKENIZER.vocab_size
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru")
+KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
 IN_TORCH: dict[str, type[Network]] = dict.fromkeys(KINDS, Recurrent) | {
     "feedforward": Feedforward,
     "averaging": BagOfWords,
+    "transformer": Transformer,
 }
 ON_TAPE: dict[str, type[TapeNetwork]] = dict.fromkeys(KINDS, TapeRecurrent) | {
     "feedforward": TapeFeedforward,
     "averaging": TapeBagOfWords,
+    "transformer": TapeTransformer,
 }
 
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -44,17 +48,29 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"layers": 2}),
     "learned start": ("lstm", {"layers": 2, "learned_start": True, "tied": False}),
     "gru": ("gru", {"layers": 2, "last": 5}),
+    "transformer": ("transformer", {"preset": "fast", "kv_heads": 1, "zero_init": False}),
+    "lecture's": ("transformer", {"preset": "lecture", "layers": 1}),
+    "gpt2": ("transformer", {"preset": "gpt2"}),
+    "llama": ("transformer", {"preset": "llama", "kv_heads": 2, "heads": 4}),
+    "alibi": ("transformer", {"positions": "alibi", "heads": 3, "width": 6, "slide": 0.2}),
+    "no positions": ("transformer", {"positions": "none", "placement": "post", "bias": True, "slide": 1.0}),
 }
-SMALL = {"embedding": 4, "hidden": 6}
-NO_DROPOUT = {
-    **{kind: {"dropout": 0.0} for kind in KINDS[:2]},
-    **{kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")} for kind in KINDS[2:]},
+WINDOWED = [design for design, (kind, _) in DESIGNS.items() if kind == "transformer"]
+"""The designs that keep no memory, and read what is in the window again."""
+_SMALL_TRANSFORMER = {"width": 8, "heads": 2, "layers": 2, "hidden": 6, "window": 8}
+SMALL = {kind: _SMALL_TRANSFORMER if kind == "transformer" else {"embedding": 4, "hidden": 6} for kind in KINDS}
+NO_DROPOUT: dict[str, dict[str, float]] = {
+    **{kind: {"dropout": 0.0} for kind in ("feedforward", "averaging", "transformer")},
+    **{
+        kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")}
+        for kind in ("elman", "lstm", "gru")
+    },
 }
 
 
 def settings_of(design: str, **more: Any) -> Any:
     kind, values = DESIGNS[design]
-    return closed(parse(find_kind(kind).settings, {**SMALL, **values, **NO_DROPOUT[kind], **more}))
+    return closed(parse(find_kind(kind).settings, {**SMALL[kind], **values, **NO_DROPOUT[kind], **more}))
 
 
 def twins(design: str, dtype: Any = np.float64, **more: Any) -> tuple[Network, TapeNetwork]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import chainrule as cr
+from chainrule.autodiff.model import as_tape_model
 from chainrule.cli.networks.diagnose import heat_line
 
 from .running import Fails, Run, strict_json, trained_folders
@@ -66,7 +67,7 @@ def test_records_are_written_and_printed_alike(run: Run, networks: dict[str, Pat
     assert run(*words, "--overwrite", "--json").out == written
     records = [strict_json(line) for line in written.splitlines()]
     assert {record["what"] for record in records} == {"prediction", "gradient_norm", "gate"}
-    found = cr.diagnose(cr.load(networks["lstm"]), "we love cats")
+    found = cr.diagnose(as_tape_model(cr.load(networks["lstm"])), "we love cats")
     assert records == [json.loads(json.dumps(record)) for record in found.records()]
 
 
@@ -100,6 +101,25 @@ def test_an_ngram_model_is_refused_without_torch(model: Path) -> None:
     command = [sys.executable, "-c", script, "diagnose", str(model), "--prompt", "we love cats"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "nothing to differentiate" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "explain"])
+def test_torch_is_not_imported(networks: dict[str, Path], verb: str) -> None:
+    """Even though it is installed, and the folders say engine=torch."""
+    script = """
+import sys
+from chainrule.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as done:
+    assert not done.code, done.code
+assert "torch" not in sys.modules
+"""
+    for folder in networks.values():
+        assert cr.load(folder).settings.engine == "torch"
+        command = [sys.executable, "-c", script, verb, str(folder), "--prompt", "we love cats"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 def test_heat_lines() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,6 +23,7 @@ def test_everything_passes(run: Run) -> None:
     first = [row.split("  ")[0] for row in rows]
     assert {"Linear", "Softmax", "SoftmaxCrossEntropy", "Concat", "LayerNorm"} <= set(first)
     assert {"feedforward", "elman, not tied", "lstm, two layers", "gru, learned start"} <= set(first)
+    assert {"RMSNorm", "Rotate", "ScaledDotProductAttention, causal", "transformer, gpt2"} <= set(first)
 
 
 def test_some_can_be_named(run: Run) -> None:
@@ -30,6 +34,21 @@ def test_some_can_be_named(run: Run) -> None:
         "gru, learned start",
     ]
     assert "x, W, b" in ran.out and "8 parameters" in ran.out
+
+
+def test_torch_is_not_imported() -> None:
+    script = """
+import sys
+from chainrule.cli.main import main
+try:
+    main(["gradcheck", "transformer"])
+except SystemExit as done:
+    assert not done.code, done.code
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 pass" in done.stdout
 
 
 def test_as_json(run: Run) -> None:

@@ -24,14 +24,22 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "relu elman": ("elman", {"activation": "relu"}),
     "learned start": ("lstm", {"learned_start": True, "tied": False, "layers": 1}),
     "gru": ("gru", {"layers": 1, "last": 12}),
+    "lecture's transformer": ("transformer", {"preset": "lecture"}),
+    "gpt2": ("transformer", {"preset": "gpt2", "slide": 1.0}),
+    "llama": ("transformer", {"preset": "llama", "kv_heads": 2, "heads": 4}),
+    "fast transformer": ("transformer", {"preset": "fast", "kv_heads": 1}),
+    "alibi": ("transformer", {"positions": "alibi", "slide": 0.2}),
 }
+SMALL = {"embedding": 8, "hidden": 16}
+SMALL_TRANSFORMER = {"width": 8, "heads": 2, "hidden": 16, "layers": 1, "window": 6}
 
 
 @cache
 def made(design: str) -> TapeModel:
     """A network of random weights, large enough to say something."""
     kind, settings = DESIGNS[design]
-    lm = cr.train(kind, TEXT, context="stream", engine="tape", steps=1, embedding=8, hidden=16, **settings)
+    small = SMALL_TRANSFORMER if kind == "transformer" else SMALL
+    lm = cr.train(kind, TEXT, context="stream", engine="tape", steps=1, **{**small, **settings})
     assert isinstance(lm, TapeModel)
     rng = np.random.default_rng(1)
     for parameter in lm.network.parameters.values():

@@ -25,13 +25,21 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"layers": 2}),
     "learned start": ("lstm", {"layers": 1, "learned_start": True, "tied": False}),
     "gru": ("gru", {"layers": 2, "last": 5}),
+    "lecture's": ("transformer", {"preset": "lecture"}),
+    "gpt2": ("transformer", {"preset": "gpt2", "context": "stream"}),
+    "llama": ("transformer", {"preset": "llama", "heads": 4, "kv_heads": 2, "layers": 2}),
+    "fast": ("transformer", {"kv_heads": 1, "layers": 2}),
+    "alibi": ("transformer", {"positions": "alibi", "window": 5}),
 }
+SMALL = {"embedding": 4, "hidden": 6, "layers": 1}
+SMALL_TRANSFORMER = {"width": 8, "heads": 2, "hidden": 6, "layers": 1, "window": 12}
 
 
 def made(design: str) -> TapeModel:
     """A network of random weights, large enough to say something."""
     kind, settings = DESIGNS[design]
-    lm = cr.train(kind, CORPUS, engine="tape", steps=1, **{"embedding": 4, "hidden": 6, "layers": 1, **settings})
+    small = SMALL_TRANSFORMER if kind == "transformer" else SMALL
+    lm = cr.train(kind, CORPUS, engine="tape", steps=1, **{**small, **settings})
     assert isinstance(lm, TapeModel)
     rng = np.random.default_rng(1)
     for parameter in lm.network.parameters.values():
@@ -50,6 +58,11 @@ def assert_same(found: Diagnosis, expected: Diagnosis) -> None:
     for name, layers in expected.gates.items():
         for one, other in zip(found.gates[name], layers, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    if expected.attention_LHTT is None:
+        assert found.attention_LHTT is None
+    else:
+        assert found.attention_LHTT is not None
+        np.testing.assert_allclose(found.attention_LHTT, expected.attention_LHTT, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -58,7 +71,11 @@ def test_the_tape_says_what_torch_says(design: str) -> None:
     found = cr.diagnose(lm, TEXT)
     assert_same(found, cr.diagnose(in_engine(lm, "torch"), TEXT))
     assert found.embedding_gradient_T[-1] > 1e-6
-    assert found.attention_LHTT is None
+    if DESIGNS[design][0] == "transformer":
+        assert found.attention_LHTT is not None
+        np.testing.assert_allclose(found.attention_LHTT.sum(axis=-1), 1, rtol=1e-12)
+    else:
+        assert found.attention_LHTT is None
     # the model itself stays in single precision
     assert {one.out_tensor.dtype for one in lm.network.parameters.values()} == {np.dtype(np.float32)}
 

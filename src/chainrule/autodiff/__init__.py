@@ -3,7 +3,7 @@
 In reading order:
 
     tape/          modules with a forward and a backward pass, and the tape that records them
-    networks/      feed-forward, bag-of-words and recurrent language models, made of these modules
+    networks/      feed-forward, bag-of-words, recurrent and Transformer language models, made of these modules
     checks.py      the gradients of every module and network, checked against finite differences
     optim.py       optimisers: from gradients to updates of the parameters
     model.py       a trained network as a `LanguageModel`

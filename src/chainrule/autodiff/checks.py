@@ -15,6 +15,7 @@ from chainrule.autodiff.tape.cases import Case, all_cases
 from chainrule.autodiff.tape.gradcheck import GradientReport, check_parameters
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import AutodiffError
 
 _VOCABULARY = 7
@@ -63,19 +64,26 @@ def check_names() -> list[str]:
 
 
 def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
-    """A case for each kind of network, small enough to check every weight."""
+    """Cases for each kind of network, small enough to check every weight."""
     rng = np.random.default_rng(seed % 2**64)
     small = RecurrentConfig(embedding=3, hidden=4, layers=1)
-    designs: dict[str, tuple[str, Design]] = {
-        "feedforward": ("", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),
-        "averaging": (", two layers", AveragingConfig(embedding=3, hidden=4, layers=2, activation="tanh")),
-        "elman": (", not tied", replace(small, cell="elman", tied=False)),
-        "lstm": (", two layers", replace(small, cell="lstm", layers=2)),
-        "gru": (", learned start", replace(small, cell="gru", learned_start=True)),
-    }
+    block = TransformerConfig(preset="gpt2", layers=1, width=4, heads=2, hidden=3, window=3)
+    designs: list[tuple[str, str, Design]] = [
+        ("feedforward", "", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),
+        ("averaging", ", two layers", AveragingConfig(embedding=3, hidden=4, layers=2, activation="tanh")),
+        ("elman", ", not tied", replace(small, cell="elman", tied=False)),
+        ("lstm", ", two layers", replace(small, cell="lstm", layers=2)),
+        ("gru", ", learned start", replace(small, cell="gru", learned_start=True)),
+        ("transformer", ", gpt2", block),
+        (
+            "transformer",
+            ", rotary, rmsnorm, swiglu, shared keys",
+            replace(block, positions="rotary", norm="rmsnorm", activation="swiglu", kv_heads=1),
+        ),
+    ]
     # the second row ends in padding, so that masks are checked too
     text_BT = np.array([[1, 4, 2, 6], [1, 5, 3, PAD]])
-    for name, (variant, design) in designs.items():
+    for name, variant, design in designs:
         # larger weights than training starts with: gradients near zero would pass any check
         tensors = {key: rng.normal(0, 0.5, shape) for key, shape in shapes(design, _VOCABULARY).items()}
         network = make_network(design, _VOCABULARY, 1, tensors)

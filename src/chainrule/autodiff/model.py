@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -21,13 +22,13 @@ from chainrule.autodiff.tape.tape import no_grad
 from chainrule.designs.memory import Memory, WindowTokens
 from chainrule.devices import has_torch
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
-from chainrule.folder import TENSORS, ModelFolder
+from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.kinds import load_content
 from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru")
+KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
 """The kinds that the tape computes."""
 
 TOKENS_AT_ONCE = 1 << 13
@@ -161,7 +162,9 @@ class TapeModel(LanguageModel):
                 *(np.zeros(shape, np.int64) for shape in ((batch_size, self.network.window), batch_size))
             )
         with no_grad():
-            return self.network.begin(batch_size)
+            memory = self.network.begin(batch_size)
+        assert memory is not None  # only a network with a window may have none
+        return memory
 
     def _read_windows(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
@@ -237,6 +240,17 @@ def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:
     """The model with the same weights, computed by `engine`."""
     content = lm.content()
     return cast(LanguageModel, load_content(replace(content, config={**content.config, "engine": engine})))
+
+
+def load_on_tape(path: str | Path) -> LanguageModel:
+    """The model of a folder: a network on the tape, whichever engine trained it, so that torch is not imported.
+
+    A model of a kind that is not one of `KINDS` is loaded as always.
+    """
+    content = read_folder(path)
+    if content.kind in KINDS:
+        content = replace(content, config={**content.config, "engine": "tape"})
+    return cast(LanguageModel, load_content(content))
 
 
 def as_tape_model(lm: LanguageModel) -> TapeModel:

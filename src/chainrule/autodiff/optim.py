@@ -135,12 +135,15 @@ class _Slot:
 class Optimiser:
     """Updates parameters by the gradients that they have accumulated."""
 
-    def __init__(self, parameters: Iterable[Parameter], settings: TrainingSettings) -> None:
+    def __init__(
+        self, parameters: Iterable[Parameter], settings: TrainingSettings, table: str = "embedding.weight"
+    ) -> None:
+        """`table` is the name of the embedding table."""
         self.base, self.clip = settings.rate, settings.clip
         self.rate = 0.0
         named = [(parameter.name, parameter) for parameter in parameters]
         # with tied weights the embedding table also computes the logits, so it decays as the head does
-        also = {} if "head.weight" in dict(named) else {"embedding.weight": "head.weight"}
+        also = {} if "head.weight" in dict(named) else {table: "head.weight"}
         self.slots = [_slot(also.get(name, name), parameter, settings) for name, parameter in named]
         types = {slot.parameter.out_tensor.dtype for slot in self.slots}
         self._spare = {dtype: (np.empty(_BLOCK, dtype), np.empty(_BLOCK, dtype)) for dtype in types}

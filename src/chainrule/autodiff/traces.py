@@ -1,4 +1,4 @@
-"""A prediction on the tape of which everything is kept: embeddings, the states of each step, gates, and gradients.
+"""A prediction on the tape of which everything is kept: embeddings, states, gates, attention, and gradients.
 
 The network is a copy in double precision, because a gradient that vanishes soon leaves the range of single
 precision. `neural/traces.py` does the same in torch.
@@ -14,6 +14,7 @@ from chainrule.autodiff.networks.cells import Cell, CellState
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.weights import Design, make_network
+from chainrule.autodiff.tape.attention import ScaledDotProductAttention
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Embedding, Scale, Sigmoid, Tanh
@@ -41,6 +42,8 @@ class Trace:
     """The input of the first layer. Its last T rows are the tokens; a feed-forward network has <s> before them."""
     states: list[CellState] = field(default_factory=list)
     gates: dict[str, list[Module]] = field(default_factory=dict)
+    attention: list[Array] = field(default_factory=list)
+    """The attention weights of each layer, [H, T, T]."""
 
     def gradient_norms(self) -> tuple[Array, dict[str, Array]]:
         """||∂L/∂e_t|| of the embeddings, [T]; and ||∂L/∂h_t||, for an LSTM also ||∂L/∂c_t||, by name, [L, T]."""
@@ -76,6 +79,7 @@ def trace(network: TapeNetwork, design: Design, ids: list[int], target: int) -> 
         logits = network.logits(Slice(np.s_[:, -1]).apply_fwd(features))
         loss = SoftmaxCrossEntropy().apply_fwd(logits, Value(np.array([target]), "y"))
         kept.nats, kept.embedded = float(loss.out_tensor), _embedded(tape)
+        kept.attention = _attention(tape, len(ids))
         tape.backward()
     return kept
 
@@ -83,9 +87,9 @@ def trace(network: TapeNetwork, design: Design, ids: list[int], target: int) -> 
 def _in_double(network: TapeNetwork, design: Design) -> TapeNetwork:
     """A copy in double precision, without the padding rows of the tables; <s>, never predicted, has the bias -∞."""
     tensors = {name: parameter.out_tensor.astype(np.float64) for name, parameter in network.parameters.items()}
-    for name in {"embedding.weight", "head.weight", "head.bias"} & tensors.keys():
+    for name in {network.table.name, "head.weight", "head.bias"} & tensors.keys():
         tensors[name] = tensors[name][: network.vocab_size]
-    tensors["head.bias"][network.bos] = -np.inf
+    tensors.setdefault("head.bias", np.zeros(network.vocab_size))[network.bos] = -np.inf
     return make_network(design, network.vocab_size, network.bos, tensors)
 
 
@@ -95,6 +99,12 @@ def _embedded(tape: Tape) -> Module:
     place = next(n for n, module in enumerate(tape.modules) if isinstance(module, Embedding))
     first, second = tape.modules[place : place + 2]
     return second if isinstance(second, Scale) and second.in_modules[0] is first else first
+
+
+def _attention(tape: Tape, steps: int) -> list[Array]:
+    """The attention weights of each layer; heads that share keys stand in two axes of a module, here in one."""
+    found = [module for module in tape.modules if isinstance(module, ScaledDotProductAttention)]
+    return [module.weights.reshape(-1, steps, steps) for module in found]
 
 
 def _keeping(cell: Cell, gates: dict[str, tuple[type[Module], int]], kept: Trace) -> Cell:

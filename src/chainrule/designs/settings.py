@@ -136,7 +136,7 @@ class AveragingSettings(HiddenLayerSettings, WindowSettings, AveragingConfig):
 
 
 @dataclass(frozen=True)
-class TransformerSettings(WindowSettings, TransformerConfig):
+class TransformerSettings(EngineSettings, WindowSettings, TransformerConfig):
     """A Transformer and its training."""
 
     layers: int = left_open(TransformerConfig, "layers")
@@ -161,7 +161,9 @@ class TransformerSettings(WindowSettings, TransformerConfig):
         return Cost(int(self.layers * (attention + feed_forward)), vocab_size * self.width)
 
     def habits(self, prospect: Prospect) -> Values:
-        optimiser: Optimiser = "muon" if "optimiser" in open_names(self) else self.optimiser
+        on_tape = self.chosen_engine == "tape"  # which has neither Muon nor averaged weights
+        best: Optimiser = "adamw" if on_tape else "muon"
+        optimiser: Optimiser = best if "optimiser" in open_names(self) else self.optimiser
         rate = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}.get(optimiser)
         dropout = dropout_share(prospect) if "dropout" in open_names(self) else self.dropout
         return {
@@ -175,7 +177,7 @@ class TransformerSettings(WindowSettings, TransformerConfig):
             "hidden_dropout": dropout,
             "token_dropout": round(dropout / 3, 3),
             "weight_decay": max(DECAYING.get(optimiser, 0.0), dropout) if optimiser in DECAYING else 0.0,
-            "average": "ema" if dropout else "none",
+            "average": "ema" if dropout and not on_tape else "none",
         }
 
 

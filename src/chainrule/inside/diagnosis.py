@@ -108,19 +108,19 @@ def diagnose(
 def _by_tape(lm: TapeModel, read: list[int], target: int) -> Diagnosis:
     """The diagnosis of a network on the tape, which needs no torch."""
     traced = trace_tape(lm.network, lm.settings, read, target)
-    return _diagnosis(lm, read, target, traced.nats, traced, None)
+    return _diagnosis(lm, read, target, traced.nats, traced, traced.attention)
 
 
 def _by_torch(lm: LanguageModel, network: Any, read: list[int], target: int) -> Diagnosis:
     from chainrule.neural.traces import trace  # only now: a model without a network needs no torch
 
     traced = trace(network, read, target, lm.tokenizer.bos)
-    attention = np.stack([weights.numpy() for weights in traced.attention]) if traced.attention else None
+    attention = [weights_HTT.numpy() for weights_HTT in traced.attention]
     return _diagnosis(lm, read, target, traced.loss.item(), traced, attention)
 
 
 def _diagnosis(
-    lm: LanguageModel, read: list[int], target: int, nats: float, traced: Any, attention_LHTT: np.ndarray | None
+    lm: LanguageModel, read: list[int], target: int, nats: float, traced: Any, attention: list[np.ndarray]
 ) -> Diagnosis:
     embedding_gradient_T, state_gradients = traced.gradient_norms()
     return Diagnosis(
@@ -130,7 +130,7 @@ def _diagnosis(
         embedding_gradient_T=embedding_gradient_T,
         state_gradients=state_gradients,
         gates=traced.gate_values(),
-        attention_LHTT=attention_LHTT,
+        attention_LHTT=np.stack(attention) if attention else None,
     )
 
 

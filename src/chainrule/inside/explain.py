@@ -31,7 +31,7 @@ def explain(
 
     An n-gram model gives an `NgramExplanation`: contexts, weights, and the product or sum that they make. A network
     gives a `NetworkExplanation` with its graph, which for a recurrent network and a bag of words covers the `last`
-    tokens before the target.
+    tokens before the target, and for other networks all tokens that they read.
     """
     if last < 1:
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")

@@ -9,6 +9,8 @@ import numpy as np
 
 from chainrule.autodiff.model import TapeModel, as_tape_model
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.picture.drawing import to_svg
 from chainrule.autodiff.picture.graph import Graph, differentiate
 from chainrule.autodiff.picture.prediction import Prediction
@@ -17,6 +19,9 @@ from chainrule.inside.explanation import Explanation, most_likely
 from chainrule.inside.reading import word
 from chainrule.lm import LanguageModel, start_token
 from chainrule.progress import Progress
+
+MOST_IN_TITLE = 12
+"""The most tokens that the title of an explanation names."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,10 @@ class NetworkExplanation(Explanation):
 
     @property
     def title(self) -> str:
-        """The loss and its equation, in one line."""
-        read = " ".join(self.tokens[-self.shown :])
-        before = "… " if self.shown < len(self.tokens) else ""
-        return f"L = -ln p({self.target} | {before}{read}) = {self.nats:.4g} nats"
+        """The loss and its equation, in one line; of a long text only the last tokens are in it."""
+        named = min(self.shown, MOST_IN_TITLE)
+        before = "… " if named < len(self.tokens) else ""
+        return f"L = -ln p({self.target} | {before}{' '.join(self.tokens[-named:])}) = {self.nats:.4g} nats"
 
     def svg(self) -> str:
         """The graph as a picture: the text of an SVG file."""
@@ -52,15 +57,15 @@ def explain_network(
     """Explain how a network predicts the target after the ids; the start token comes before them.
 
     The graph of a recurrent network covers the `last` tokens before the target: the state before them is data, as
-    in truncated back-propagation through time. So does that of a bag of words: the sum
-    before is data. The graph of a feed-forward network covers the tokens that it reads, as many as its order minus
-    1.
+    in truncated back-propagation through time. So does that of a bag of words: the sum before is data. The graph of
+    a feed-forward network or a Transformer covers the tokens that it reads: as many as its order minus 1, or all in
+    its window.
     """
     model = as_tape_model(lm)
     read = model.in_window([start_token(model.tokenizer, model.context), *ids])
     if len(read) <= len(ids):
         progress.note(f"of {len(ids) + 1:,} tokens the last {len(read):,} are in the window of the network")
-    reach = model.settings.order - 1 if isinstance(model.network, TapeFeedforward) else last
+    reach = _reach(model.network, last)
     shown, memory = read[-reach:], _memory(model, read[:-reach])
     with Tape() as tape:
         found = Prediction(model.network, shown, target, lambda token: word(model, token), memory)
@@ -76,6 +81,13 @@ def explain_network(
         shown=len(shown),
         graph=graph,
     )
+
+
+def _reach(network: TapeNetwork, last: int) -> int:
+    """The number of tokens in the graph: all that the network reads at once, or the last of them."""
+    if isinstance(network, TapeFeedforward):
+        return network.config.order - 1
+    return network.config.window if isinstance(network, TapeTransformer) else last
 
 
 def _memory(model: TapeModel, before: list[int]) -> Any:

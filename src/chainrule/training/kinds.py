@@ -222,5 +222,6 @@ TRANSFORMER = network_kind(
     "every token looks at those before it",
     TransformerSettings,
     torch=f"{_TORCH}.transformer.decoder:Transformer",
+    tape=f"{_TAPE}.transformer.decoder:TapeTransformer",
     rung=Rung("transformer", RUNG),
 )

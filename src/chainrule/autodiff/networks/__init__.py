@@ -8,5 +8,6 @@ In reading order:
     hidden.py         the hidden layers of these two
     cells.py          one step of an Elman, LSTM or GRU cell
     recurrent.py      recurrent networks, made of layers of cells
+    transformer/      the Transformer decoder
     weights.py        names, shapes and initial values of the parameters
 """

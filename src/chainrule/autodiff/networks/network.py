@@ -52,6 +52,9 @@ class TapeLoss(NamedTuple):
 class TapeNetwork(ABC):
     """A network that reads tokens one after the other; constructed from (config, vocab_size, bos, tensors)."""
 
+    table_setting = "embedding"
+    """The name of the setting for the width of the embedding table."""
+
     def __init__(self, vocab_size: int, bos: int, tensors: Mapping[str, Array], *, tied: bool) -> None:
         """The tensors are not copied: training updates them in place."""
         self.vocab_size, self.bos, self.tied = vocab_size, bos, tied
@@ -70,8 +73,8 @@ class TapeNetwork(ABC):
         return math.sqrt(self.table.out_tensor.shape[1]) if self.tied else 1.0
 
     @abstractmethod
-    def begin(self, batch_size: int) -> Memory:
-        """The memory before anything was read, not even <s>."""
+    def begin(self, batch_size: int) -> Memory | None:
+        """The memory before anything was read, not even <s>; None if the network keeps none."""
 
     @abstractmethod
     def read(
@@ -122,9 +125,15 @@ class TapeNetwork(ABC):
         return None
 
     def logits(self, features: Node) -> Module:
-        """The logits U h + c, including those of the padding rows of the table."""
-        table = self.table if self.tied else self.parameters["head.weight"]
-        return Linear().apply_fwd(features, table, self.parameters["head.bias"])
+        """The logits U h + c, or U h without a bias c, including those of the padding rows of the table."""
+        learned = [self.table if self.tied else self.parameters["head.weight"], self.parameters.get("head.bias")]
+        return Linear().apply_fwd(features, *(each for each in learned if each is not None))
+
+    def flops_per_token(self) -> float:
+        """Floating-point operations to train on one token."""
+        # a weight is used once forward and twice backward, each time for a product and a sum; looking up is free
+        looked_up = None if self.tied else self.table
+        return 6.0 * sum(one.out_tensor.size for one in self.parameters.values() if one is not looked_up)
 
     def project(self, features: Module) -> Module:
         """Project the features to the width of a tied table, if the two widths differ."""

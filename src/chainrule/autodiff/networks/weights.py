@@ -12,6 +12,8 @@ from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
+from chainrule.autodiff.networks.transformer import weights as of_transformer
+from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.designs.networks import (
     GATES,
@@ -21,8 +23,9 @@ from chainrule.designs.networks import (
     RecurrentConfig,
     padded_size,
 )
+from chainrule.designs.transformer import TransformerConfig
 
-Design: TypeAlias = AveragingConfig | FeedforwardConfig | RecurrentConfig
+Design: TypeAlias = AveragingConfig | FeedforwardConfig | RecurrentConfig | TransformerConfig
 
 _GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2)}
 _HEAD_STD = 0.02
@@ -30,6 +33,8 @@ _HEAD_STD = 0.02
 
 def shapes(design: Design, vocab_size: int) -> dict[str, tuple[int, ...]]:
     """The shape of every parameter, by name; tables are padded to a few more rows than there are tokens."""
+    if isinstance(design, TransformerConfig):
+        return of_transformer.shapes(design, vocab_size)
     rows, width = padded_size(vocab_size), design.embedding
     middle, features = _recurrent(design) if isinstance(design, RecurrentConfig) else _hidden(design)
     found = {"embedding.weight": (rows, width), **middle}
@@ -46,11 +51,15 @@ def make_network(design: Design, vocab_size: int, bos: int, tensors: Mapping[str
         return TapeBagOfWords(design, vocab_size, bos, tensors)
     if isinstance(design, FeedforwardConfig):
         return TapeFeedforward(design, vocab_size, bos, tensors)
+    if isinstance(design, TransformerConfig):
+        return TapeTransformer(design, vocab_size, bos, tensors)
     return TapeRecurrent(design, vocab_size, bos, tensors)
 
 
 def initial(design: Design, vocab_size: int, randomness: Randomness) -> dict[str, Array]:
     """Random initial weights in float32, from the same distributions as those of the torch networks."""
+    if isinstance(design, TransformerConfig):
+        return of_transformer.initial(design, vocab_size, randomness)
     tensors = {}
     for name, shape in shapes(design, vocab_size).items():
         tensors[name] = np.zeros(shape, np.float32)
@@ -99,7 +108,12 @@ def _recurrent(design: RecurrentConfig) -> tuple[Mapping[str, tuple[int, ...]], 
     return found, below
 
 
-def _fill(weight: Array, name: str, design: Design, randomness: Randomness) -> None:
+def _fill(
+    weight: Array,
+    name: str,
+    design: AveragingConfig | FeedforwardConfig | RecurrentConfig,
+    randomness: Randomness,
+) -> None:
     rows, columns = weight.shape
     if name == "embedding.weight":
         # looked-up vectors have variance 1; a table tied to the head is smaller, and scaled up at the lookup

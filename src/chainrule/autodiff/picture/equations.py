@@ -9,11 +9,16 @@ from chainrule.autodiff.tape import attention, losses, modules, moves, norms
 from chainrule.autodiff.tape.tape import Module
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST = 4  # the longest list of names that is written in full
 
 
 def subscript(number: int) -> str:
     return str(number).translate(_SUBSCRIPTS)
+
+
+def superscript(number: int) -> str:
+    return str(number).translate(_SUPERSCRIPTS)
 
 
 def right_side(module: Module, names: Sequence[str]) -> str:

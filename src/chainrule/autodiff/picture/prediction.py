@@ -1,13 +1,17 @@
 """One prediction computed as the lectures draw it: token by token, one vector each, every gate a module of its own.
 
+A Transformer is drawn as it computes, all tokens at once (transformer.py).
+
 `network.loss` computes the same loss for batches, with as few modules as it can; tests check that both agree.
 Parameters have the lecture's letters here: E embeds a token, W and b are applied to that embedding, U and d to the
 previous state, O and c give the logits (in a network that is not recurrent U and c). They are copies in double
-precision, without the padding rows of the tables; <s>, which is never predicted, has the bias -∞.
+precision, without the padding rows of the tables; <s>, which is never predicted, has the bias -∞. The primes and
+superscripts of letters are layers.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -20,7 +24,9 @@ from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.hidden import ACTIVATIONS
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
+from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.picture.equations import subscript
+from chainrule.autodiff.picture.transformer import last_features, parameter_letter
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sigmoid, Sum, Tanh
 from chainrule.autodiff.tape.moves import Concat, Stack
@@ -63,6 +69,8 @@ class Prediction:
         elif isinstance(network, TapeBagOfWords):
             assert not isinstance(memory, RecurrentMemory)
             features = self._bag_of_words(network, ids, memory)
+        elif isinstance(network, TapeTransformer):
+            features = self._transformer(network, ids)
         else:
             assert isinstance(network, TapeRecurrent) and not isinstance(memory, Sums)
             features = self._recurrent(network, ids, memory)
@@ -89,6 +97,15 @@ class Prediction:
         # m = 1/t Σ_i E x_i, where s_0 is the sum of the vectors before
         s = self._named("s", Sum(axis=0).apply_fwd(Stack(axis=0).apply_fwd(*vectors)))
         return self._hidden(network.config, self._named("m", Scale(1 / count).apply_fwd(s)))
+
+    def _transformer(self, network: TapeTransformer, ids: Sequence[int]) -> Node:
+        drawn = copy.copy(network)
+        drawn.parameters = {name: self._parameter(parameter_letter(name), name) for name in network.parameters}
+        words = [self._word(token) for token in ids]
+        shown = words if len(words) <= 4 else (words[0], "…", words[-1])
+        features, symbols = last_features(drawn, ids, " ".join(shown))
+        self.symbols |= symbols
+        return features
 
     def _hidden(self, config: AveragingConfig | FeedforwardConfig, x: Module) -> Module:
         h = x
@@ -156,16 +173,21 @@ class Prediction:
         network = self._network
         if "projection.weight" in network.parameters:
             features = Linear().apply_fwd(features, self._parameter("P", "projection.weight"))
-        letter = "O" if isinstance(network, TapeRecurrent) else "U"
-        table = ("E", "embedding.weight") if network.tied else (letter, "head.weight")
-        return Linear().apply_fwd(features, self._parameter(*table), self._parameter("c", "head.bias"))
+        if network.tied:
+            table = self._parameter("E", network.table.name)
+        else:
+            table = self._parameter("O" if isinstance(network, TapeRecurrent) else "U", "head.weight")
+        if "head.bias" in network.parameters:
+            return Linear().apply_fwd(features, table, self._parameter("c", "head.bias"))
+        never_V = np.where(np.arange(network.vocab_size) == network.bos, -np.inf, 0.0)
+        return Linear().apply_fwd(features, table, self._named("c", Value(never_V, "-∞ for <s>")))
 
     def _parameter(self, letter: str, name: str, row: int | None = None) -> Parameter:
         """The network's parameter of that name, or a row of it, under the lecture's letter."""
         key = name if row is None else f"{name}.{row}"
         if key not in self.parameters:
             tensor = self._network.parameters[name].out_tensor.astype(np.float64)
-            if name in ("embedding.weight", "head.weight", "head.bias"):
+            if name in (self._network.table.name, "head.weight", "head.bias"):
                 tensor = tensor[: self._network.vocab_size]
             if name == "head.bias":
                 tensor[self._network.bos] = -np.inf

@@ -51,14 +51,14 @@ def diagnose(
 
     Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
     """
+    from chainrule.autodiff.model import load_on_tape
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import to_json
     from chainrule.inside.diagnosis import diagnose as look_into
-    from chainrule.kinds import load
 
     if out is not None:
         check_new_file(out, "--out", overwrite)
-    found = look_into(load(folder), prompt, token=token, longest=longest, progress=terminal_progress())
+    found = look_into(load_on_tape(folder), prompt, token=token, longest=longest, progress=terminal_progress())
     if out is not None:
         found.save(out)
     if as_json:

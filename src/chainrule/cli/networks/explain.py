@@ -52,17 +52,19 @@ def explain(
     differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
     that flows back to it.
 
-    For ngram, anygram, feedforward, averaging, elman, lstm and gru models, whichever engine trained them.
+    For every kind of model, whichever engine trained it. A Transformer is computed for all tokens at once: each of
+    its matrices has a row for each token in the window.
     """
+    from chainrule.autodiff.model import load_on_tape
     from chainrule.cli.progress import terminal_progress
     from chainrule.disk import replaced_file
     from chainrule.inside.explain import explain as explain_prediction
     from chainrule.inside.networks import NetworkExplanation
-    from chainrule.kinds import load
 
     if svg is not None:
         check_new_file(svg, "--svg", overwrite)
-    found = explain_prediction(load(folder), prompt, next_word=next_word, last=last, progress=terminal_progress())
+    lm = load_on_tape(folder)
+    found = explain_prediction(lm, prompt, next_word=next_word, last=last, progress=terminal_progress())
     if svg is not None:
         if not isinstance(found, NetworkExplanation):
             raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")

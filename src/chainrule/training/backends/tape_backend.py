@@ -50,7 +50,7 @@ class TapeBackend(Backend):
         def write(ids_N: np.ndarray, rows_ND: np.ndarray) -> None:
             table_VD[ids_N] = rows_ND
 
-        return EmbeddingTable(table_VD.shape[1], "embedding", lm.network.scale, write)
+        return EmbeddingTable(table_VD.shape[1], lm.network.table_setting, lm.network.scale, write)
 
     def load(self, settings: NeuralSettings, folder: ModelFolder) -> TapeModel:
         return from_folder(folder, settings, self.network)

@@ -48,7 +48,7 @@ def check_offered(settings: TrainingSettings, device: str) -> None:
     """Refuse settings that only torch offers; the tape computes on the CPU."""
     for name, values in OFFERED.items():
         value = getattr(settings, name)
-        if value not in values:
+        if value is not None and value not in values:  # None: left open, and chosen from what there is
             offered = " or ".join(str(one).lower() for one in values)
             raise SettingsError(
                 f"{name}={str(value).lower()} is not for engine=tape, which has {offered}; engine=torch has it"
@@ -66,7 +66,7 @@ class TapeEngine(Engine):
         self.network, self.settings, self.randomness = network, settings, randomness
         self.window = network.window
         self.tape = Tape(reuse=True)
-        self.optimiser = Optimiser(network.parameters.values(), settings)
+        self.optimiser = Optimiser(network.parameters.values(), settings, network.table.name)
         self.memories: list[Any] = []
         self._figures: list[StepFigures] = []
 
@@ -213,10 +213,7 @@ class TapeEngine(Engine):
         return peak_memory()
 
     def flops_per_token(self) -> float:
-        # a weight is used once forward and twice backward, each time for a product and a sum
-        looked_up = () if self.network.tied else ("embedding.weight",)
-        sizes = (one.out_tensor.size for name, one in self.network.parameters.items() if name not in looked_up)
-        return 6.0 * sum(sizes)
+        return self.network.flops_per_token()
 
     def peak_flops(self) -> float | None:
         return None
