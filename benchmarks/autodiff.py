@@ -1,9 +1,9 @@
 """The tape beside torch on a CPU: `python -m benchmarks autodiff [options]`.
 
 The lecture's feed-forward model (10,000 words, three of them as context, vectors of 64, 128 hidden units, 256
-tokens a step) is trained with SGD and with Adam, and an LSTM with Adam. Three sides in turns, each with its whole
-step, from the batch to the new weights: the tape, the same training by chainrule's torch engine, and a plain loop
-of torch modules. Then: the memory of the tape from step to step.
+tokens a step) is trained with SGD and with Adam, an LSTM and a Transformer with Adam. Three sides in turns, each
+with its whole step, from the batch to the new weights: the tape, the same training by chainrule's torch engine, and
+a plain loop of torch modules. Then: the memory of the tape from step to step.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from torch import Tensor, nn
 from benchmarks.harness import Side, race, show
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.devices import peak_memory
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.networks.feedforward import Feedforward
 from chainrule.neural.networks.recurrent.rnn import Recurrent
+from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
@@ -81,33 +83,54 @@ LSTM = {
     "optimiser": "adam",
 }
 LSTM |= {f"{where}_dropout": 0 for where in ("input", "hidden", "output")}
+TRANSFORMER = {
+    "preset": "gpt2",
+    "optimiser": "adam",
+    "layers": 2,
+    "width": 128,
+    "heads": 4,
+    "window": 64,
+    "tied": False,
+    "dropout": 0,
+    "batch": 1024,
+    "length": 64,
+}
 
 
 def tasks(small: bool) -> list[Task]:
     size, steps = (50, 2) if small else (10_000, 40)
     smaller = {"embedding": 4, "hidden": 6, "batch": 16, "length": 4} if small else {}
+    few = {"width": 8, "window": 4, "batch": 16, "length": 4} if small else {}
     return [
         Task("feed-forward, SGD", "feedforward", {**FEEDFORWARD, "optimiser": "sgd", **smaller}, size, steps),
         Task("feed-forward, Adam", "feedforward", {**FEEDFORWARD, "optimiser": "adam", **smaller}, size, steps),
         Task("LSTM, Adam", "lstm", {**LSTM, "optimiser": "adam", **smaller}, size, max(steps // 4, 2)),
+        Task(
+            "Transformer, Adam",
+            "transformer",
+            {**TRANSFORMER, "optimiser": "adam", **few},
+            size,
+            max(steps // 8, 2),
+        ),
     ]
 
 
 # -- the sides --------------------------------------------------------------------------------------------
 
+ON_TAPE = {"feedforward": TapeFeedforward, "lstm": TapeRecurrent, "transformer": TapeTransformer}
+IN_TORCH = {"feedforward": Feedforward, "lstm": Recurrent, "transformer": Transformer}
+
 
 def tape(task: Task) -> tuple[Work, TapeEngine, Feed]:
     """Steps of the tape."""
-    network = TapeFeedforward if task.kind == "feedforward" else TapeRecurrent
-    work, engine, text = _steps(task, TapeBackend(task.kind, network))
+    work, engine, text = _steps(task, TapeBackend(task.kind, ON_TAPE[task.kind]))
     assert isinstance(engine, TapeEngine)
     return work, engine, text
 
 
 def same_loop(task: Task) -> tuple[Work, TorchEngine, Feed]:
     """The same steps by chainrule's torch engine."""
-    network = Feedforward if task.kind == "feedforward" else Recurrent
-    work, engine, text = _steps(task, TorchBackend(task.kind, network))
+    work, engine, text = _steps(task, TorchBackend(task.kind, IN_TORCH[task.kind]))
     assert isinstance(engine, TorchEngine)
     return work, engine, text
 
@@ -158,11 +181,36 @@ class PlainLSTM(nn.Module):
         return self.U(out_BTH).flatten(0, 1), tuple(part.detach() for part in state)
 
 
+class PlainTransformer(nn.Module):
+    """nn.TransformerEncoder with a causal mask between two tables, and learned positions: GPT-2's design."""
+
+    def __init__(self, vocab_size: int, width: int, heads: int, layers: int, window: int) -> None:
+        super().__init__()
+        self.E, self.P = nn.Embedding(vocab_size, width), nn.Embedding(window, width)
+        block = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, dropout=0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.blocks = nn.TransformerEncoder(block, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.U = nn.Linear(width, vocab_size, bias=False)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(window))
+
+    def forward(self, ids_BT: Tensor, state: Any) -> tuple[Tensor, Any]:
+        x_BTD = self.E(ids_BT) + self.P.weight[: ids_BT.shape[1]]
+        return self.U(self.blocks(x_BTD, mask=self.mask, is_causal=True)).flatten(0, 1), None
+
+
+def plain_network(task: Task) -> nn.Module:
+    values = task.settings
+    if task.kind == "transformer":
+        sizes = (values[name] for name in ("width", "heads", "layers", "window"))
+        return PlainTransformer(task.vocab_size, *sizes)
+    kind = PlainFeedforward if task.kind == "feedforward" else PlainLSTM
+    return kind(task.vocab_size, values["embedding"], values["hidden"])
+
+
 def plain_loop(task: Task) -> Work:
     """Steps of torch modules in a loop as people write it."""
-    kind = PlainFeedforward if task.kind == "feedforward" else PlainLSTM
-    values = task.settings
-    network = kind(task.vocab_size, values["embedding"], values["hidden"])
+    values, network = task.settings, plain_network(task)
     make: Any = torch.optim.SGD if values["optimiser"] == "sgd" else torch.optim.Adam
     optimiser = make(network.parameters(), lr=1e-3, fused=True)
     length = values.get("length", 64)

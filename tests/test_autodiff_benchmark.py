@@ -18,6 +18,7 @@ def test_it_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
         "feed-forward, SGD",
         "feed-forward, Adam",
         "LSTM, Adam",
+        "Transformer, Adam",
         "torch, a plain loop",
         "the process grew by",
     ):
@@ -41,6 +42,20 @@ def test_every_side_takes_steps() -> None:
         assert not np.array_equal(after["embedding.weight"], before["embedding.weight"])
         epoch = text.layout.epoch(0)
         assert {epoch[number].targets for number in range(len(epoch) - 1)} == {16}
+
+
+def test_the_plain_transformer_has_as_many_weights_and_sees_no_future() -> None:
+    task = autodiff.tasks(small=True)[-1]
+    plain = autodiff.plain_network(task)
+    ours = autodiff.tape(task)[1].network.parameters
+    rows = ours["embedding"].out_tensor.shape[0] - task.vocab_size  # padding of both tables
+    width = task.settings["width"]
+    assert sum(one.numel() for one in plain.parameters()) == (
+        sum(one.out_tensor.size for one in ours.values()) - 2 * rows * width
+    )
+    there, other = (plain(torch.tensor([[5, 6, last, last]]), None)[0] for last in (7, 8))
+    torch.testing.assert_close(there[:2], other[:2])
+    assert not torch.allclose(there[2], other[2])
 
 
 def test_the_plain_network_reads_three_words() -> None:
