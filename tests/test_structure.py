@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -216,3 +217,35 @@ print("ok")
 """
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert done.stdout == "ok\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("__init__.py")), ids=lambda p: str(p.parent.relative_to(SOURCE))
+)
+def test_a_package_that_lists_its_files_lists_all_of_them(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text()), clean=False) or ""
+    listed = re.findall(r"^ *(\w+(?:\.py|/)) ", docstring, re.M)
+    here = [child for child in path.parent.iterdir() if child.name not in ("__init__.py", "__pycache__")]
+    there = {f"{child.name}/" if child.is_dir() else child.name for child in here}
+    verbs = {child for child in there if path.parent.name == "cli"}  # a file per verb is enough said
+    if len(listed) > 1:
+        assert set(listed) <= there
+        assert there - verbs <= set(listed)
+
+
+def test_arrows_of_the_drawing_are_imports() -> None:
+    """Of docs/architecture.md; a box of several modules imports what one of them does."""
+    drawing = (SOURCE.parents[1] / "docs" / "architecture.md").read_text().split("```")[1]
+    boxes = dict(re.findall(r'(\w+)\["([^"]*)"\]', drawing))
+    arrows = re.findall(r'^ *(\w+)(?:\["[^"]*"\])? --> (\w+)', drawing, re.M)
+    rooms = {box: {box} for box in boxes} | {
+        "contract": {"model", "lm", "fast_paths", "chain", "kinds"},
+        "base": set(re.findall(r"\w+", boxes["base"])),
+    }
+    assert set().union(*rooms.values()) == set().union(*FLOORS) - {"__init__", "__main__", "_version"}
+    imports: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        imports.setdefault(room_of(path), set()).update(imported_rooms(path))
+    for above, below in arrows:
+        assert any(imports[room] & rooms[below] for room in rooms[above]), f"{above} does not import {below}"
+    assert {above for above, _ in arrows} == set(boxes) - {"base"}

@@ -1,1 +1,7 @@
-"""The command line: one file per verb."""
+"""The command line: one file per verb, those that look into networks in networks/.
+
+main.py      the verbs together, and what happens when one fails
+options/     arguments and options that verbs share
+screen/      what verbs print: lines, tables, numbers
+progress.py  the progress bars of verbs
+"""

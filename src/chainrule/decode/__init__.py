@@ -1,1 +1,13 @@
-"""Decoding: from next-token distributions to text, for any model that keeps the contract."""
+"""Decoding: from next-token distributions to text, for any model that keeps the contract.
+
+In reading order:
+
+    strategies.py  how the next token is chosen: small values that compose
+    sample.py      sampling from any state, many rows at once
+    beam.py        beam search from any state
+    healing.py     prompts that stop inside a token
+    generate.py    `generate`, `stream`: a prompt in, text out
+    suggest.py     `suggest`: the words that complete a text or follow it
+    randomness.py  random numbers that depend on the seed and the prompt, not on the batch
+    top.py         the k largest values of each row
+"""

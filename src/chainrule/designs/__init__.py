@@ -6,6 +6,7 @@ In reading order:
     transformer.py    the configuration of a Transformer, and presets known by name
     training.py       the settings of the training loop
     settings.py       the settings of each kind: a configuration and its training
+    defaults.py       values for settings that are left open
     memory.py         the memory that a network keeps of the rows it has read
     word_vectors.py   word vectors read from a file, to initialise an embedding table
 """

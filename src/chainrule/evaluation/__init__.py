@@ -1,1 +1,11 @@
-"""Evaluation: how good a model is, on one scale."""
+"""Evaluation: how good a model is, on one scale.
+
+In reading order:
+
+    metrics.py     entropy, cross-entropy, KL divergence, perplexity, bits per byte
+    measure.py     `evaluate`: a model measured on a text
+    surprisal.py   `score`: ln p of many texts and their tokens, as arrays
+    records.py     the surprisal of each record of a file, and the most surprising ones
+    compare.py     `compare`: a ladder of models, trained and measured on one split
+    comparison.py  the results of a comparison, and the file that keeps them
+"""

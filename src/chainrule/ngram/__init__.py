@@ -5,6 +5,8 @@ In reading order:
     settings.py     the settings of an n-gram model
     estimate/       from a text to the probabilities of its n-grams: counting, smoothing, tuning, pruning
     store/          the model as a compact trie, and the automaton that walks it to score and sample
+    writing/        sampling by kernels, without computing the probability of every token
+    tables.py       n-grams, counts and bigrams of a model as tables
     model.py        `NgramModel`: an automaton as a language model, saved and loaded
     train.py        training: count, smooth, prune, quantise, index; and the kinds `ngram` and `anygram`
     mix.py          two models interpolated into one

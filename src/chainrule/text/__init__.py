@@ -5,5 +5,6 @@ files.py     files as blocks of clean UTF-8, decompressed
 records.py   the text in fields of jsonl, CSV and parquet files
 corpus.py    `Corpus`: text from any source, in blocks or document by document
 given.py     text as callers give it: strings are text, paths are files
+batches.py   a corpus as records to be scored, many at a time
 split.py     train, validation and test parts, split by document
 """
