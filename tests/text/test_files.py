@@ -313,9 +313,12 @@ def test_jsonl_blank_lines_are_no_records(write: Write) -> None:
         (b"[" * 100_000, "not JSON"),
         (b'{"text": ["a"]}', 'the field "text" holds a list'),
         (b'{"text": {"a": 1}}', 'the field "text" holds an object'),
-        (b'["text"]', "found list"),
-        (b'"text"', "found str"),
-        (b"null", "found NoneType"),
+        (b'["text"]', "found a list"),
+        (b'"text"', "found a text or a number"),
+        (b"null", "found null"),
+        (b"7.5", "found a text or a number"),
+        (b"NaN", "found a text or a number"),
+        (b"true", "found true or false"),
     ],
 )
 def test_a_jsonl_error_names_file_and_line(

@@ -116,6 +116,7 @@ def _no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusE
 # -- jsonl ------------------------------------------------------------------------------------------------
 
 _ABSENT: Any = object()
+_JSON_NAMES = {list: "a list", str: "a text or a number", bool: "true or false", type(None): "null"}
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)  # numbers as they are spelled
 
 
@@ -151,7 +152,7 @@ def _object(source: bytes, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: not JSON: {error}") from None
     if not isinstance(record, dict):
-        raise CorpusError(f"{place}: expected an object, found {type(record).__name__}")
+        raise CorpusError(f"{place}: expected a JSON object, found {_JSON_NAMES[type(record)]}")
     return record
 
 
