@@ -24,11 +24,12 @@ from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.pipeline import train as pipeline
-from chainrule.training import autotune, loop
+from chainrule.training import autotune, job, loop
+from chainrule.training import train as beginning
 from chainrule.training.engines.tape_engine import TapeEngine
-from chainrule.training.loop import Trained, train_network
 from chainrule.training.objectives import NextToken
 from chainrule.training.run_state import Place
+from chainrule.training.train import Trained, train_network
 from listening import Listening
 
 from .twins import KINDS, data, settings_of, twins
@@ -52,7 +53,7 @@ class Trainer:
     def job(self) -> Any:
         """What the loop works with: texts in batches."""
         objective = NextToken.of(self.data.tokenizer, self.data.context)
-        return loop._open_job(self.engine, self.settings, self.data, objective, None)
+        return job.open_job(self.engine, self.settings, self.data, objective, None)
 
     def run(self, sample: Callable[[], str] | None = None) -> Trained:
         return train_network(self.engine, self.settings, self.data, sample=sample)
@@ -167,7 +168,7 @@ def test_minutes_are_kept_and_a_trial_leaves_no_trace(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(TapeEngine, "take_step", timed_step)
     monkeypatch.setattr(TapeEngine, "mean_nats", timed_nats)
-    for module in (autotune, loop):
+    for module in (autotune, beginning, loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     one = trainer(minutes=0.02, dropout=0.2, optimiser="adam")
     before = {name: each.out_tensor.copy() for name, each in one.network.parameters.items()}
@@ -276,14 +277,14 @@ def test_rows_of_lines_have_no_length_to_vary() -> None:
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: int, number: int = signal.SIGINT) -> None:
     """A signal after so many steps."""
-    step = loop._Loop._step
+    step = loop.Loop._step
 
     def stopped(self: Any) -> None:
         step(self)
         if self.state.step == at:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(loop._Loop, "_step", stopped)
+    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -377,8 +378,8 @@ def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
     small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
     with monkeypatch.context() as patched:
         stopping(patched, 6)
-        identity = loop.identity
-        patched.setattr(loop, "identity", lambda *given: _without_engine(identity(*given)))
+        identity = job.identity
+        patched.setattr(job, "identity", lambda *given: _without_engine(identity(*given)))
         with pytest.raises(Interrupted):
             cr.train("gru", TOY, run=tmp_path, engine="torch", **small)
     with pytest.raises(TrainingError, match="settings engine: torch then, tape now"):

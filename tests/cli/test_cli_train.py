@@ -205,14 +205,14 @@ TAPE = ["--set", "engine=tape", "--set", "steps=6", "--set", "hidden=8", "--set"
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Ctrl-C after so many steps."""
-    step = loop._Loop._step
+    step = loop.Loop._step
 
     def stopped(self: Any) -> None:
         step(self)
         if self.state.step == at:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(loop._Loop, "_step", stopped)
+    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 @pytest.mark.parametrize("option", [[], ["--run", "own"]], ids=["default", "own"])

@@ -14,6 +14,7 @@ from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.settings import parse
 from chainrule.training import autotune, loop
+from chainrule.training import train as beginning
 from chainrule.training.autotune import Autotune
 from chainrule.training.batches.layouts import Size
 from chainrule.training.engines import torch_mode
@@ -37,7 +38,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (autotune, loop):
+        for module in (autotune, beginning, loop):
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 

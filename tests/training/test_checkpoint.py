@@ -28,6 +28,7 @@ from chainrule.progress import SILENT
 from chainrule.settings import parse
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
+from chainrule.training import train as beginning
 from chainrule.training.batches.layouts import Size
 from chainrule.training.checkpoints import checkpoint
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
@@ -36,8 +37,8 @@ from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove
 from chainrule.training.engines.base import Snapshot
 from chainrule.training.engines.torch_engine import TorchEngine, from_arrays, to_arrays
 from chainrule.training.engines.torch_step import Stepper
-from chainrule.training.loop import Trained
 from chainrule.training.run_state import Mode, Place
+from chainrule.training.train import Trained
 from listening import Listening
 
 HERE = Path(__file__).parent
@@ -57,14 +58,14 @@ def assert_same(one: Trained, other: Trained) -> None:
 
 def stopping(monkeypatch: pytest.MonkeyPatch, *steps: int, number: int = signal.SIGTERM) -> None:
     """Signals come in the middle of these steps."""
-    step = loop._Loop._step
+    step = loop.Loop._step
 
     def stopped(self: Any) -> None:
         if self.state.step + 1 in steps:
             signal.raise_signal(number)
         step(self)
 
-    monkeypatch.setattr(loop._Loop, "_step", stopped)
+    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 CASES = [
@@ -300,7 +301,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
             signal.raise_signal(signal.SIGINT)
         raise AssertionError("not reached")
 
-    monkeypatch.setattr(loop._Loop, "_step", twice)
+    monkeypatch.setattr(loop.Loop, "_step", twice)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path, *CASES[0])
 
@@ -418,7 +419,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.saved = 1000.0, list[int]()
-        step, save = loop._Loop._step, loop._Loop._save
+        step, save = loop.Loop._step, loop.Loop._save
 
         def timed(running: Any) -> None:
             step(running)
@@ -428,16 +429,17 @@ class Clock:
             self.saved.append(running.state.step)
             save(running, **how)
 
-        monkeypatch.setattr(loop._Loop, "_step", timed)
-        monkeypatch.setattr(loop._Loop, "_save", noted)
-        monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(loop.Loop, "_step", timed)
+        monkeypatch.setattr(loop.Loop, "_save", noted)
+        for module in (beginning, loop):
+            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
 def test_checkpoints_are_minutes_apart_and_time_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     chosen = parse(TrainingSettings, {"steps": 20, "validate_every": 20, "checkpoint_minutes": 1})
     with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="power failure"):
-        patched.setattr(loop._Loop, "_validate", power_failure)
+        patched.setattr(loop.Loop, "_validate", power_failure)
         train(seeded(Bigram), chosen, data(run=tmp_path))
     assert clock.saved == [6, 12, 18]
     clock.now = 5.0  # another process, another clock
@@ -479,7 +481,7 @@ def test_a_run_that_goes_on_may_be_told_anew_how_long(
     progress, longer_settings = Listening(), replace(constant, **longer)
     found = train(seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress))
     assert found.steps == steps
-    assert progress.notes == [f"12 of {steps} steps are done; the plan was 40"]
+    assert progress.notes == [f"12 steps are done, of {steps}; the plan was 40"]
     assert_same(found, train(seeded(Bigram), longer_settings, data()))
 
 

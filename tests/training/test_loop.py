@@ -17,9 +17,9 @@ from chainrule.kinds import TrainingData
 from chainrule.settings import parse
 from chainrule.training.batches.layouts import Size
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.loop import Trained
 from chainrule.training.optim.schedule import factor
 from chainrule.training.run_state import Mode
+from chainrule.training.train import Trained
 
 SIZE = Size(8, 64, 64)
 """Of the batches that the settings below make."""

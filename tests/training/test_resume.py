@@ -40,14 +40,14 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
-    step = loop._Loop._step
+    step = loop.Loop._step
 
     def stopped(self: Any) -> None:
         step(self)
         if self.state.step == at:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(loop._Loop, "_step", stopped)
+    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[Any, str]:

@@ -99,7 +99,7 @@ def test_a_run_goes_on_bit_by_bit(
     chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
     whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
     assert whole.decisions["recorded"] == recorded
-    step = loop._Loop._step
+    step = loop.Loop._step
 
     def stopped(self: Any) -> None:
         step(self)
@@ -107,7 +107,7 @@ def test_a_run_goes_on_bit_by_bit(
             signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop._Loop, "_step", stopped)
+        patched.setattr(loop.Loop, "_step", stopped)
         for resume in (False, True):
             with pytest.raises(Interrupted):
                 again = data("stream", device="cuda", run=tmp_path, resume=resume)

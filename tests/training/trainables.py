@@ -23,8 +23,8 @@ from chainrule.training.batches.layouts import Size, choose_layout
 from chainrule.training.batches.on_device import SendingGatherer
 from chainrule.training.engines.base import Feed
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.loop import Trained, train_network
 from chainrule.training.objectives import NextToken
+from chainrule.training.train import Trained, train_network
 
 WORDS = [letter.encode() for letter in "abcdefgh"]
 TOKENIZER = WordTokenizer(WORDS)

@@ -17,6 +17,7 @@ from chainrule.designs.training import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training.checkpoints.run_folder import checkpoint_folders
+from chainrule.training.train import Trained
 
 
 def settings(optimiser: str = "adamw", average: str = "none", minutes: float = 10.0) -> TrainingSettings:
@@ -35,7 +36,7 @@ def settings(optimiser: str = "adamw", average: str = "none", minutes: float = 1
 
 def trained(
     run: Path | None, network: str, context: Any, optimiser: str, average: str, minutes: float = 10.0
-) -> loop.Trained:
+) -> Trained:
     """The run of these, resumed if there is something to resume."""
     made = seeded({"bigram": Bigram, "recurrent": Recurrent}[network], dropout=0.3)
     resume = run is not None and bool(checkpoint_folders(run))
@@ -54,5 +55,5 @@ def held(between_steps: Any, last: int) -> Any:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    loop._Loop._between_steps = held(loop._Loop._between_steps, int(sys.argv[6]))  # type: ignore[method-assign]
+    loop.Loop._between_steps = held(loop.Loop._between_steps, int(sys.argv[6]))  # type: ignore[method-assign]
     trained(Path(sys.argv[1]), *sys.argv[2:6], minutes=0)

@@ -2,14 +2,15 @@
 
 In reading order:
 
+    train.py          the training of a network, from its beginning or a checkpoint to its best weights
     loop.py           the training loop: steps, validations, checkpoints
+    job.py            what does not change during a run, such as its texts, cut into batches
     run_state.py      the state of a run, and the decisions made before its first step
     objectives.py     what a network is trained to predict: from stretches of text to inputs and targets
     batches/          how a text is cut into batches, and how these are gathered
     engines/          what computes the steps: torch or the tape
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
     defaults.py       the rule for settings that are left open: sizes, batch, learning rate, regularisation
-    feeds.py          the texts of a run, cut into batches
     pace.py           how long a run is, by its steps or by the clock, and how far it has come
     autotune.py       what is decided before the first step, partly by timing steps
     advice.py         notes to the user about a run that is allowed but probably not intended

@@ -33,7 +33,7 @@ from chainrule.settings import open_names
 from chainrule.training.advice import costly_vocabulary
 from chainrule.training.autotune import Autotune
 from chainrule.training.backends import Backend
-from chainrule.training.feeds import feeder
+from chainrule.training.job import feeder
 from chainrule.training.objectives import NextToken
 from chainrule.training.run_state import Mode
 

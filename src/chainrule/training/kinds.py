@@ -37,7 +37,7 @@ from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.defaults import complete, in_words, remembered, with_time
-from chainrule.training.loop import Trained, train_network
+from chainrule.training.train import Trained, train_network
 
 RUNG = {"minutes": 0.5}
 """The settings of a network's rung of the ladder; all others are chosen when its training begins."""

@@ -3,6 +3,7 @@
 In reading order:
 
     layouts.py      how a text is cut into rows, batches and epochs
+    sample.py       a sample of a text, for validations
     gather.py       from the rows of a batch to arrays of ids, with NumPy
     on_device.py    batches as torch tensors, gathered on the device or copied to it
 """
