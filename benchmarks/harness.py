@@ -26,32 +26,40 @@ class Side:
     amount: float
     """In the unit of the table, for instance MB."""
     seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """CPU seconds of this process, all threads together."""
 
     @property
     def rate(self) -> float:
         """Amount per second, the median of the rounds."""
         return self.amount / statistics.median(self.seconds)
 
+    def timed(self) -> float:
+        """Do the work once; returns the seconds it took, and notes them."""
+        began, began_cpu = time.perf_counter(), time.process_time()
+        self.work()
+        self.seconds.append(time.perf_counter() - began)
+        self.cpu.append(time.process_time() - began_cpu)
+        return self.seconds[-1]
+
 
 def race(title: str, unit: str, sides: Sequence[Side], rounds: int = 3) -> None:
     """Time all sides in turns, after one unmeasured round each; print rates and the ratio of the first to each."""
     for side in sides:
-        began = time.perf_counter()
-        side.work()
-        first = time.perf_counter() - began
-        side.seconds = [first] if first > 20 else []  # too slow to warm up: once must do
+        if side.timed() <= 20:  # else too slow to warm up: once must do
+            side.seconds, side.cpu = [], []
     for _ in range(rounds):
         for side in sides:
             if not side.seconds or side.seconds[0] <= 20:
-                began = time.perf_counter()
-                side.work()
-                side.seconds.append(time.perf_counter() - began)
+                side.timed()
     rows = []
     for side in sides:
         rates = [side.amount / seconds for seconds in side.seconds]
         ratio = "" if side is sides[0] else f"{sides[0].rate / side.rate:.1f}x"
-        rows.append([side.name, f"{side.rate:,.1f}", f"{min(rates):,.1f}", f"{max(rates):,.1f}", ratio])
-    show(f"{title}, median of {rounds}", ["side", f"{unit}/s", "slowest", "fastest", "ours is"], rows)
+        cpu = 1000 * statistics.median(side.cpu)
+        figures = f"{side.rate:,.1f}", f"{min(rates):,.1f}", f"{max(rates):,.1f}"
+        rows.append([side.name, *figures, ratio, f"{cpu:,.1f}"])
+    show(f"{title}, median of {rounds}", ["side", f"{unit}/s", "slowest", "fastest", "ours is", "CPU ms"], rows)
 
 
 def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

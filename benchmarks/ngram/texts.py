@@ -22,7 +22,7 @@ SAME = 1e-5
 
 def run(lab: Lab) -> None:
     lines = lab.held_out.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    models = {form: cr.load(lab.ours(form)[0]) for form in ("hash", "compact")}
+    models = {form: cr.load(lab.ours(form)[0]) for form in ("compact", "hash")}
     sides = [
         Side(f"chainrule.score, {form}", lambda lm=lm: cr.score(lm, lines).log_prob, len(lines))  # type: ignore[misc]
         for form, lm in models.items()

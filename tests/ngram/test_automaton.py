@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from test_levels import contexts, texts
 from chainrule import chain, parallel
 from chainrule.arrays import pad, to_numpy
 from chainrule.lm import Context
+from chainrule.ngram.arpa.model import load_arpa
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store import automaton as walking
 from chainrule.ngram.store.index import slots_for, with_index
+from chainrule.ngram.store.kernels import search_children
+from chainrule.ngram.store.parts import Parts
 
 SIZE = 30
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -90,6 +94,58 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
     np.testing.assert_allclose(scores, chain.score(lm, ids_BT), **CLOSE)
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     np.testing.assert_allclose(lm.score(ids_BT), scores, **CLOSE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_keep_suffixes_have_them(name: str) -> None:
+    """Every n-gram of a model that says so is there without its first word too; pruning takes some away."""
+    automaton = model(**MODELS[name]).automaton
+    assert automaton.keeps_suffixes == ("prune" not in MODELS[name] and "entropy" not in MODELS[name])
+    trie = automaton.trie
+    have = True
+    for n in range(2, trie.order + 1):
+        longer = trie.ngrams(int(trie.first_of_length[n]), int(trie.first_of_length[n + 1]), n)
+        shorter = trie.ngrams(int(trie.first_of_length[n - 1]), int(trie.first_of_length[n]), n - 1)
+        have &= {tuple(row[1:]) for row in longer.tolist()} <= {tuple(row) for row in shorter.tolist()}
+    assert have or not automaton.keeps_suffixes
+
+
+def test_an_ngram_without_its_suffix_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file from elsewhere may have "a b c" and not "b c"."""
+    lines = ["\\data\\", "ngram 1=6", "ngram 2=1", "ngram 3=1", "", "\\1-grams:"]
+    lines += [f"-0.7\t{word}\t-0.1" for word in ("<unk>", "<s>", "</s>", "a", "b", "c")]
+    lines += ["", "\\2-grams:", "-0.5\ta b\t-0.2", "", "\\3-grams:", "-0.25\ta b c", "", "\\end\\", ""]
+    (tmp_path / "a.arpa").write_text("\n".join(lines))
+    lm = load_arpa(tmp_path / "a.arpa")
+    ids = lm.tokenizer.encode("a b c")
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
+    scores = lm.automaton.score(np.asarray([lm.tokenizer.bos, *ids]))
+    assert scores[-1] == pytest.approx(-0.25 * np.log(10))
+
+
+def test_ngrams_are_found_where_codes_are_not_spread_evenly() -> None:
+    """200 words in a row after one context: guesses are far off, and the search goes on otherwise."""
+    size, children = 5000, np.arange(4800, 5000)
+    begin = np.full(size + 1, len(children))
+    begin[0] = 0
+    values = np.zeros(size + len(children), np.float32), np.zeros(size, np.float32)
+    automaton = Parts(size, 1, [children], [begin], *values).assemble()
+    trie, codes = automaton.trie_arrays, np.concatenate([children, np.arange(0, 4800, 7)])
+    found, low, high = (np.empty(len(codes), np.int64) for _ in range(3))
+    nodes = np.ones_like(codes)
+    search_children(len(codes), nodes, codes, found, 1, trie.table, trie.size, trie.words, trie.word_bits,
+                    trie.base, trie.offset, trie.rest, low, high)  # fmt: skip
+    np.testing.assert_array_equal(found, automaton.trie.child(nodes, 1, codes))
+    assert (found > 0).sum() == len(children)
+
+
+def test_sequences_laid_out_by_kernels_are_those_laid_out_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, ids = model(), random_ids(4)
+    ends = np.flatnonzero(ids == EOS) + 1
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    plain = lm.score_sequences(ids, starts, ends)
+    monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
+    np.testing.assert_allclose(lm.score_sequences(ids, starts, ends), plain, **CLOSE)
 
 
 @pytest.mark.parametrize("name", ["plain", "stupid"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
-from chainrule.parallel import Patience, at_once
+from chainrule.parallel import Patience, at_once, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import parse_tokenizer
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 KIND_NAME = "ngram"
 _NANOSECONDS = 1 << 22  # to write one token without kernels
 _MOST_RANKED = 256  # tokens; more are found faster in all probabilities
+_NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _GRID = 2  # numbers that describe a grid
 _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
@@ -72,7 +73,7 @@ class NgramModel(LanguageModel):
         settings: NgramSettings,
         context: Context = "line",
     ) -> None:
-        self.automaton = automaton
+        self.automaton = replace(automaton, keeps_suffixes=settings.keeps_suffixes)
         self.tokenizer = tokenizer
         self.settings = settings
         self.context = context
@@ -173,10 +174,21 @@ class NgramModel(LanguageModel):
         if self.automaton.where is not None or len(ids) == 0:
             return None
         check_ids(ids[None], self.tokenizer.vocab_size)
+        if worth_a_kernel(len(ids), _NANOSECONDS_TO_LAY_OUT):
+            return self._score_laid_out(ids, starts, ends)
         places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
         text = np.full(len(ids) + len(starts), self.tokenizer.bos, dtype=np.uint32)
         text[places] = ids
         return np.asarray(self.automaton.score(text)[places])
+
+    def _score_laid_out(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """`score_sequences` by kernels for what NumPy does with indices."""
+        from chainrule.ngram.store.kernels import lay_out, take_back
+
+        text = np.empty(len(ids) + len(starts), dtype=np.uint32)
+        lay_out(np.ascontiguousarray(ids, dtype=np.uint32), starts, ends, self.tokenizer.bos, text)
+        scores = self.automaton.score(text)
+        return np.asarray(scores[: take_back(starts, ends, scores)])
 
     def next_probs(self, state: State) -> np.ndarray | None:
         """p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""

@@ -130,6 +130,11 @@ class NgramSettings:
         return self.smoothing not in SCORES
 
     @property
+    def keeps_suffixes(self) -> bool:
+        """Whether n-grams are all those of a text: then each is there without its first word too."""
+        return not (self.prune or self.entropy) and self.smoothing not in ("imported", "imported-scores", "mixed")
+
+    @property
     def log_alpha(self) -> float:
         """The logarithm of stupid backoff's factor for each shorter context; 0 for other smoothing methods."""
         return math.log(self.alpha) if self.smoothing == "stupid-backoff" else 0.0

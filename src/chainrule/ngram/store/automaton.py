@@ -58,13 +58,16 @@ class Automaton:
     contexts have backoffs of their own."""
     counts: NDArray[np.unsignedinteger] | None = None
     """How often each of the n-grams 1, 2, ... occurred; always in NumPy. None if counts are not kept."""
+    keeps_suffixes: bool = False
+    """Whether the trie is known to have every n-gram of it without its first word too, as that of a text has."""
     _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     def to(self, where: Any) -> Automaton:
         """This automaton with its arrays on a torch device, without the hash index, or, for None, in NumPy."""
         values = self.log_prob.to(where), self.log_backoff.to(where)
         index = None if where else self.index
-        return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha, self.counts)
+        return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha, self.counts,
+                         self.keeps_suffixes)  # fmt: skip
 
     @property
     def keeps_sums(self) -> bool:
@@ -228,7 +231,7 @@ class Automaton:
         arrays = self.trie_arrays, *self.value_arrays
 
         def score_stretch(stretch: tuple[int, int]) -> None:
-            score_text(text, *stretch, scores, *arrays, self.log_alpha or None)
+            score_text(text, *stretch, scores, *arrays, self.log_alpha or None, self.keeps_suffixes)
 
         at_once(score_stretch, stretches(len(text), min(threads, len(text) // _WORTH_A_THREAD)))
         return scores

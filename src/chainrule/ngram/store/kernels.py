@@ -15,6 +15,7 @@ from numba import njit
 from chainrule.ngram.store.values import GRID_BITS
 
 _TOGETHER = 256  # n-grams per block
+_NEAR = 24  # so far from a good guess an n-gram is searched one by one
 _SCAN = 6  # a range of at most this many n-grams is scanned one by one
 _MOST_LOOKS = 1 << 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -84,19 +85,62 @@ def search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table
     """
     first, group, skipped = table[n, 0], table[n, 1], table[2, 0]
     above, end = table[n + 1, 0] - skipped, table[n + 1, 2] - skipped
-    # clamped, so that a damaged file does not lead out of bounds
-    for k in range(many):
-        low[k] = min(max(_begin(nodes[k] - first, group, base, offset, rest) + above, above), end)
-    for k in range(many):
-        high[k] = min(max(_begin(nodes[k] - first + 1, group, base, offset, rest) + above, low[k]), end)
     touched: Any = 0  # returned, so that the compiler keeps the loads that only warm the cache
+    if above == end:  # there are no n-grams of n + 1 words
+        found[:many] = 0
+        return touched
+    # `_begin` of each node and of the next one, which nearly always is in the same group
+    for k in range(many):
+        context = nodes[k] - first
+        at = np.uint64(group + (context >> 5))
+        word = np.int64(offset[at])
+        bits = np.int64(offset[at + np.uint64(1)]) - word
+        low[k] = (word << 5) + (context & 31) * bits
+        high[k] = bits
+    for k in range(many):
+        context = nodes[k] - first
+        at = np.uint64(group + (context >> 5))
+        start, place, bits = np.int64(base[at]), low[k], high[k]
+        low[k] = start + bits_at(rest, place, bits)
+        if (context & 31) < 31:
+            high[k] = start + bits_at(rest, place + bits, bits)
+        else:
+            high[k] = np.int64(base[at + np.uint64(1)])
+    # codes are spread evenly (codes.py): by how many a guess is off tells how far to go from there
     scale = 1.0 / np.float64(size)
     for k in range(many):
-        guess = low[k] + np.int64(np.float64(codes[k]) * np.float64(high[k] - low[k]) * scale)
-        touched += np.int64(words[(min(guess, end) * word_bits) >> 5])
+        # clamped, so that a damaged file does not lead out of bounds
+        low[k] = min(max(low[k] + above, above), end)
+        high[k] = min(max(high[k] + above, low[k]), end)
+        guess = low[k] + np.int64(np.float64(codes[k]) * (np.float64(high[k] - low[k]) * scale))
+        found[k] = min(guess, end - 1)
     for k in range(many):
-        place = find_code(words, word_bits, low[k], high[k], np.int64(-1), size, codes[k])
-        found[k] = place + skipped if place >= 0 else 0
+        guess = found[k]
+        here = bits_at(words, guess * word_bits, word_bits)
+        guess += np.int64(np.float64(codes[k] - here) * (np.float64(high[k] - low[k]) * scale))
+        found[k] = min(max(min(guess, high[k] - 1), low[k]), end - 1)
+    for k in range(many):
+        touched += np.int64(words[np.uint64((found[k] * word_bits) >> 5)])
+    for k in range(many):
+        guess, code = found[k], codes[k]
+        here = bits_at(words, guess * word_bits, word_bits)
+        if here < code:
+            last = min(high[k] - 1, guess + _NEAR)
+            while here < code and guess < last:
+                guess += 1
+                here = bits_at(words, guess * word_bits, word_bits)
+            is_missed = here < code and guess < high[k] - 1
+        else:
+            last = max(low[k], guess - _NEAR)
+            while here > code and guess > last:
+                guess -= 1
+                here = bits_at(words, guess * word_bits, word_bits)
+            is_missed = here > code and guess > low[k]
+        if is_missed:  # seldom
+            place = find_code(words, word_bits, low[k], high[k], np.int64(-1), size, code)
+            found[k] = place + skipped if place >= 0 else 0
+        else:
+            found[k] = guess + skipped if here == code and low[k] < high[k] else 0
     return touched
 
 
@@ -228,12 +272,14 @@ def backoff_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: i
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: Any, back: Any, log_alpha: Any
-               ) -> Any:  # fmt: skip
+def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: Any, back: Any, log_alpha: Any,
+               keeps_suffixes: Any) -> Any:  # fmt: skip
     """Write ln p of the words first to last - 1 of a text into `scores`, as `Automaton.score` defines it.
 
     `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs; `log_alpha`
     is that of the automaton, and None instead of 0: the kernel is then compiled without what only charges need.
+    `keeps_suffixes` says that an n-gram is in the trie only if it is there without its first word too: then many
+    need not be searched for.
     """
     code, size, table, words, base, offset, rest, word_bits, index, bos = trie
     prob_plain, prob_codes, prob_books, prob_bits = prob
@@ -272,7 +318,8 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                 begins[live] = begins[k]
                 contexts[live] = here[np.uint64(begins[k])]
                 wanted[live] = codes[np.uint64(begins[k] + n)]
-                live += wanted[live] < size
+                has_suffix = (not keeps_suffixes) | (here[np.uint64(begins[k] + 1)] > 0)
+                live += (wanted[live] < size) & has_suffix
             touched += search_children(live, contexts, wanted, found, n, table, size, words, word_bits, base,
                                         offset, rest, low, high)  # fmt: skip
             m = _note(live, n, begins, found, longer, longest, node_of_longest)
@@ -334,6 +381,29 @@ def leave_starts(text: Any, bos: int, scores: Any) -> Any:
     for k in range(len(text)):
         scores[n] = scores[k]
         n += text[k] != bos
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lay_out(ids: Any, starts: Any, ends: Any, bos: int, text: Any) -> None:
+    """Write the sequences of ids, each from a start to its end, into `text` with <s> before each."""
+    n = 0
+    for k in range(len(starts)):
+        text[n] = bos
+        n += 1
+        for i in range(starts[k], ends[k]):
+            text[n] = ids[i]
+            n += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_back(starts: Any, ends: Any, scores: Any) -> Any:
+    """Move the scores of all tokens but the <s> of `lay_out` to the front, in place; returns their number."""
+    n = 0
+    for k in range(len(starts)):
+        for i in range(ends[k] - starts[k]):
+            scores[n + i] = scores[n + k + 1 + i]
+        n += ends[k] - starts[k]
     return n
 
 
