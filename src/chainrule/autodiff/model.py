@@ -179,12 +179,19 @@ class TapeModel(LanguageModel):
             places_BT = window.places(piece_BT.shape[1])
             counts_B = piece_BT.shape[1] if are_tokens_BT is None else are_tokens_BT.sum(axis=1)
             window = window.append(piece_BT, counts_B)
-            with no_grad():
-                every_BTD = self.network.read(window.ids_BW[:, : places_BT.max(initial=0) + 1]).features.out_tensor
+            every_BTD = self._window_features(window.ids_BW[:, : places_BT.max(initial=0) + 1])
             features_BTD = np.take_along_axis(every_BTD, places_BT[..., None], axis=1)
             state = TapeState(window, _last_features(features_BTD, are_tokens_BT, state.features_BD))
             yield state, features_BTD
             place += piece_BT.shape[1]
+
+    def _window_features(self, ids_BT: Array) -> Array:
+        """The features of windows, a few rows at a time: attention takes memory by the square of their length."""
+        rows = max(TOKENS_AT_ONCE // ids_BT.shape[1], 1)
+        firsts = range(0, max(len(ids_BT), 1), rows)
+        with no_grad():
+            parts = [self.network.read(ids_BT[low : low + rows]).features.out_tensor for low in firsts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def in_window(self, ids: list[int]) -> list[int]:
         """The last of these ids, which begin a text, that the network still sees when it predicts the next."""
