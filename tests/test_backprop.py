@@ -33,10 +33,10 @@ def lesson() -> list[dict[str, Any]]:
 
 
 def test_every_block_runs(lesson: list[dict[str, Any]]) -> None:
-    assert len(lesson) == 9
+    assert len(lesson) == 11
 
 
-@pytest.mark.parametrize(("block", "letters"), [(5, "EWbUc"), (7, "EWUbOc")])
+@pytest.mark.parametrize(("block", "letters"), [(5, "EWbUc"), (7, "EWUbOc"), (9, "QKV")])
 def test_by_hand_and_on_the_tape_gradients_agree(lesson: list[dict[str, Any]], block: int, letters: str) -> None:
     names = lesson[block - 1]
     for letter in letters:
