@@ -80,7 +80,7 @@ def test_the_table_has_a_row_per_rung_and_samples(run: Run, corpus: Path, tmp_pa
 def test_the_seed_decides_the_split(run: Run, corpus: Path, tmp_path: Path) -> None:
     def held_out(seed: int) -> str:
         folder = tmp_path / f"ladder-{seed}"
-        assert run("compare", corpus, "--out", folder, "--seed", seed, "--tokenizer", "word").code == 0
+        assert run("compare", corpus, "--out", folder, "--seed", seed, "--tokenizer", "word", *NGRAMS).code == 0
         manifest = json.loads((folder / "unigram-mle" / "manifest.json").read_text(encoding="utf-8"))
         fingerprint: str = manifest["provenance"]["held_out_sha256"]
         return fingerprint
