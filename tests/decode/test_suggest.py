@@ -64,6 +64,8 @@ def test_few_words_are_asked_for_and_few_are_given(lm: cr.LanguageModel) -> None
     assert cr.suggest(lm, "")[0].word == "Jan"
     with pytest.raises(DecodingError, match="at least 1, not 0"):
         cr.suggest(lm, "", 0)
+    with pytest.raises(DecodingError, match="at most 1,000, not 20,000"):
+        cr.suggest(cr.train("ngram", "ab ab", tokenizer="char", order=2), "a", 20_000)
 
 
 @pytest.mark.parametrize("prompt", ["a", "ab", "a a", "a "])

@@ -29,6 +29,7 @@ from chainrule.lm import LanguageModel, State, next_probs, prepare
 
 _LONGEST = 40  # tokens of a word
 _WIDTH = 4  # hypotheses for each word that is asked for
+_MOST = 1000  # suggestions of a model whose tokens are parts of words: the search is several times as wide
 _SPACES = " \t\r\v\f\n"
 _NEGLIGIBLE = 1e-5  # a beginning that is so much less likely than the likeliest is not looked at
 
@@ -85,6 +86,8 @@ def suggest(lm: LanguageModel, text: str = "", k: int = 5, *, once: bool = False
         prepare(lm)
     if lm.tokenizer.splitting is not None:
         return _words(lm, text, k)
+    if k > _MOST:
+        raise DecodingError(f"the number of suggestions should be at most {_MOST:,}, not {k:,}")
     typed = _last_word(context_of(lm, text))
     found = _Search(lm, text, k).run()
     best = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:k]
