@@ -53,7 +53,7 @@ def _figures(lm: cr.LanguageModel, strategy: cr.Strategy) -> list[str]:
     """One sequence, on a writer without any lists and again with other random numbers; rows; and the plain way."""
     lm = lm.on("cpu")
     vars(lm).pop("_writer", None)  # with its lists
-    sample_after(lm, [[]], strategy, max_tokens=64)  # loads the kernels
+    sample_after(lm, [[]], strategy, max_tokens=2_000)  # loads the kernels
     vars(lm).pop("_writer", None)
     prompts: list[list[int]] = [[]] * ROWS
     one, again = (

@@ -87,6 +87,16 @@ class Background(Generic[Result]):
         return None if self._last is None else self._last.result()
 
 
+listeners: list[Callable[[str], None]] = []
+"""Who is told before something takes long that no caller knows of; the command line shows it."""
+
+
+def announce(message: str) -> None:
+    """Tell all listeners."""
+    for listener in listeners:
+        listener(message)
+
+
 def plain_up_to(nanoseconds: float) -> int:
     """How many items, at so many nanoseconds each, the plain way does before compiled code is worth loading."""
     return int(SLOW_NANOSECONDS / nanoseconds)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule import parallel
 from chainrule.arrays import PAD, pad
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
@@ -87,7 +88,9 @@ def check(lm: NgramModel, strategy: cr.Strategy, end: int | None, steps: int = S
     uniforms_BT = np.random.default_rng(7).random((ROWS, steps)) * (1 - 2**-40)
     uniforms_BT[0, 1], uniforms_BT[1, 1] = 2**-40, 1 - 2**-40
     state = lm.extend(lm.start(ROWS), pad(prompts(lm)))
-    found = Writer(lm.automaton).write(state.words, Choice(strategy, end), uniforms_BT, pad(prompts(lm)))
+    scribe = Writer(lm.automaton)
+    scribe.is_ready = lambda *_: True  # type: ignore[method-assign]
+    found = scribe.write(state.words, Choice(strategy, end), uniforms_BT, pad(prompts(lm)))
     assert found is not None, "every strategy here has a plan"
     tokens, scores = written_plainly(lm, strategy, uniforms_BT, end)
     np.testing.assert_array_equal(found[0], tokens)
@@ -188,12 +191,13 @@ def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPat
         check(model(), STRATEGIES["chain"], None, steps=60)
 
 
-def test_the_rows_of_a_batch_are_written_as_alone() -> None:
+def test_the_rows_of_a_batch_are_written_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, many = model(), 300  # enough for several threads
     uniforms = np.random.default_rng(1).random((many, 10))
     state = lm.start(many)
     nothing = np.zeros((many, 0), np.int64)
     choose, scribe = Choice(cr.TopP(0.9), lm.tokenizer.eos), Writer(lm.automaton)
+    monkeypatch.setattr(scribe, "is_ready", lambda *_: True)
     together = scribe.write(state.words, choose, uniforms, nothing)
     for row in range(0, many, 60):
         alone = scribe.write(state.words[:1], choose, uniforms[row : row + 1], nothing[:1])
@@ -212,6 +216,7 @@ def test_the_model_writes_by_itself_once_that_pays() -> None:
     assert isinstance(lm, NgramModel)
     choose, uniforms = Choice(cr.TopP(0.9), None), np.random.default_rng(2).random((1, 40))
     assert lm.write(lm.start(1), choose, uniforms[:, :1]) is None, "a kernel takes longer to load than a token"
+    Writer(lm.automaton).write(lm.start(1).words, choose, np.tile(uniforms, 50), np.zeros((1, 0), np.int64))
     found = lm.write(lm.start(1), choose, uniforms)
     assert found is not None
     state, tokens, _ = found
@@ -228,6 +233,17 @@ def test_a_model_with_a_nan_is_an_error() -> None:
         with pytest.raises(ModelError, match="NaN"):
             cr.generate(lm, "The", max_tokens=200)
         array[:] = known
+
+
+def test_compiling_waits_until_it_pays_and_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, said = model(), []
+    choose, uniforms, nothing = Choice(cr.TopP(0.9), None), np.full((1, 600), 0.5), np.zeros((1, 0), np.int64)
+    monkeypatch.setattr(writer, "is_compiled", lambda _: False)
+    monkeypatch.setattr(parallel, "listeners", [said.append])
+    scribe = Writer(lm.automaton)
+    written = [scribe.write(lm.start(1).words, choose, uniforms, nothing) is not None for _ in range(3)]
+    assert written == [False, False, True]
+    assert len(said) == 1 and "compiling" in said[0]
 
 
 class Odd(cr.Strategy):
@@ -265,9 +281,9 @@ def test_beam_search_over_the_kernels(
     lm = model(smoothing, **settings)
     beams = [(cr.Beam(width, power, ending), end) for width, power, ending, end in BEAMS]
     monkeypatch.setattr(lm, "_patience", Patience(1e12))
+    monkeypatch.setattr(Writer, "is_ready", lambda *_: True)
     fast = [beam_texts(lm, beam, lm.tokenizer.eos if end else None) for beam, end in beams]
-    ranked = Writer(lm.automaton).likeliest(lm.start(1).words, 4, (), None)
-    assert ranked is not None
+    assert lm.likeliest(lm.start(1), 4, (), None) is not None
     monkeypatch.setattr(NgramModel, "likeliest", lambda *_: None)
     plain = [beam_texts(lm, beam, lm.tokenizer.eos if end else None) for beam, end in beams]
     assert fast == plain

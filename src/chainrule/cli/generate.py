@@ -73,10 +73,15 @@ def generate(
     lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
     top-p, min-p.
     """
+    from chainrule import parallel
+    from chainrule.cli.progress import terminal_progress
     from chainrule.decode.generate import generate_many, stream_many
     from chainrule.decode.strategies import Beam
     from chainrule.kinds import load
 
+    note = terminal_progress().note
+    parallel.listeners.append(note)
+    click.get_current_context().call_on_close(lambda: parallel.listeners.remove(note))
     strategy = _strategy(**options)
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")

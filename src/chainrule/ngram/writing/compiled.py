@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-kernel: Any = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+
+kernel: Any = njit(**_OPTIONS)
 """Compiles a function that allocates no memory: without Numba's counting of references to each array it is passed.
 
 That counting would take half of the time of these many small functions.
 """
+
+inner: Any = njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Compiles a function that only kernels call, without the code by which Python would."""
+
+ZERO: Any = np.int64(0)
+"""Where a variable that is passed on begins at 0: for a Python integer, Numba would compile functions twice."""
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether a kernel need not be compiled: it is loaded, or Numba kept it on disk in an earlier run."""
+    kept = getattr(getattr(function, "_cache", None), "_cache_file", None)
+    return bool(function.overloads) or (kept is not None and bool(kept._load_index()))
 
 
 @intrinsic

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.writing.compiled import kernel
+from chainrule.ngram.writing.compiled import ZERO, inner
 
 COUNT = np.int64(-1)
 """Instead of the index of a power: tokens are counted, not their mass summed."""
@@ -34,7 +34,7 @@ above it.
 """
 
 
-@kernel
+@inner
 def effective(value: Any, level: int, top: int, backoff: Any) -> Any:
     """A list's value as ln p: with the backoffs of the longer contexts, added one by one as the automaton does."""
     for n in range(level + 1, top + 1):
@@ -42,13 +42,13 @@ def effective(value: Any, level: int, top: int, backoff: Any) -> Any:
     return value
 
 
-@kernel
+@inner
 def _value_at(stack: Any, j: int, place: int, values: Any, top: int, backoff: Any) -> Any:
     """ln p of a pair of a list."""
     return effective(values[stack[j, START] + place], stack[j, LEVEL], top, backoff)
 
 
-@kernel
+@inner
 def _place(
     stack: Any, j: int, low: int, high: int, pivot: float, is_strict: bool, values: Any, top: int, backoff: Any
 ) -> Any:
@@ -63,7 +63,7 @@ def _place(
     return low
 
 
-@kernel
+@inner
 def _past_ties(stack: Any, j: int, place: int, high: int, pivot: float, values: Any, top: int, backoff: Any) -> Any:
     """The first place from `place` on whose ln p is below the pivot; that of `place` is not above it."""
     for at in range(place, min(place + 2, high)):
@@ -72,7 +72,7 @@ def _past_ties(stack: Any, j: int, place: int, high: int, pivot: float, values: 
     return _place(stack, j, min(place + 2, high), high, pivot, False, values, top, backoff)
 
 
-@kernel
+@inner
 def sum_to(stack: Any, many: int, column: int, power: int, mass: Any, factor: Any) -> Any:
     """The mass of the pairs before the places in a column of `stack`, or, if `power` is COUNT, their number."""
     total = 0.0
@@ -87,12 +87,12 @@ def sum_to(stack: Any, many: int, column: int, power: int, mass: Any, factor: An
     return total
 
 
-@kernel
+@inner
 def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, count: float, heads: Any) -> Any:
     """The same as `find_cut` of a few tokens, by merging the lists from their fronts; `heads` is scratch."""
     for j in range(many):
         stack[j, REACH] = 0
-        heads[j] = _value_at(stack, j, 0, values, top, backoff) if stack[j, KEPT] > 0 else -np.inf
+        heads[j] = _value_at(stack, j, ZERO, values, top, backoff) if stack[j, KEPT] > 0 else -np.inf
     above = 0.0
     while True:
         pivot = -np.inf
@@ -114,7 +114,7 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
         above = reached
 
 
-@kernel
+@inner
 def find_cut(
     stack: Any, many: int, lists: Any, factor: Any, top: int, backoff: Any, power: int, target: float
 ) -> Any:
@@ -129,7 +129,7 @@ def find_cut(
     least, most = 0.0, sum_to(stack, many, KEPT, power, mass, factor)  # what is reached at the ends of the ranges
     shift = 0
     while True:
-        widest, width = 0, 0
+        widest, width = ZERO, ZERO
         for j in range(many):
             if stack[j, HIGH] - stack[j, LOW] > width:
                 widest, width = j, stack[j, HIGH] - stack[j, LOW]
@@ -156,7 +156,7 @@ def find_cut(
         least, shift = reached, 1
 
 
-@kernel
+@inner
 def _guess(width: int, low: int, share: float, shift: int) -> Any:
     """How far into a range of places, which begins at `low`, the cut lies; `share` of what the range has is wanted.
 
@@ -170,7 +170,7 @@ def _guess(width: int, low: int, share: float, shift: int) -> Any:
     return min(max(step, np.int64(0)), width - 1)
 
 
-@kernel
+@inner
 def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
     """After a cut: keep the tokens above it, and of those at the cut the `room` lowest ids."""
     ties = 0
@@ -180,7 +180,7 @@ def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
         for j in range(many):
             stack[j, KEPT] = stack[j, REACH]
         return
-    low, high = 0, size  # the least id such that `room` of the ties are at most it
+    low, high = ZERO, size  # the least id such that `room` of the ties are at most it
     while low < high:
         middle = (low + high) >> 1
         found = 0
@@ -195,7 +195,7 @@ def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
         stack[j, KEPT] = _with_ids_to(ids, stack, j, low)
 
 
-@kernel
+@inner
 def _with_ids_to(ids: Any, stack: Any, j: int, most: int) -> Any:
     """The place in a list after its pairs above the cut and those at the cut with ids up to `most`."""
     start, low, high = stack[j, START], stack[j, ABOVE], stack[j, REACH]
@@ -208,7 +208,7 @@ def _with_ids_to(ids: Any, stack: Any, j: int, most: int) -> Any:
     return low
 
 
-@kernel
+@inner
 def keep_above_share(
     stack: Any, many: int, values: Any, top: int, backoff: Any, best: float, temperatures: Any, share: float
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.writing.compiled import kernel
+from chainrule.ngram.writing.compiled import inner, kernel
 from chainrule.ngram.writing.cut_kernels import KEPT, ROW, SIGN, SIZE, START
 
 BLOCK = 256
@@ -35,7 +35,7 @@ class Lists(NamedTuple):
     """The mass of this token alone, for the last power."""
 
 
-@kernel
+@inner
 def rows_for(size: int) -> Any:
     """The number of rows of a list: after every block and the last pair; none for a list of less than a block."""
     return (size + BLOCK - 1) // BLOCK if size >= BLOCK else 0
@@ -50,7 +50,7 @@ def trailing_bits(vocab_size: int) -> Any:
     return shift
 
 
-@kernel
+@inner
 def draw(stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, work: Any) -> Any:
     """The first token x with Σ_{y <= x} p(y) > u Σ p(y) over the kept tokens; -1 if there is none.
 
@@ -78,7 +78,7 @@ def draw(stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: 
     return -1
 
 
-@kernel
+@inner
 def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, power: int, shift: int, by_bucket: Any) -> Any:
     """Write the mass of the kept tokens of each bucket; returns their sum."""
     ids, mass, rows = lists.ids, lists.mass, lists.rows
@@ -104,7 +104,7 @@ def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, power: int, s
     return total
 
 
-@kernel
+@inner
 def _draw_in(
     stack: Any, many: int, lists: Any, factor: Any, power: int, shift: int, bucket: int, left: float, work: Any
 ) -> Any:
@@ -143,7 +143,7 @@ def _draw_in(
     return first + last if left == np.inf and last >= 0 else -1
 
 
-@kernel
+@inner
 def _from_id(ids: Any, low: int, high: int, first: int) -> Any:
     """The first place of sorted ids from low to high - 1 with an id of at least `first`."""
     while low < high:

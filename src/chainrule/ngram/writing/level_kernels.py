@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chainrule.ngram.store.kernels import bits_at, value_at
-from chainrule.ngram.writing.compiled import kernel
+from chainrule.ngram.writing.compiled import ZERO, inner
 from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, rows_for, trailing_bits
 from chainrule.ngram.writing.walk_kernels import code_of, value_after
 
@@ -54,7 +54,7 @@ class Spare(NamedTuple):
     """The number of keys with each digit."""
 
 
-@kernel
+@inner
 def find_slot(node: int, nodes: Any) -> Any:
     """The slot of a context, or the empty slot where it belongs."""
     mask = np.uint64(len(nodes) - 1)
@@ -64,7 +64,7 @@ def find_slot(node: int, nodes: Any) -> Any:
     return np.int64(slot)
 
 
-@kernel
+@inner
 def make_level(
     slot: int, n: int, context: Any, backoff: Any, trie: Any, prob: Any, words: Any, lists: Any, directory: Any,
     spare: Any, betas: Any, by_value: bool,
@@ -74,7 +74,7 @@ def make_level(
     first, last = context[n, 1], context[n, 2]
     at, end = context[n - 1, 1], context[n - 1, 2]  # the children of the shorter context, which are sorted alike
     is_merged = end - at < _MERGED * (last - first)
-    added, taken, behind = 0, 0, begin + last - first  # the second list is behind the room for the first
+    added, taken, behind = ZERO, ZERO, begin + last - first  # the second list is behind the room for the first
     has_nan = False
     for child in range(first, last):
         code = code_of(child, trie)
@@ -104,7 +104,7 @@ def make_level(
         directory.tops[slot, 0] = np.nan
 
 
-@kernel
+@inner
 def enter(
     slot: int, node: int, begin: int, added: int, taken: int, lists: Any, directory: Any, spare: Any, betas: Any,
     by_value: bool,
@@ -133,7 +133,7 @@ def enter(
     used[2] += 1
 
 
-@kernel
+@inner
 def sort_pairs(start: int, size: int, lists: Any, spare: Any) -> None:
     """Sort pairs by falling value, equal ones by rising id."""
     ids, values = lists.ids, lists.values
@@ -149,12 +149,12 @@ def sort_pairs(start: int, size: int, lists: Any, spare: Any) -> None:
         ids[b], values[b] = token, value
 
 
-@kernel
+@inner
 def _precedes(value: float, token: int, other: float, other_token: int) -> Any:
     return value > other or (value == other and token < other_token)
 
 
-@kernel
+@inner
 def _sort_by_id(start: int, size: int, ids: Any, values: Any, spare: Any) -> None:
     keys, items = spare.keys, spare.items
     for k in range(size):
@@ -168,7 +168,7 @@ def _sort_by_id(start: int, size: int, ids: Any, values: Any, spare: Any) -> Non
         ids[start + k], values[start + k] = keys[at, k], spare.values[items[at, k]]
 
 
-@kernel
+@inner
 def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> Any:
     """Sort pairs in the order of their ids by falling value; returns the row of `items` with their old places."""
     keys, items, narrow = spare.keys, spare.items, spare.narrow
@@ -195,7 +195,7 @@ def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> 
     return at
 
 
-@kernel
+@inner
 def _radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any:
     """Sort keys and their items, stably, digit by digit; returns which of the two rows has the result."""
     at = 0
@@ -216,7 +216,7 @@ def _radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any
     return at
 
 
-@kernel
+@inner
 def add_up(start: int, size: int, lists: Any, betas: Any) -> Any:
     """Fill in the mass of a list's pairs for each power; returns the largest value."""
     values, mass = lists.values, lists.mass
@@ -231,7 +231,7 @@ def add_up(start: int, size: int, lists: Any, betas: Any) -> Any:
     return top
 
 
-@kernel
+@inner
 def _fill_rows(start: int, size: int, row: int, power: int, shift: int, lists: Any) -> Any:
     """Write the mass by bucket of ids of all pairs up to the end of each block; returns the number of rows."""
     ids, mass, rows = lists.ids, lists.mass, lists.rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.writing.compiled import kernel
+from chainrule.ngram.writing.compiled import inner, kernel
 from chainrule.ngram.writing.cut_kernels import KEPT, LEVEL, SIGN, START, effective, find_near_cut, keep_ties
 from chainrule.ngram.writing.stack_kernels import stack_up
 from chainrule.ngram.writing.step_kernels import DONE, HELP, NO_ROOM
@@ -53,7 +53,7 @@ def rank_rows(
     return DONE, rows[1]
 
 
-@kernel
+@inner
 def _collect(many: int, top: int, backoff: Any, lists: Any, scratch: Any) -> Any:
     """Put the kept tokens in front of `occurred`, their ln p in `chances`; returns their number."""
     scratch.clock[0] += 1
@@ -78,7 +78,7 @@ def _collect(many: int, top: int, backoff: Any, lists: Any, scratch: Any) -> Any
     return found
 
 
-@kernel
+@inner
 def _sort(found: int, scratch: Any, tokens: Any, values: Any) -> None:
     """Write the collected tokens and their ln p, sorted, by insertion; 0 and -inf behind them."""
     tokens[:] = 0

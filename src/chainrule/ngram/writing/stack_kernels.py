@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chainrule.ngram.store.kernels import value_at
-from chainrule.ngram.writing.compiled import kernel
+from chainrule.ngram.writing.compiled import ZERO, inner, kernel
 from chainrule.ngram.writing.cut_kernels import KEPT, LEVEL, ROW, SIGN, SIZE, START, effective
 from chainrule.ngram.writing.draw_kernels import rows_for
 from chainrule.ngram.writing.level_kernels import (
@@ -32,8 +32,7 @@ TOGETHER = 16
 FEW = 48
 """A context of at most this many words has no lists of its own: its words are gathered at every visit."""
 
-# as NumPy's integers: for a Python integer, Numba would compile functions anew
-_ADDS, _TAKES, _FRONT, _NO_ROWS = np.int64(1), np.int64(-1), np.int64(0), np.int64(-1)
+_ADDS, _TAKES, _NO_ROWS = np.int64(1), np.int64(-1), np.int64(-1)
 
 
 class Plan(NamedTuple):
@@ -95,25 +94,25 @@ class Scratch(NamedTuple):
 @kernel
 def make_unigrams(lists: Any, directory: Any, spare: Any, words: Any, prob: Any, plan: Any) -> None:
     """Make the list of all words without context, in slot 0, behind the room for gathered tokens."""
-    added, begin, has_nan = np.int64(0), directory.used[0], False
+    added, begin, has_nan = ZERO, directory.used[0], False
     for code in range(len(spare.ids)):
         if prob.plain[code] > -np.inf:
             lists.ids[begin + added], lists.values[begin + added] = words[code], np.float64(prob.plain[code])
             added += 1
         has_nan |= prob.plain[code] != prob.plain[code]
-    slot, nothing = np.int64(len(directory.nodes) - 1), np.int64(0)
-    enter(slot, nothing - 1, begin, added, nothing, lists, directory, spare, plan.betas, plan.by_value)
+    slot = np.int64(len(directory.nodes) - 1)
+    enter(slot, ZERO - 1, begin, added, ZERO, lists, directory, spare, plan.betas, plan.by_value)
     if has_nan:
         directory.tops[slot, 0] = np.nan
 
 
-@kernel
+@inner
 def stack_up(
     top: int, context: Any, backoff: Any, trie: Any, prob: Any, words: Any, plan: Any, lists: Any, directory: Any,
     spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
     """Stack the lists of the distribution; returns their number, 0 if there is a NaN, -1 if there is no room."""
-    bottom, listed, many = 0, 0, 0
+    bottom, listed, many = ZERO, ZERO, ZERO
     for n in range(1, top + 1):
         bottom = n if backoff[n] == -np.inf else bottom  # nothing is left to shorter contexts
         listed = n if context[n, 2] - context[n, 1] > FEW else listed
@@ -137,7 +136,7 @@ def stack_up(
     return _gather(listed, top, many, context, backoff, trie, prob, words, plan, lists, spare, scratch)
 
 
-@kernel
+@inner
 def _has_room(children: int, lists: Any, directory: Any) -> Any:
     used = directory.used
     return (
@@ -147,7 +146,7 @@ def _has_room(children: int, lists: Any, directory: Any) -> Any:
     )
 
 
-@kernel
+@inner
 def _push(sign: int, start: int, size: int, row: int, level: int, top_value: float, many: int, scratch: Any) -> Any:
     """Add a list to the stack unless it is empty; returns the number of lists."""
     if size == 0 and top_value == top_value:
@@ -159,7 +158,7 @@ def _push(sign: int, start: int, size: int, row: int, level: int, top_value: flo
     return many + 1
 
 
-@kernel
+@inner
 def _gather(
     listed: int, top: int, many: int, context: Any, backoff: Any, trie: Any, prob: Any, words: Any, plan: Any,
     lists: Any, spare: Any, scratch: Any,
@@ -172,7 +171,7 @@ def _gather(
     ids, values, codes = lists.ids, lists.values, spare.keys[0]
     stamp, where, behind = scratch.stamp[0], scratch.where, scratch.gathered[0]
     scratch.clock[0] += 1
-    now, found = scratch.clock[0], 0
+    now, found = scratch.clock[0], ZERO
     for n in range(top, listed, -1):
         for child in range(context[n, 1], context[n, 2]):
             code = code_of(child, trie)
@@ -200,17 +199,17 @@ def _gather(
         for k in range(scratch.clock[2]):
             at, times = where[scratch.occurred[k]], scratch.times[scratch.occurred[k]]
             values[at] = _penalised(values[at], plan.penalties[p], plan.strengths[p], times)
-    taken, added = 0, 0
+    taken, added = ZERO, ZERO
     for k in range(found):
         if values[k] != values[k]:
-            return np.int64(0)
+            return ZERO
         if values[behind + k] > -np.inf:
             ids[behind + taken], values[behind + taken] = ids[k], values[behind + k]
             taken += 1
         if values[k] > -np.inf:
             ids[added], values[added] = ids[k], values[k]
             added += 1
-    for sign, start, size in ((_ADDS, _FRONT, added), (_TAKES, behind, taken)):
+    for sign, start, size in ((_ADDS, ZERO, added), (_TAKES, behind, taken)):
         if plan.by_value:
             sort_pairs(start, size, lists, spare)
         top_value = add_up(start, size, lists, plan.betas)
@@ -218,7 +217,7 @@ def _gather(
     return many
 
 
-@kernel
+@inner
 def _also(token: int, found: int, trie: Any, ids: Any, spare: Any, scratch: Any) -> Any:
     """Gather one token more, if it is not gathered yet; returns the number of gathered tokens."""
     if scratch.stamp[0, token] != scratch.clock[0]:
@@ -228,7 +227,7 @@ def _also(token: int, found: int, trie: Any, ids: Any, spare: Any, scratch: Any)
     return found
 
 
-@kernel
+@inner
 def _penalised(value: float, penalty: int, strength: float, times: int) -> Any:
     """What the strategies of decode/strategies.py make of ln p of a token that occurred."""
     if penalty == REPETITION:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.writing.compiled import kernel
+from chainrule.ngram.writing.compiled import inner, kernel
 from chainrule.ngram.writing.cut_kernels import (
     COUNT,
     KEPT,
@@ -84,7 +84,7 @@ def write_rows(
     return DONE, rows[1]
 
 
-@kernel
+@inner
 def _note_occurred(read: Any, written: Any, scratch: Any) -> None:
     """Begin a text with the tokens that it has so far."""
     scratch.clock[1] += 1
@@ -96,7 +96,7 @@ def _note_occurred(read: Any, written: Any, scratch: Any) -> None:
         _note_one(token, scratch)
 
 
-@kernel
+@inner
 def _note_one(token: int, scratch: Any) -> None:
     if scratch.stamp[1, token] != scratch.clock[1]:
         scratch.stamp[1, token] = scratch.clock[1]
@@ -106,7 +106,7 @@ def _note_one(token: int, scratch: Any) -> None:
     scratch.times[token] += 1
 
 
-@kernel
+@inner
 def _choose(
     many: int, top: int, uniform: float, size: int, backoff: Any, plan: Any, lists: Any, scratch: Any
 ) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.ngram.store.kernels import backoff_at, bits_at, children_of, find_code, value_at
-from chainrule.ngram.writing.compiled import kernel, prefetch
+from chainrule.ngram.writing.compiled import ZERO, inner, kernel, prefetch
 from chainrule.ngram.writing.cut_kernels import effective
 
 _AHEAD = 128  # children whose words and values are asked for in advance
@@ -35,16 +35,16 @@ def find_all_ends(words_BN: Any, trie: Any, ends_BN: Any) -> None:
             if code == trie.bos:
                 break
         for n in range(1, len(words) + 1):
-            node = np.int64(0)
+            node = ZERO
             for k in range(n):
                 code = np.int64(trie.code[words[len(words) - n + k]])
-                node = _child_of(node, k, code, trie) if code < trie.size else np.int64(0)
+                node = _child_of(node, k, code, trie) if code < trie.size else ZERO
                 if node == 0:
                     break
             ends[n] = node
 
 
-@kernel
+@inner
 def _child_of(node: int, n: int, code: int, trie: Any) -> Any:
     """The child of a node of n words by the code of its last word; 0 if there is none."""
     if n == 0:
@@ -53,27 +53,27 @@ def _child_of(node: int, n: int, code: int, trie: Any) -> Any:
     return _find_child(first, last, code, trie)
 
 
-@kernel
+@inner
 def _find_child(first: int, last: int, code: int, trie: Any) -> Any:
     skipped = trie.table[2, 0]
     place = find_code(trie.words, trie.word_bits, first - skipped, last - skipped, np.int64(-1), trie.size, code)
-    return place + skipped if place >= 0 else np.int64(0)
+    return place + skipped if place >= 0 else ZERO
 
 
-@kernel
+@inner
 def code_of(child: int, trie: Any) -> Any:
     """The code of the last word of a node of two or more words; clamped, so that no damaged file leads astray."""
     code = bits_at(trie.words, (child - trie.table[2, 0]) * trie.word_bits, trie.word_bits)
     return min(code, np.int64(trie.size) - 1)
 
 
-@kernel
+@inner
 def locate(ends: Any, context: Any, backoff: Any, trie: Any, prob: Any, back: Any, log_alpha: float) -> Any:
     """Fill in the node, first child and last child of each context, and its backoff; returns the longest length.
 
     Stupid backoff's α is the backoff of every context that the text has, in the trie or not.
     """
-    top, empty = 0, trie.table[2, 0]
+    top, empty = ZERO, trie.table[2, 0]
     for n in range(1, len(ends)):
         backoff[n] = 0.0
         context[n, 0], context[n, 1], context[n, 2] = ends[n], empty, empty
@@ -96,13 +96,13 @@ def locate(ends: Any, context: Any, backoff: Any, trie: Any, prob: Any, back: An
     return top
 
 
-@kernel
+@inner
 def walk(ends: Any, top: int, code: int, context: Any, backoff: Any, trie: Any, prob: Any, back: Any) -> Any:
     """Move the nodes of the context on by a word; returns its ln p."""
     score = -np.inf
     is_found = False
     for n in range(top, -1, -1):
-        child = np.int64(0)
+        child = ZERO
         if n == 0:
             child = np.int64(code) + 1
         elif ends[n] > 0:
@@ -123,7 +123,7 @@ def walk(ends: Any, top: int, code: int, context: Any, backoff: Any, trie: Any, 
     return score
 
 
-@kernel
+@inner
 def value_after(code: int, n: int, context: Any, backoff: Any, trie: Any, prob: Any) -> Any:
     """ln p of a word after the last n words; `context` has the children of the nodes of their suffixes."""
     for m in range(n, 0, -1):
@@ -131,10 +131,10 @@ def value_after(code: int, n: int, context: Any, backoff: Any, trie: Any, prob: 
         if child > 0:
             own = value_at(child - 1, m, prob.plain, prob.codes, prob.books, prob.bits)
             return effective(np.float64(own), m, n, backoff)
-    return effective(np.float64(prob.plain[code]), 0, n, backoff)
+    return effective(np.float64(prob.plain[code]), ZERO, n, backoff)
 
 
-@kernel
+@inner
 def ask_for(code: int, n: int, context: Any, trie: Any) -> None:
     """Ask for the place where `value_after` will look for a word first."""
     if n > 0:

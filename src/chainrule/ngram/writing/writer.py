@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD
 from chainrule.fast_paths import Choose
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.writing.compiled import is_compiled
 from chainrule.ngram.writing.cut_kernels import FIELDS
 from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
 from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare
@@ -28,7 +29,7 @@ from chainrule.ngram.writing.stack_kernels import (
 )
 from chainrule.ngram.writing.step_kernels import DONE, MIN_P, NO_ROOM, TOP_K, TOP_P, write_rows
 from chainrule.ngram.writing.walk_kernels import find_all_ends
-from chainrule.parallel import at_once, cores, stretches
+from chainrule.parallel import Patience, announce, at_once, cores, stretches
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -46,6 +47,7 @@ _AXES = (0, 0, 1, 0, 0, 0, 0)  # of each array of `Lists`, along which there are
 
 _MOST_DESKS = cores()
 _WORTH_A_THREAD = 256  # tokens
+_PLAIN_NANOSECONDS = (1 << 22) / 100  # for a token the plain way, as a share of compiling: 1,600 tokens come first
 
 
 def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
@@ -226,16 +228,28 @@ class Writer:
         self.automaton = automaton
         self.trie = frozen(automaton)[0]
         self._desks: list[Desk] = []
+        self._patience = Patience(_PLAIN_NANOSECONDS)
+
+    def is_ready(self, run: Any, tokens: int) -> bool:
+        """Whether a kernel is compiled, or so much has been written the plain way that compiling it pays."""
+        if is_compiled(run):
+            return True
+        if not self._patience.count(tokens):
+            return False
+        announce(
+            "compiling the code that writes with n-grams, once on this machine; that takes about half a minute"
+        )
+        return True
 
     def write(
         self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints
     ) -> tuple[Ints, Floats, Ints] | None:
         """A token for each column after the words of each row, its ln p, and the state of each row after them.
 
-        None if the choice has no plan.
+        None if the choice has no plan, or if it is too early to compile kernels.
         """
         plan = plan_of(choose.operations, self.automaton)
-        if plan is None:
+        if plan is None or not self.is_ready(write_rows, uniforms_BT.size):
             return None
         rows, order = len(words_BN), self.automaton.trie.order
         task = Task(
@@ -265,6 +279,8 @@ class Writer:
         self, words_BN: Ints, k: int, forbid: Sequence[int], end: int | None
     ) -> tuple[Floats, Ints, Floats] | None:
         """What `fast_paths.Ranks` says; None where a token more or less may depend on how sums are rounded."""
+        if not self.is_ready(rank_rows, len(words_BN)):
+            return None
         rows, order = len(words_BN), self.automaton.trie.order
         plan = plan_of((("forbid", tuple(forbid)), ("top_k", k)), self.automaton)
         assert plan is not None
