@@ -101,7 +101,7 @@ def test_a_file_without_final_newline_ends_its_line(tmp_path: Path) -> None:
 
 def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
-    with pytest.raises(CorpusError, match="a.txt is empty"):
+    with pytest.raises(CorpusError, match=r"a\.txt is empty"):
         encode_corpus(Corpus.open(tmp_path / "a.txt"), ByteTokenizer(), tmp_path / "ids")
 
 

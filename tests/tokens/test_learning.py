@@ -107,7 +107,7 @@ def test_a_text_without_words_has_line_ends_only(tmp_path: Path) -> None:
 def test_an_empty_text_and_one_that_would_be_overwritten_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.touch()
-    with pytest.raises(CorpusError, match="a.txt is empty"):
+    with pytest.raises(CorpusError, match=r"a\.txt is empty"):
         learn_and_encode(Corpus.open(path), Limit(), "whitespace", tmp_path / "ids")
     with pytest.raises(CorpusError, match="would overwrite the text itself"):
         learn_and_encode(Corpus.open(path), Limit(), "whitespace", path)
