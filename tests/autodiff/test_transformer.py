@@ -155,6 +155,9 @@ def test_more_tokens_than_the_window_holds_are_refused() -> None:
     _, network = twins()
     with pytest.raises(ValueError, match="a window of 8 tokens was given 9"):
         network.read(np.full((1, 9), 3))
+    assert network.begin(2) is None
+    with pytest.raises(ValueError, match="keeps no memory"):
+        network.read(np.full((1, 4), 3), np.zeros((1, 2)))
 
 
 def test_floating_point_operations_are_counted_as_in_torch() -> None:

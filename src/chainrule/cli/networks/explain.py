@@ -52,8 +52,8 @@ def explain(
     differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
     that flows back to it.
 
-    For every kind of model, whichever engine trained it. A Transformer is computed for all tokens at once: each of
-    its matrices has a row for each token in the window.
+    For every built-in kind, whichever engine trained the model. A Transformer is computed for all tokens at once:
+    each of its matrices has a row for each token in the window.
     """
     from chainrule.autodiff.model import load_on_tape
     from chainrule.cli.progress import terminal_progress

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork, dropout
 from chainrule.autodiff.networks.transformer.blocks import block, norm
@@ -46,10 +47,12 @@ class TapeTransformer(TapeNetwork):
     def read(
         self,
         ids_BT: Array,
-        memory: None = None,
+        memory: Any = None,
         is_token_BT: Array | None = None,
         randomness: Randomness | None = None,
     ) -> Reading:
+        if memory is not None:
+            raise ValueError("a Transformer on the tape keeps no memory: read the tokens of the window together")
         # padding at the end is seen by nothing that comes before it
         return Reading(self.features(ids_BT, randomness), None)
 
