@@ -77,7 +77,7 @@ def test_words_have_the_probability_that_brute_force_gives(prompt: str) -> None:
         visible = added.lstrip(" ")
         if visible != "\n":
             expected[added[: len(added) - len(visible)] + visible.partition(" ")[0].partition("\n")[0]] += p
-    found = {s.completion: s.probability for s in cr.suggest(Short(), prompt, 2000)}
+    found = {s.completion: s.probability for s in cr.suggest(Short(), prompt, 1000)}
     assert found == pytest.approx({text: p for text, p in expected.items() if text in found}, rel=1e-3, abs=1e-5)
     best = sorted(expected, key=expected.__getitem__, reverse=True)[:10]
     assert set(best) <= set(found)
