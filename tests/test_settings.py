@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Optional
 
 import pytest
 
+from chainrule.designs.settings import AveragingSettings, FeedforwardSettings, LstmSettings, TransformerSettings
 from chainrule.errors import SettingsError
 from chainrule.kinds import find_kind, kind_names
 from chainrule.settings import Groups, describe, parse, setting, split_words
@@ -77,7 +78,7 @@ def test_what_is_not_named_keeps_its_default() -> None:
         ("rate", "", "rate should be a number, not ''"),
         ("tied", "maybe", "tied should be true or false, not 'maybe'"),
         ("cell", "rnn", "cell should be lstm|gru, not 'rnn'"),
-        ("cell", "LSTM", "cell should be lstm|gru, not 'LSTM'"),
+        ("cell", "lstms", "cell should be lstm|gru, not 'lstms'"),
         ("bits", "8", "bits should be 16|32, not '8'"),
     ],
 )
@@ -226,3 +227,13 @@ def test_every_setting_of_every_kind_is_in_a_group(name: str) -> None:
     groups = [vars(base).get("GROUPS", {}) for base in find_kind(name).settings.__mro__]
     named = [setting for by_group in groups for names in by_group.values() for setting in names]
     assert sorted(named) == sorted(entry["name"] for entry in described)  # each once, and none that is not there
+
+
+def test_the_case_of_a_word_does_not_matter() -> None:
+    assert parse(LstmSettings, {"optimiser": "ADAM"}).optimiser == "adam"
+
+
+def test_settings_that_a_run_left_open_are_read_back() -> None:
+    """run.json has null for what is filled in later: sizes by the rule, others by the preset."""
+    for settings_class in (TransformerSettings, LstmSettings, FeedforwardSettings, AveragingSettings):
+        assert parse(settings_class, asdict(settings_class())) == settings_class()

@@ -77,6 +77,8 @@ def to_numpy(array: Array) -> np.ndarray:
     """The array as NumPy's, copied off its device if need be."""
     if isinstance(array, np.ndarray):
         return array
+    if isinstance(array, str):
+        raise TypeError("expected an array of ids, found text: chainrule.score(model, text) takes text")
     array = array.detach().cpu()
     # NumPy has no bfloat16
     return np.asarray(array.float() if "bfloat16" in str(array.dtype) else array)

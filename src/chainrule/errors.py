@@ -39,7 +39,7 @@ class EncodingError(CorpusError):
         self.name, self.line, self.byte = name, line, byte
         super().__init__(
             f"{name}: line {line}, byte {byte}: expected UTF-8, found {value.hex(' ')}; convert the file, "
-            "or use --encoding-errors replace"
+            "leave it out (of a folder --files '*.txt' takes some files), or use --encoding-errors replace"
         )
 
 

@@ -52,11 +52,12 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
-    is_open = {field.name for field in fields if field.metadata.get("open")}
+    # None stands for a value that is filled in later: when training begins, or by other settings
+    may_be_none = {field.name for field in fields if field.metadata.get("open") or field.default is None}
     offered = {field.name: _offered(field, hints[field.name]) for field in fields}
     return settings_class(
         **{
-            key: None if value is None and key in is_open else _read(key, value, hints[key], offered[key])
+            key: None if value is None and key in may_be_none else _read(key, value, hints[key], offered[key])
             for key, value in values.items()
         }
     )
@@ -134,7 +135,7 @@ def _read(key: str, value: Any, hint: Any, offered: Any) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         for argument in arguments:
-            if value == argument or (isinstance(value, str) and value == str(argument)):
+            if value == argument or (isinstance(value, str) and value.lower() == str(argument).lower()):
                 return argument
     elif origin in (typing.Union, types.UnionType):
         if type(None) in arguments and (value is None or (isinstance(value, str) and value.lower() == "none")):

@@ -71,7 +71,7 @@ def test_special_tokens_are_told_from_text(run: Run, tmp_path: Path) -> None:
     listed = run("inspect", tmp_path / "m", "--prompt", "see", "--json").json["next"]
     assert sorted(entry["special"] for entry in listed if entry["token"] == "<unk>") == [False, True]
     shown = run("inspect", tmp_path / "m", "--prompt", "see").out.partition("next token")[2]
-    firsts = [line.split()[0] for line in shown.splitlines()[2:]]
+    firsts = [line.split()[0] for line in shown.partition("\n\n")[0].splitlines()[2:]]
     assert firsts.count("'<unk>'") == firsts.count("<unk>") == 1
 
 
@@ -132,8 +132,12 @@ def test_counts_of_what_begins_with_a_prompt(run: Run, tmp_path: Path) -> None:
     assert described["ngrams"]["context"] == ["love"] and described["ngrams"]["all"] == 2
     rows = [(row["token"], row["count"], round(row["probability"], 4)) for row in described["ngrams"]["rows"]]
     assert rows == [("cats", 2, 0.6667), ("dogs", 1, 0.3333)]
-    assert described["bigrams"]["words"] == ["i", "love"]
-    assert described["bigrams"]["counts"] == [[0, 3], [0, 0]]
+    assert described["bigrams"]["rows"] == ["<s>", "i", "love"]
+    assert described["bigrams"]["columns"] == ["i", "love", "</s>"]
+    assert described["bigrams"]["counts"] == [[3, 0, 0], [0, 3, 0], [0, 0, 0]]
+    likeliest = run("inspect", tmp_path / "m", "--counts", "--top", "2", "--json").json["bigrams"]
+    assert likeliest["rows"] == ["<s>", "cats", "i"] and likeliest["columns"] == ["cats", "i", "</s>"]
+    assert likeliest["counts"] == [[1, 3, 0], [0, 0, 2], [0, 0, 0]]
     shown = run("inspect", tmp_path / "m", "--counts", "--prompt", "i love", "--top", "1").out
     for expected in ("tokens after 'love': 2, the first 1", "counts: c(row column)", "p(column | row)"):
         assert expected in shown

@@ -107,12 +107,16 @@ def _ngrams(lm: LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     columns["log10_backoff"] = [None if math.isnan(value) else value for value in backoffs]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     described: dict[str, Any] = {"ngrams": {"context": list(found.context), "all": len(found), "rows": rows}}
-    table = lm.bigrams(prompt)
-    if len(table.words) > 1:
+    is_line = lm.context == "line"
+    table = lm.bigrams(prompt or None, most=top, ends=is_line)
+    # nothing follows </s>, and <s> follows nothing
+    above, beside = slice(0, -1 if is_line else None), slice(1 if is_line else 0, None)
+    if lm.settings.order > 1 and (len(table.words[above][beside]) > 1 or not prompt):
         described["bigrams"] = {
-            "words": table.words,
-            "counts": None if table.counts is None else table.counts.tolist(),
-            "probabilities": table.probabilities.tolist(),
+            "rows": table.words[above],
+            "columns": table.words[beside],
+            "counts": None if table.counts is None else table.counts[above, beside].tolist(),
+            "probabilities": table.probabilities[above, beside].tolist(),
         }
     return described
 
@@ -124,6 +128,7 @@ def _print(title: str, described: dict[str, Any]) -> None:
     from chainrule.folder import brief
 
     screen = console()
+    _print_predictions(screen, described)
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis")
@@ -138,6 +143,10 @@ def _print(title: str, described: dict[str, Any]) -> None:
     for name, array in described["arrays"].items():
         table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
     show_table(screen, table)
+
+
+def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
+    """What the model says of the prompt; before all else, since it was asked for."""
     if described.get("suggestions"):
         show_table(screen, suggestions_table(described["suggestions"]))
         screen.print()
@@ -152,6 +161,8 @@ def _print(title: str, described: dict[str, Any]) -> None:
         _print_ngrams(screen, described["ngrams"])
     if "bigrams" in described:
         _print_bigrams(screen, described["bigrams"])
+    if {"next", "ngrams"} & described.keys():
+        screen.print()
 
 
 def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
@@ -170,15 +181,14 @@ def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
 
 
 def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
-    words = bigrams["words"]
     for name, values in (
         ("counts: c(row column)", bigrams["counts"]),
         ("p(column | row)", bigrams["probabilities"]),
     ):
         if values is not None:
             say(screen, name)
-            table = results_table("", *words)
-            for word, row in zip(words, values, strict=True):
+            table = results_table("", *bigrams["columns"])
+            for word, row in zip(bigrams["rows"], values, strict=True):
                 table.add_row(word, *map(_cell, row))
             show_table(screen, table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,7 @@ from chainrule.cli.options.texts import (
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.screen.lines import console, print_json, say
 from chainrule.cli.screen.words import count, number
+from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
     from chainrule.kinds import Kind
@@ -90,7 +92,7 @@ def train(
     from chainrule.kinds import find_kind
     from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
-    from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
+    from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
     check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
@@ -109,19 +111,24 @@ def train(
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume:
             remove_checkpoints(run_folder)
-        lm = train_kind(
-            the_kind,
-            the_settings,
-            text,
-            valid=valid,
-            tokenizer=tokenizer,
-            context=options["context"],
-            seed=options["seed"],
-            progress=terminal_progress(),
-            device=options["device"],
-            run=run_folder if kept or options["run"] else None,
-            resume=resume,
-        )
+        try:
+            lm = train_kind(
+                the_kind,
+                the_settings,
+                text,
+                valid=valid,
+                tokenizer=tokenizer,
+                context=options["context"],
+                seed=options["seed"],
+                progress=terminal_progress(),
+                device=options["device"],
+                run=run_folder if kept or options["run"] else None,
+                resume=resume,
+            )
+        except KeyboardInterrupt:
+            if not kept or checkpoint_folders(run_folder):
+                raise
+            raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
         lm.save(out, overwrite=overwrite)
         if kept and not options["keep"]:
             remove_checkpoints(run_folder)  # the model is there: nothing is left to resume

@@ -271,13 +271,19 @@ def _card(model: ModelFolder) -> str:
 # -- reading ----------------------------------------------------------------------------------------------
 
 
+def _how_to_go_on(run: Path) -> str:
+    """A hint where there is a training that was stopped instead of a model; run.json is what says so."""
+    return f"; its training was stopped: chainrule resume {run}" if (run / "run.json").is_file() else ""
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
-        raise FolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such model folder'}")
+        hint = _how_to_go_on(folder.with_name(f"{folder.name}.run"))
+        raise FolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such model folder'}{hint}")
     path = folder / MANIFEST
     if not path.is_file():
         inside = sorted(manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}"))
-        hint = f", but models in it: {', '.join(inside)}" if inside else ""
+        hint = f", but models in it: {', '.join(inside)}" if inside else _how_to_go_on(folder)
         raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
     content = _read_text(path)
     try:

@@ -106,10 +106,20 @@ class NgramModel(LanguageModel):
         """
         return continuations(self._on_host(), self.tokenizer, ids_of(self.tokenizer, context))
 
-    def bigrams(self, words: str | Sequence[str]) -> Bigrams:
-        """How often, and how probably, each of these words follows each other: the tables of a lecture."""
-        ids = list(dict.fromkeys(ids_of(self.tokenizer, words)))
-        return bigrams(self._on_host(), self.tokenizer, ids)
+    def bigrams(self, words: str | Sequence[str] | None = None, *, most: int = 10, ends: bool = False) -> Bigrams:
+        """How often, and how probably, each of these words follows each other: the tables of a lecture.
+
+        None: the `most` likeliest words of the model. With `ends`, <s> comes before the words and </s> after them.
+        """
+        if words is None:
+            likeliest = self.ngrams().ids
+            special = (self.tokenizer.bos, self.tokenizer.eos, self.tokenizer.unk)
+            ids = [int(i) for i in likeliest if i not in special][:most]
+        else:
+            ids = ids_of(self.tokenizer, words)
+        if ends:
+            ids = [self.tokenizer.bos, *ids, self.tokenizer.eos]
+        return bigrams(self._on_host(), self.tokenizer, list(dict.fromkeys(ids)))
 
     # -- the contract -------------------------------------------------------------------------------------
 

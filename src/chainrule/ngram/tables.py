@@ -141,6 +141,8 @@ def bigrams(automaton: Automaton, tokenizer: Tokenizer, ids: Sequence[int]) -> B
     """Words against words, by an automaton in NumPy."""
     before = np.full((len(ids), max(automaton.trie.order - 1, 0)), automaton.trie.vocab_size, dtype=np.int64)
     before[:, -1:] = np.asarray(ids)[:, None]
+    if not len(ids):
+        return Bigrams([], None, np.zeros((0, 0)))
     log_probs = automaton.next_after(before)[:, ids]
     counts = None
     if automaton.counts is not None and automaton.trie.order > 1:

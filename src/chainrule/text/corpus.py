@@ -57,13 +57,13 @@ class Corpus:
         cls,
         *sources: Source,
         encoding_errors: EncodingErrors = "strict",
-        fields: Fields | None = None,
+        fields: Fields | str | Sequence[str] | None = None,
         files: Sequence[str] = (),
     ) -> Corpus:
         """A corpus of the given sources; a missing file is an error now, a bad one when it is read.
 
-        `fields` says where the text is in records (.jsonl, .csv, .tsv, .parquet). `files` are patterns such as
-        "*.txt" that choose among the files of folders; other sources are taken as they are.
+        `fields` says where the text is in records (.jsonl, .csv, .tsv, .parquet): a name, or several. `files` are
+        patterns such as "*.txt" that choose among the files of folders; other sources are taken as they are.
         """
         cleaning = Cleaning(encoding_errors)
         if not sources:
@@ -81,6 +81,8 @@ class Corpus:
                     pieces = standard_input() if str(path) == "-" else pipe_pieces(path)
                     spools[name] = _spooled(pieces, "".join(path.suffixes) or ".txt", name)
                 paths.append(Path(spools[name].name) if name in spools else path)
+        if fields is not None and not isinstance(fields, Fields):
+            fields = Fields.parse([fields] if isinstance(fields, str) else fields)
         return cls(paths=tuple(paths), fields=fields or TEXT, cleaning=cleaning, _spools=spools)
 
     @classmethod

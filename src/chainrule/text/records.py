@@ -110,7 +110,10 @@ def _no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusE
     names = list(there)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     known = ", ".join(names[:_MOST_NAMES]) or "none"
-    return CorpusError(f"{name}: there is no field {missing}; there are: {known}{more} (choose with --field)")
+    return CorpusError(
+        f"{name}: there is no field {missing}; there are: {known}{more} (choose with --field and --id-field; in "
+        'Python with Corpus.open(path, fields="..."))'
+    )
 
 
 # -- jsonl ------------------------------------------------------------------------------------------------

@@ -41,7 +41,12 @@ def show_table(screen: Console, table: Table) -> None:
     minimum, maximum = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table)
     needed = minimum if screen.is_terminal else maximum
     screen.width = max(width, needed)
-    screen.print(table)
+    if screen.is_terminal:
+        screen.print(table)
+    else:
+        with screen.capture() as captured:
+            screen.print(table)
+        screen.out("\n".join(line.rstrip() for line in captured.get().split("\n")), end="", highlight=False)
     screen.width = width
 
 
