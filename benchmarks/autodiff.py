@@ -26,12 +26,12 @@ from benchmarks.harness import Side, race, show
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
-from chainrule.devices import peak_memory
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.networks.feedforward import Feedforward
 from chainrule.neural.networks.recurrent.rnn import Recurrent
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
+from chainrule.system.devices import peak_memory
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.backends import Backend
@@ -138,7 +138,7 @@ def same_loop(task: Task) -> tuple[Work, TorchEngine, Feed]:
 def _steps(task: Task, backend: Backend) -> tuple[Work, Engine, Feed]:
     """Steps of one of chainrule's engines, and the text that they read."""
     settings, data = task.parsed, task.data()
-    lm = backend.build(settings, data.tokenizer, data.context, seed=0)
+    lm = backend.build(settings, data)
     engine = backend.engine(lm, settings, data)
     size = Size(settings.row_length(engine.window, data.context), settings.batch, settings.batch)
     layout = choose_layout(data.train.ids, data.tokenizer.eos, data.context, engine.window, size, 0)

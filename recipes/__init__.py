@@ -23,11 +23,11 @@ from chainrule.settings import closed, parse
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of a run."""
+    """The files of a run, or the pairs in them."""
 
-    train: Path
-    valid: Path
-    test: Path
+    train: Path | cr.Pairs
+    valid: Path | cr.Pairs
+    test: Path | cr.Pairs
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Recipe:
     settings: Mapping[str, Any]
     reaches: str
     """A sentence: what comes out of it."""
-    train: str
-    """The text to train on; paths are relative to a folder of data."""
-    valid: str | None = None
+    train: str | tuple[str, str]
+    """The text to train on, or sources and targets; paths are relative to a folder of data."""
+    valid: str | tuple[str, str] | None = None
     """Held-out text; None: the end of `train`, as much of it as `held_out` says."""
-    test: str | None = None
+    test: str | tuple[str, str] | None = None
     """What the model is measured on at the end; None: the held-out text."""
     held_out: float = 0.1
     tokenizer: cr.TokenizerChoice = field(default_factory=cr.TokenizerChoice)
@@ -50,12 +50,13 @@ class Recipe:
 
     def texts(self, data: Path, folder: Path) -> Texts:
         """The files in `data`; those that have to be made first are in `folder`."""
-        train = _found(data / self.train)
+        train = _opened(data, self.train)
         if self.valid is None:
+            assert isinstance(train, Path)
             train, valid = split_end(train, self.held_out, folder)
         else:
-            valid = _found(data / self.valid)
-        return Texts(train, valid, valid if self.test is None else _found(data / self.test))
+            valid = _opened(data, self.valid)
+        return Texts(train, valid, valid if self.test is None else _opened(data, self.test))
 
     def check(self, **settings: Any) -> Any:
         """The settings as the kind reads them, some of them changed."""
@@ -94,8 +95,8 @@ def run(
     run_folder: Path | None = None,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> tuple[cr.LanguageModel, cr.Measured]:
-    """Train as the recipe says, with some settings changed, and measure."""
+) -> tuple[Any, Any]:
+    """Train as the recipe says, with some settings changed, and measure, as the task of the model is measured."""
     with tempfile.TemporaryDirectory(prefix="chainrule-recipe-") as folder:
         texts = recipe.texts(data, Path(folder))
         lm = cr.train(
@@ -110,7 +111,14 @@ def run(
             resume=resume,
             **vars(recipe.check(**(settings or {}))),
         )
+        if find_kind(recipe.kind).task == "tagging":
+            return lm, cr.evaluate_tagger(lm, texts.test, progress=progress)  # type: ignore[arg-type]
         return lm, cr.evaluate(lm, texts.test, progress=progress)
+
+
+def _opened(data: Path, names: str | tuple[str, str]) -> Path | cr.Pairs:
+    """The file of that name, or the pairs of two."""
+    return _found(data / names) if isinstance(names, str) else cr.Pairs.open(*(_found(data / one) for one in names))
 
 
 def _found(path: Path) -> Path:

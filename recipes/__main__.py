@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import recipes
 from chainrule.cli.progress import terminal_progress
 from chainrule.errors import ChainruleError
+from chainrule.seq2seq.evaluate import TranslationMeasured
 from chainrule.settings import split_words
+from chainrule.tagging.evaluate import TaggingMeasured
 from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
 
@@ -59,9 +62,21 @@ def _run(recipe: recipes.Recipe, options: argparse.Namespace) -> None:
         remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
     print(
         f"{options.out}: {lm.metrics['parameters'] / 1e6:,.1f} M parameters, "
-        f"{lm.metrics['training_seconds']:,.0f} s; perplexity {measured.perplexity:,.2f}, "
-        f"{measured.nats:.4f} nats a token, {measured.tokens:,} tokens"
+        f"{lm.metrics['training_seconds']:,.0f} s; {_figures(measured)}"
     )
+
+
+def _figures(measured: Any) -> str:
+    if isinstance(measured, TaggingMeasured):
+        return (
+            f"accuracy {measured.accuracy:.2%}, of unknown words {measured.unknown_accuracy:.2%}; the most "
+            f"frequent tag {measured.baseline:.2%}; {measured.words:,} words"
+        )
+    quality = ""
+    if isinstance(measured, TranslationMeasured):
+        quality = f"BLEU {measured.bleu:.1f} (copying: {measured.copied_bleu:.1f}), chrF {measured.chrf:.1f}, "
+    loss = f"perplexity {measured.perplexity:,.2f}, {measured.nats:.4f} nats a token"
+    return f"{quality}{loss}, {measured.tokens:,} tokens"
 
 
 if __name__ == "__main__":

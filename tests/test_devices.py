@@ -8,8 +8,8 @@ import warnings
 import pytest
 
 import chainrule as cr
-from chainrule.devices import choose_device, expect_slow_bfloat16
 from chainrule.errors import MissingExtraError, SettingsError
+from chainrule.system.devices import choose_device, expect_slow_bfloat16
 
 
 def test_the_cpu_needs_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:

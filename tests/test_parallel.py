@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chainrule.parallel import Background, at_once, in_order, stretches
+from chainrule.system.parallel import Background, at_once, in_order, stretches
 
 
 def fail(piece: object = None) -> None:

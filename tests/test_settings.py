@@ -220,6 +220,18 @@ def test_values_that_are_not_listed_are_read() -> None:
         parse(Marked, {"origin": "found"})
 
 
+def test_a_choice_called_none_is_not_the_absence_of_one() -> None:
+    @dataclass(frozen=True)
+    class Chosen:
+        positions: Literal["learned", "none"] | None = None
+        width: int | None = 4
+
+    assert parse(Chosen, {"positions": "none", "width": "none"}) == Chosen("none", None)
+    assert parse(Chosen, {"positions": None}) == Chosen(None)
+    attention = parse(find_kind("seq2seq").settings, {"cell": "lstm", "attention": "none"}).attention
+    assert attention == "none"
+
+
 @pytest.mark.parametrize("name", kind_names())
 def test_every_setting_of_every_kind_is_in_a_group(name: str) -> None:
     described = describe(find_kind(name).settings)

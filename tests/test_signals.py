@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from chainrule.signals import Acknowledgement, Interrupts
+from chainrule.system.signals import Acknowledgement, Interrupts
 
 
 def busy(seconds: float) -> None:

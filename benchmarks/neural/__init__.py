@@ -23,9 +23,9 @@ from pathlib import Path
 from benchmarks.harness import DATA
 from benchmarks.neural import cpu, generate, gpt2, lstm, minutes, shakespeare, wikitext
 from benchmarks.neural.lab import Lab
-from chainrule.devices import choose_device
 from chainrule.errors import ChainruleError
 from chainrule.settings import split_words
+from chainrule.system.devices import choose_device
 
 PARTS = {
     "cpu": cpu.run,

@@ -96,12 +96,18 @@ if TYPE_CHECKING:
     from chainrule.inside.explanation import Explanation
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
+    from chainrule.masked.filling import Filled, fill
     from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.mix import interpolate
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
+    from chainrule.seq2seq.alignments import Alignment, align
+    from chainrule.seq2seq.translate import translate
+    from chainrule.tagging.evaluate import evaluate_tagger
+    from chainrule.tagging.tag import tag
     from chainrule.text.corpus import Corpus
+    from chainrule.text.pairs import Pairs
     from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.registry import load_tokenizer, train_tokenizer
     from chainrule.training.curves import curves
@@ -132,31 +138,40 @@ _HOMES = {
     "chainrule.inside.explanation": ("Explanation",),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
+    "chainrule.masked.filling": ("Filled", "fill"),
     "chainrule.ngram.arpa.model": ("load_arpa", "save_arpa"),
     "chainrule.ngram.mix": ("interpolate",),
+    "chainrule.seq2seq.alignments": ("Alignment", "align"),
+    "chainrule.seq2seq.translate": ("translate",),
     "chainrule.text.corpus": ("Corpus",),
+    "chainrule.text.pairs": ("Pairs",),
     "chainrule.tokens.base": ("Tokenizer",),
     "chainrule.tokens.registry": ("load_tokenizer", "train_tokenizer"),
     "chainrule.pipeline.prepare": ("TokenizerChoice",),
     "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
+    "chainrule.tagging.evaluate": ("evaluate_tagger",),
+    "chainrule.tagging.tag": ("tag",),
     "chainrule.training.curves": ("curves",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "PAD",
+    "Alignment",
     "Beam",
     "ChainruleError",
     "Corpus",
     "Diagnosis",
     "Explanation",
+    "Filled",
     "FrequencyPenalty",
     "Generation",
     "Greedy",
     "LanguageModel",
     "Measured",
     "MinP",
+    "Pairs",
     "PresencePenalty",
     "RepetitionPenalty",
     "Sample",
@@ -170,11 +185,14 @@ __all__ = [
     "TopK",
     "TopP",
     "__version__",
+    "align",
     "compare",
     "curves",
     "diagnose",
     "evaluate",
+    "evaluate_tagger",
     "explain",
+    "fill",
     "generate",
     "generate_many",
     "interpolate",
@@ -187,9 +205,11 @@ __all__ = [
     "score_lines",
     "stream",
     "suggest",
+    "tag",
     "to_numpy",
     "train",
     "train_tokenizer",
+    "translate",
 ]
 
 

@@ -14,32 +14,48 @@ import difflib
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast
 
 from chainrule._version import __version__
-from chainrule.devices import choose_device, has_torch
 from chainrule.errors import (
     ChainruleError,
     DamagedFileError,
     FolderError,
     MissingExtraError,
+    ModelError,
     PluginError,
     SettingsError,
 )
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
 from chainrule.model import Model
-from chainrule.plugins import find_plugins, import_object, load_plugin
 from chainrule.progress import SILENT, Progress
+from chainrule.system.devices import choose_device, has_torch
+from chainrule.system.plugins import find_plugins, import_object, load_plugin
+from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 
 PLUGINS = "chainrule.kinds"
 """The group of entry points that add kinds."""
+Task: TypeAlias = Literal["language", "translation", "tagging", "masked"]
+"""What a kind of model is for: predicting text, writing a target for a source, tagging words, filling gaps."""
+
+VERBS: Mapping[Task, tuple[str, str]] = MappingProxyType(
+    {
+        "language": ("predicts text", "generate"),
+        "translation": ("writes a target for a source", "translate"),
+        "tagging": ("tags words", "tag"),
+        "masked": ("fills gaps in a text", "fill"),
+    }
+)
+"""What the models of a task do, and the verb of the command line that has them do it."""
+
 PRECISIONS = ("float32", "bfloat16", "float64")
 """The precisions in which a network can compute."""
 
@@ -52,8 +68,20 @@ _BUILT_IN = {
     "lstm": "chainrule.training.kinds:LSTM",
     "gru": "chainrule.training.kinds:GRU",
     "transformer": "chainrule.training.kinds:TRANSFORMER",
+    "seq2seq": "chainrule.seq2seq.training:KIND",
+    "masked": "chainrule.masked.training:KIND",
+    "tagger": "chainrule.tagging.training:KIND",
 }
 """The module and the variable of each kind."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What each line of the texts is conditioned on: as many lines, in a tokenizer of their own."""
+
+    tokenizer: Tokenizer
+    train: Encoded
+    valid: Encoded | None
 
 
 @dataclass(frozen=True)
@@ -73,6 +101,8 @@ class TrainingData:
     """A folder for checkpoints and measurements; kinds that need none do not create it."""
     resume: bool = False
     """Continue from the newest checkpoint of the run folder."""
+    sources: Sources | None = None
+    """For kinds that learn from pairs; the texts are then the targets. For taggers, lines of word/TAG, in bytes."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):
@@ -88,6 +118,7 @@ class TrainingData:
             "corpus_sha256": self.train.fingerprint,
             "corpus_bytes": self.train.bytes,
             "corpus_tokens": self.train.tokens,
+            **({} if self.sources is None else {"corpus_pairs": self.train.lines}),
             "held_out_sha256": self.valid.fingerprint if self.valid else None,
             "held_out_tokens": self.valid.tokens if self.valid else 0,
             "seed": self.seed,
@@ -98,6 +129,36 @@ class TrainingData:
             if sys.argv and sys.argv[0]
             else "python",
         }
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The text on which the models of a comparison are measured."""
+
+    lines: Corpus
+    """A line for each example, as the kind reads them: of pairs, SOURCE TAB TARGET."""
+    encoded: Encoded
+    """The same as ids: of pairs, the targets."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured of a model that does something else than predict text."""
+
+    values: Mapping[str, float]
+    """The figures by name, in the order in which a table shows them."""
+    loss: float
+    """What models are ranked by: the lowest is the best. 100 - BLEU, or the share of wrong tags."""
+    tokens_per_second: float
+    """How fast it does its task."""
+    note: str = ""
+    """How the figures came about, such as the signature of a metric."""
+    sample: str = ""
+    """An example of what the model does."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -127,6 +188,20 @@ class Kind:
     """Whether training keeps checkpoints in a run folder, from which it can be resumed."""
     requires_torch: bool = False
     """Whether the kind cannot be used at all where torch is not installed."""
+    task: Task = "language"
+    """What its models do; kinds of one task learn from the same examples, and share a ladder."""
+    tokenizer: str = "word"
+    """The name of the tokenizer where none is chosen."""
+    measure: str | None = None
+    """Where the function is, as MODULE:NAME, that measures a model of another task than language in a comparison.
+
+    It is called with the model, a `HeldOut` and a `Progress`, and returns `Figures`. Kinds of a task share it.
+    """
+
+    @property
+    def verb(self) -> str:
+        """The verb of the command line by which its models are used."""
+        return VERBS[self.task][1]
 
 
 def kind_names() -> list[str]:
@@ -157,14 +232,42 @@ def find_kind(name: str) -> Kind:
     raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
 
 
+def learns_as(kind: Kind, settings: Any) -> Task:
+    """The task whose examples a kind learns from: a kind of translation that is pretrained learns from text."""
+    return "language" if getattr(settings, "pretrain", "none") != "none" else kind.task
+
+
+def task_of(content: ModelFolder) -> Task:
+    """What the model of a folder that was read does; for a kind that is not known, as language models."""
+    return find_kind(content.kind).task if content.kind in kind_names() else "language"
+
+
 def load(
-    folder: str | Path, *, verify: bool | None = None, device: str = "cpu", dtype: str = "float32"
+    folder: str | Path,
+    *,
+    verify: bool | None = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    tasks: Collection[Task] | None = None,
 ) -> LanguageModel:
-    """The model of a folder, computing on the device and in the precision."""
+    """The model of a folder, computing on the device and in the precision; one of other `tasks` is an error."""
     if dtype not in PRECISIONS:
         raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
     device = choose_device(device)
-    return cast(LanguageModel, load_content(read_folder(folder, verify=verify)).on(device, dtype))
+    content = read_folder(folder, verify=verify)
+    if tasks is not None:
+        check_task(content, tasks)
+    return cast(LanguageModel, load_content(content).on(device, dtype))
+
+
+def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:
+    """Refuse a model that is for another task, and name the verb which that takes."""
+    kind = find_kind(content.kind) if content.kind in kind_names() else None
+    if kind is not None and kind.task not in tasks:
+        does, verb = VERBS[kind.task]
+        raise ModelError(
+            f"{content.path}: a model of the kind {kind.name} {does}: use chainrule {verb} {content.path}"
+        )
 
 
 def load_content(content: ModelFolder) -> Model:

@@ -38,7 +38,7 @@ from chainrule.fast_paths import (
 )
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
-from chainrule.plugins import import_object
+from chainrule.system.plugins import import_object
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8

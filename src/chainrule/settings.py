@@ -138,7 +138,11 @@ def _read(key: str, value: Any, hint: Any, offered: Any) -> Any:
             if value == argument or (isinstance(value, str) and value.lower() == str(argument).lower()):
                 return argument
     elif origin in (typing.Union, types.UnionType):
-        if type(None) in arguments and (value is None or (isinstance(value, str) and value.lower() == "none")):
+        choices = [
+            choice for a in arguments if typing.get_origin(a) is typing.Literal for choice in typing.get_args(a)
+        ]
+        is_none = isinstance(value, str) and value.lower() == "none" and "none" not in choices
+        if type(None) in arguments and (value is None or is_none):
             return None
         for argument in arguments:
             if argument is not type(None):

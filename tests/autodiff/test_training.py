@@ -24,10 +24,11 @@ from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.pipeline import train as pipeline
-from chainrule.training import autotune, job, loop
+from chainrule.training import job, loop
 from chainrule.training import train as beginning
 from chainrule.training.engines.tape_engine import TapeEngine
-from chainrule.training.objectives import NextToken
+from chainrule.training.examples import texts_of
+from chainrule.training.planning import autotune
 from chainrule.training.run_state import Place
 from chainrule.training.train import Trained, train_network
 from listening import Listening
@@ -52,8 +53,7 @@ class Trainer:
     @property
     def job(self) -> Any:
         """What the loop works with: texts in batches."""
-        objective = NextToken.of(self.data.tokenizer, self.data.context)
-        return job.open_job(self.engine, self.settings, self.data, objective, None)
+        return job.open_job(self.engine, self.settings, self.data, texts_of(self.data), None)
 
     def run(self, sample: Callable[[], str] | None = None) -> Trained:
         return train_network(self.engine, self.settings, self.data, sample=sample)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule import devices
+from chainrule.system import devices
 
 from .running import SENTENCES, TOY, Run, strict_json
 

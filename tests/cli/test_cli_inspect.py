@@ -109,7 +109,7 @@ def test_each_shell_gets_its_script(run: Run, shell: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("chainrule tr", {"train"}),
+        ("chainrule tr", {"train", "translate"}),
         ("chainrule train ng", {"ngram"}),
         ("chainrule train ngram text --tokenizer wo", {"word", "word:unicode", "wordpiece"}),
         ("chainrule generate m --strategy b", {"beam"}),

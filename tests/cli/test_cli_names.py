@@ -33,7 +33,7 @@ def test_one_thing_has_one_name() -> None:
         "explain",
     }
     assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare"}
-    reading = {"train", "compare", "mix", "evaluate", "score", "tokenize"}
+    reading = {"train", "compare", "mix", "evaluate", "score", "tag", "tokenize", "translate"}
     for name in ("--field", "--files", "--encoding-errors"):
         assert {verb for verb, names in every.items() if name in names} == reading
 
@@ -94,7 +94,7 @@ def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path,
         (["train", "lstm", "c", "--learning-rate", "--out", "m"], "--set learning_rate=VALUE (see"),
         (
             ["train", "ngram", "c", "--dropout", "0.1"],
-            "dropout is a setting of feedforward, averaging, transformer, not",
+            "dropout is a setting of feedforward, averaging, transformer,",
         ),
         (["compare", "c", "--order", "3"], "for chainrule train KIND ... --set order=VALUE (see"),
     ],

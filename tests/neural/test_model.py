@@ -18,7 +18,7 @@ from chainrule.designs.settings import TransformerSettings
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
-from chainrule.kinds import find_kind
+from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.gpu.graph_sampling import GraphSampler
 from chainrule.neural.inference import model as model_module
 from chainrule.neural.inference.loading import load_network
@@ -27,6 +27,7 @@ from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import spans
 from chainrule.settings import closed, parse
 from chainrule.testing import LAWS
+from chainrule.tokens.ids import Encoded
 from chainrule.training.backends.torch_backend import TorchBackend, _is_float8
 from listening import Listening
 from manifests import read_manifest, write_manifest
@@ -292,9 +293,9 @@ def test_what_does_not_fit_into_memory_is_said() -> None:
     def built(*arguments: Any) -> Any:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000 bytes")
 
-    backend = TorchBackend("lstm", built)
+    backend, nothing = TorchBackend("lstm", built), Encoded(np.zeros(0, np.uint32), 0, 0, 0, "")
     with pytest.raises(TrainingError, match="the network does not fit into memory: set a smaller width"):
-        backend.build(closed(TransformerSettings()), small().tokenizer, "line", 0)
+        backend.build(closed(TransformerSettings()), TrainingData(small().tokenizer, nothing, None))
 
 
 @pytest.mark.parametrize("pieces", [[1], [30], [64], [65], [200], [63, 1, 1, 130, 5]])

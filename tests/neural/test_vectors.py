@@ -64,10 +64,11 @@ def filled(path: Path, engine: str, *, embedding: int, tied: bool) -> tuple[np.n
     """The embedding table of a network before it was filled with vectors, and the network."""
     settings = closed(FeedforwardSettings(engine=engine, embedding=embedding, hidden=3, tied=tied))
     backend = NetworkKind("feedforward", FeedforwardSettings, NETWORKS).backend(settings)
-    lm = backend.build(settings, TOKENIZER, "line", 0)
-    before = lm.tensors()["embedding.weight"].copy()
     nothing, progress = Encoded(np.zeros(0, np.uint32), 0, 0, 0, ""), Listening()
-    found = _initialise_vectors(backend, lm, str(path), TrainingData(TOKENIZER, nothing, None, progress=progress))
+    data = TrainingData(TOKENIZER, nothing, None, progress=progress)
+    lm = backend.build(settings, data)
+    before = lm.tensors()["embedding.weight"].copy()
+    found = _initialise_vectors(backend, lm, str(path), data)
     assert found == {"vectors_coverage": 0.8333}
     assert [note.rpartition(": ")[2] for note in progress.notes] == ["vectors of size 2 for 5 of 6 tokens (83.3%)"]
     return before, lm

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from naive import BOS, EOS, ids_of, sequences, train_on
 from test_levels import contexts, texts
 
-from chainrule import chain, parallel
+from chainrule import chain
 from chainrule.arrays import pad, to_numpy
 from chainrule.lm import Context
 from chainrule.ngram.arpa.model import load_arpa
@@ -22,6 +22,7 @@ from chainrule.ngram.store import automaton as walking
 from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.kernels import search_children
 from chainrule.ngram.store.parts import Parts
+from chainrule.system import parallel
 
 SIZE = 30
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -160,7 +160,7 @@ GARBAGE = """
 import sys
 import numpy as np
 import chainrule as cr
-from chainrule import parallel
+from chainrule.system import parallel
 from chainrule.ngram import model
 
 model._CHECKED_UP_TO = 0

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import parallel
 from chainrule.ngram.model import NgramModel
+from chainrule.system import parallel
 
 DATA = Path(__file__).parent / "data"
 

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule import parallel
 from chainrule.ngram.store import bitstream as packed
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits, words_for
 from chainrule.ngram.store.kernels import bits_at
+from chainrule.system import parallel
 
 
 def numbers(size: int, bits: int) -> np.ndarray:

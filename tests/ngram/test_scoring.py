@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import parallel
 from chainrule.arrays import to_numpy
 from chainrule.lm import score_rows
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store import automaton
+from chainrule.system import parallel
 from chainrule.tokens import base
 
 

@@ -14,13 +14,13 @@ from naive import BOS, EOS, UNK, Naive, Ngram, ids_of, train_on
 from test_levels import contexts, texts
 
 import chainrule as cr
-from chainrule import parallel
 from chainrule.lm import Context
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.methods import _lengths
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.store.values import Values
+from chainrule.system import parallel
 from listening import Listening
 
 FINITE = [name for name in SMOOTHINGS if name != "infinite"]

@@ -16,7 +16,6 @@ from test_automaton import SIZE, random_ids
 from test_smooth import FINITE, assert_sums_to_one, settings_of
 
 import chainrule as cr
-from chainrule import parallel
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.kinds import TrainingData
 from chainrule.ngram import train as training
@@ -30,6 +29,7 @@ from chainrule.ngram.model import NgramModel, _tensors
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.pipeline.train import train_kind
+from chainrule.system import parallel
 
 IDS = random_ids(21, lines=120)
 

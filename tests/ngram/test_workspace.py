@@ -14,10 +14,10 @@ import pytest
 from naive import train_on
 from test_automaton import SIZE, random_ids
 
-from chainrule import parallel
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.ngram import train as training
 from chainrule.ngram.workspace import Workspace, default_memory, parse_size
+from chainrule.system import parallel
 
 IDS = random_ids(9, lines=100)
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import parallel
 from chainrule.arrays import PAD, pad
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
@@ -22,7 +21,8 @@ from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.writing import writer
 from chainrule.ngram.writing.writer import Writer
-from chainrule.parallel import Patience
+from chainrule.system import parallel
+from chainrule.system.parallel import Patience
 
 ROWS, STEPS = 6, 25
 

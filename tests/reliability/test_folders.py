@@ -195,7 +195,7 @@ def test_sizes_are_compared_with_the_arrays_before_they_are_believed(
 
 def memory() -> float:
     """The peak memory of this process, in bytes."""
-    from chainrule.devices import peak_memory
+    from chainrule.system.devices import peak_memory
 
     return float(peak_memory())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chainrule import signals
+from chainrule.system import signals
 
 SWALLOWING = """
 import sys, time

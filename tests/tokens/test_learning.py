@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainrule import parallel
 from chainrule.errors import CorpusError
+from chainrule.system import parallel
 from chainrule.text import files
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import lines_of

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainrule.errors import TokenizerError
-from chainrule.parallel import worth_a_kernel
+from chainrule.system.parallel import worth_a_kernel
 from chainrule.tokens.base import encode_lines_slowly, lines_of
 from chainrule.tokens.vocabulary import Limit, choose
 from chainrule.tokens.words.learning import NANOSECONDS

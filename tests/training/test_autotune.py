@@ -13,13 +13,14 @@ from trainables import Bigram, Recurrent, data, feed, seeded, train
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.settings import parse
-from chainrule.training import autotune, loop
+from chainrule.training import loop
 from chainrule.training import train as beginning
-from chainrule.training.autotune import Autotune
 from chainrule.training.batches.layouts import Size
 from chainrule.training.engines import torch_mode
 from chainrule.training.engines.base import Feed, validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.planning import autotune
+from chainrule.training.planning.autotune import Autotune
 from chainrule.training.run_state import Decisions, Mode, RunState
 
 

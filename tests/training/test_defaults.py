@@ -17,8 +17,9 @@ from chainrule.kinds import TrainingData, find_kind
 from chainrule.settings import closed, open_names, parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
-from chainrule.training import defaults
+from chainrule.training.examples import texts_of
 from chainrule.training.kinds import NetworkKind
+from chainrule.training.planning import defaults
 from listening import Listening
 
 KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
@@ -41,13 +42,13 @@ def chosen(kind: str, rate: float, tokens: int = 10**6, **values: Any) -> Any:
     settings = parse(find_kind(kind).settings, values)
     data = texts(tokens)
 
-    def timed(settings: Any, data: TrainingData, backend: Any) -> float:
+    def timed(settings: Any, data: TrainingData, texts: Any, backend: Any) -> float:
         return rate / settings.cost(data.tokenizer.vocab_size).flops
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(defaults, "_tokens_per_second", timed)
         patch.setattr(defaults.time, "perf_counter", lambda: 0.0)
-        return defaults.complete(settings, data, None, 0.0)  # type: ignore[arg-type]
+        return defaults.complete(settings, data, texts_of(data), None, 0.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,7 +94,7 @@ def test_costs_are_those_of_the_network(kind: str, tied: bool) -> None:
     )
     train = find_kind(kind).train.__self__  # type: ignore[attr-defined]
     assert isinstance(train, NetworkKind)
-    lm = train.backend(settings).build(settings, tokenizer(67), "line", 0)
+    lm = train.backend(settings).build(settings, texts(10))
     matrices = {name: array.shape for name, array in lm.tensors().items() if array.ndim == 2}
     if not tied:
         matrices = {name: shape for name, shape in matrices.items() if not name.startswith("embedding")}
@@ -120,7 +121,8 @@ def test_steps_and_epochs_take_the_same_network_on_every_machine(
     monkeypatch.setattr(defaults, "_tokens_per_second", None)  # nothing is timed
     for length in ({"epochs": 2}, {"steps": 300}):
         settings = parse(find_kind(kind).settings, length)
-        done = defaults.complete(settings, texts(10**6), None, 0.0)  # type: ignore[arg-type]
+        data = texts(10**6)
+        done = defaults.complete(settings, data, texts_of(data), None, 0.0)  # type: ignore[arg-type]
         assert open_names(done) == [] and done.minutes is None
 
 

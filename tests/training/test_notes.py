@@ -10,7 +10,7 @@ import pytest
 import chainrule as cr
 from chainrule.designs.training import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.advice import few_steps, long_rows, worse_than_guessing
+from chainrule.training.planning.advice import few_steps, long_rows, worse_than_guessing
 from listening import Listening
 
 

@@ -15,11 +15,11 @@ from rich.console import Console
 from trainables import Bigram, data, seeded, train
 
 from chainrule.designs.training import TrainingSettings
-from chainrule.devices import peak_flops
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.progress import SILENT
 from chainrule.progress.bars import VisibleProgress
 from chainrule.settings import parse
+from chainrule.system.devices import peak_flops
 from chainrule.training import loop
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.metrics_log import MetricsLog, _board

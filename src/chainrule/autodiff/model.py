@@ -20,11 +20,11 @@ from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.tape import no_grad
 from chainrule.designs.memory import Memory, WindowTokens
-from chainrule.devices import has_torch
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
-from chainrule.kinds import load_content
+from chainrule.kinds import check_task, load_content
 from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
+from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
@@ -255,6 +255,7 @@ def load_on_tape(path: str | Path) -> LanguageModel:
     A model of a kind that is not one of `KINDS` is loaded as always.
     """
     content = read_folder(path)
+    check_task(content, ["language"])
     if content.kind in KINDS:
         content = replace(content, config={**content.config, "engine": "tape"})
     return cast(LanguageModel, load_content(content))

@@ -14,7 +14,8 @@ from chainrule.cli.options.texts import (
     corpus_argument,
     corpus_options,
     held_out_option,
-    open_corpora,
+    open_examples,
+    source_tokenizer_option,
 )
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.screen.lines import console, print_json, say
@@ -23,9 +24,12 @@ from chainrule.cli.screen.words import number
 from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
-    from chainrule.evaluation.comparison import Comparison
+    from chainrule.evaluation.comparison import Comparison, Result
+    from chainrule.evaluation.measure import Measured
+    from chainrule.kinds import Task
 
 CHEAP = "°"
 """Marks the cost of a model to which no other is better without costing more."""
@@ -33,13 +37,27 @@ CHEAP = "°"
 
 @click.command()
 @corpus_argument
+@click.option(
+    "--task",
+    type=click.Choice(["language", "translation", "tagging"]),
+    default="language",
+    show_default=True,
+    help="What the models do: each task has a ladder and a measure of its own.",
+)
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="A new folder for the models.")
 @overwrite_option("a comparison")
-@held_out_option("Text to tune on. [default: 10 % of CORPUS]")
-@click.option("--test", type=click.Path(), metavar="FILE", help="Text to measure on. [default: 10 % of CORPUS]")
+@held_out_option("Text to tune on; repeatable. [default: 10 % of CORPUS]")
+@click.option(
+    "--test",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Text to measure on; repeatable. [default: 10 % of CORPUS]",
+)
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")
-@minutes_option("The most time to train each network. [default: 0.5]")
-@tokenizer_options("bpe")
+@minutes_option("The most time to train each network. [default: 0.5; other tasks 1]")
+@tokenizer_options(None)
+@source_tokenizer_option
 @context_option
 @device_option
 @seed_option
@@ -47,6 +65,7 @@ CHEAP = "°"
 @json_option
 def compare(
     corpus: tuple[str, ...],
+    task: Task,
     out: str,
     kinds: tuple[str, ...],
     as_json: bool,
@@ -58,23 +77,36 @@ def compare(
     measured on the third; --held-out and --test name texts of their own for that. Each model stays in a folder of
     DIR that generate, score, evaluate and inspect take; compare.json has every figure.
 
-    Example: chainrule compare corpus.txt --out ladder
+    Models that translate are compared on pairs: CORPUS is the sources and their targets, as for `chainrule train`.
+
+    \b
+    chainrule compare corpus.txt --out ladder
+    chainrule compare --task translation train.en train.de --out ladder
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.compare import compare as compare_models
+    from chainrule.pipeline.prepare import TokenizerChoice
 
-    given = (None if options[name] is None else [options[name]] for name in ("held_out", "test"))
-    text, valid, test = open_corpora(options, corpus, *given)
+    text, valid, test = open_examples(options, task, corpus, options["held_out"] or None, options["test"] or None)
     assert text is not None
+    sources = options["source_tokenizer"]
+    tokenizer = None
+    if (
+        any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
+        or options["min_count"] > 1
+    ):
+        tokenizer = tokenizer_choice(options, "bpe")
 
     def work() -> Comparison:
         return compare_models(
             text,
             out,
+            task=task,
             valid=valid,
             test=test,
             kinds=kinds or None,
-            tokenizer=tokenizer_choice(options),
+            tokenizer=tokenizer,
+            source_tokenizer=None if sources is None else TokenizerChoice(sources),
             context=options["context"],
             device=options["device"],
             minutes=options["minutes"],
@@ -106,6 +138,9 @@ def _print_what_there_is(out: str) -> None:
 
 def _print(comparison: Comparison, out: str) -> None:
     screen = console()
+    if comparison.task != "language":
+        _print_task(screen, comparison, out)
+        return
     train, test = comparison.parts["train"], comparison.parts["test"]
     say(
         screen,
@@ -114,44 +149,89 @@ def _print(comparison: Comparison, out: str) -> None:
     )
     show_table(screen, _table(comparison))
     say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
-    impossible = [r.test.impossible / r.test.tokens for r in comparison.results if r.test.impossible]
+    measured = [test for _, test in _language(comparison)]
+    impossible = [test.impossible / test.tokens for test in measured if test.impossible]
     if impossible:
         say(
             screen, f"∞: some tokens had probability 0, from {min(impossible):.1%} to {max(impossible):.1%} of them"
         )
-    if not all(result.test.normalised for result in comparison.results):
+    if not all(test.normalised for test in measured):
         say(screen, SCORES)
-    if not all(result.test.lossless for result in comparison.results):
+    if not all(test.lossless for test in measured):
         say(screen, UNPAID)
-    screen.print("\nSamples (top-p 0.9)", style="bold")
+    _print_samples(screen, comparison, "Samples (top-p 0.9)")
+    _print_best(screen, comparison, out)
+
+
+def _print_samples(screen: Console, comparison: Comparison, title: str) -> None:
+    screen.print(f"\n{title}", style="bold")
     for result in comparison.results:
         sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
         screen.print(f"{result.name}:", style="cyan", end=" ")
         say(screen, sample[:160] or "(empty lines)")
+
+
+def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
+    from chainrule.kinds import VERBS
+
     best = comparison.best
     if best is not None:
-        say(screen, f"\nThe best is {best.name}; try: chainrule generate {out}/{best.folder}")
+        verb = VERBS[comparison.task][1]
+        say(screen, f"\nThe best is {best.name}; try: chainrule {verb} {out}/{best.folder}")
+
+
+def _print_task(screen: Console, comparison: Comparison, out: str) -> None:
+    """The results of another task than language: its figures, as they are named, and what models cost."""
+    from chainrule.kinds import Figures
+
+    train, test = comparison.parts["train"], comparison.parts["test"]
+    say(
+        screen,
+        f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on {train['lines']:,} examples, "
+        f"measured on {test['lines']:,} that no model has seen",
+    )
+    figures = [result.test.values for result in comparison.results if isinstance(result.test, Figures)]
+    names = list(dict.fromkeys(name for values in figures for name in values))
+    table = results_table("model", *names, "steps", "tokens/s", "train s", "MB")
+    for result, values in zip(comparison.results, figures, strict=True):
+        shown = [number(values[name], 4) if name in values else "" for name in names]
+        _add_row(table, comparison, result, shown)
+    show_table(screen, table)
+    say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
+    for note in dict.fromkeys(one.test.note for one in comparison.results if isinstance(one.test, Figures)):
+        if note:
+            say(screen, note)
+    _print_samples(screen, comparison, "Examples")
+    _print_best(screen, comparison, out)
+
+
+def _language(comparison: Comparison) -> list[tuple[Result, Measured]]:
+    """The results of language models."""
+    from chainrule.evaluation.measure import Measured
+
+    return [(result, result.test) for result in comparison.results if isinstance(result.test, Measured)]
 
 
 def _table(comparison: Comparison) -> Table:
     """A row for each model: how good it is, and what it costs."""
-    from chainrule.evaluation.comparison import COSTS
-
     table = results_table("model", "bits/byte", "perplexity", "steps", "tokens/s", "train s", "MB")
-    cheap = {cost: comparison.frontier(cost) for cost in COSTS}
-    for result in comparison.results:
-        costs = {
-            "speed": f"{result.test.tokens_per_second:,.0f}",
-            "training": number(result.training_seconds, 2),
-            "size": number(result.megabytes, 3),
-        }
-        is_best = result is comparison.best
-        table.add_row(
-            f"{result.name} (best)" if is_best else result.name,
-            bits_per_byte(result.test),
-            figure(result.test, result.test.perplexity),
-            "" if result.steps is None else f"{result.steps:,}",
-            *(text + (CHEAP if result.name in cheap[cost] else " ") for cost, text in costs.items()),
-            style="bold green" if is_best else None,
-        )
+    for result, test in _language(comparison):
+        _add_row(table, comparison, result, [bits_per_byte(test), figure(test, test.perplexity)])
     return table
+
+
+def _add_row(table: Table, comparison: Comparison, result: Result, figures: list[str]) -> None:
+    """Add a model to the table, with its figures, its costs, and marks of the best and the cheap."""
+    costs = {
+        "speed": f"{result.test.tokens_per_second:,.0f}",
+        "training": number(result.training_seconds, 2),
+        "size": number(result.megabytes, 3),
+    }
+    is_best = result is comparison.best
+    table.add_row(
+        f"{result.name} (best)" if is_best else result.name,
+        *figures,
+        "" if result.steps is None else f"{result.steps:,}",
+        *(text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()),
+        style="bold green" if is_best else None,
+    )

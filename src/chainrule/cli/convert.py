@@ -66,7 +66,7 @@ def _read(source: str, context: Any, progress: Progress) -> LanguageModel:
     from chainrule.ngram.arpa.model import load_arpa
 
     if Path(source).is_dir():
-        return load(source)
+        return load(source, tasks=["language"])
     return load_arpa(source, context=context or "line", progress=progress)
 
 

@@ -12,7 +12,7 @@ from chainrule.cli.options.runs import json_option
 from chainrule.cli.screen.lines import console, print_json, say
 from chainrule.cli.screen.tables import results_table, show_table
 from chainrule.cli.screen.words import number
-from chainrule.cli.suggest import as_record, suggestions_table
+from chainrule.cli.tasks.suggest import as_record, suggestions_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,19 +37,21 @@ def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool,
     from chainrule.decode.suggest import suggest
     from chainrule.folder import megabytes, read_folder
     from chainrule.kinds import load
+    from chainrule.lm import LanguageModel
 
     content = read_folder(folder, verify=True)
     found = "every checksum is right"
     if not content.is_signed:
         found += ", but the manifest of this earlier version has none of its own"
-    lm = load(folder, verify=False)
+    lm = load(folder, verify=False, tasks=None if prompt is None and not counts else ["language"])
+    tokenizer = next(iter(lm.tokenizers.values()))
     described: dict[str, Any] = {
         "kind": content.kind,
         "config": dict(content.config),
         "context": content.context,
-        "tokenizer": lm.tokenizer.name,
-        "vocab_size": lm.tokenizer.vocab_size,
-        "normalised": lm.normalised,
+        "tokenizer": tokenizer.name,
+        "vocab_size": tokenizer.vocab_size,
+        **({"normalised": lm.normalised} if isinstance(lm, LanguageModel) else {}),
         "megabytes": megabytes(folder),
         "arrays": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in content.tensors.items()},
         "metrics": dict(content.metrics),

@@ -15,23 +15,26 @@ import click
 
 from chainrule._version import __version__
 from chainrule.cli.compare import compare
-from chainrule.cli.completion import completion
 from chainrule.cli.convert import convert
 from chainrule.cli.evaluate import evaluate
-from chainrule.cli.generate import generate
 from chainrule.cli.inspect import inspect
 from chainrule.cli.kinds import kinds
 from chainrule.cli.mix import mix
 from chainrule.cli.networks.diagnose import diagnose
 from chainrule.cli.networks.explain import explain
 from chainrule.cli.networks.gradcheck import gradcheck
+from chainrule.cli.options.completion import completion
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
-from chainrule.cli.suggest import suggest
+from chainrule.cli.tasks.fill import fill
+from chainrule.cli.tasks.generate import generate
+from chainrule.cli.tasks.suggest import suggest
+from chainrule.cli.tasks.tag import tag
+from chainrule.cli.tasks.translate import translate
 from chainrule.cli.tokenize import tokenize
 from chainrule.cli.train import resume, train
 from chainrule.errors import ChainruleError, Interrupted
-from chainrule.signals import EXIT_CODES, Acknowledgement, Termination, end_process
+from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 VERBS = (
     compare,
@@ -41,6 +44,9 @@ VERBS = (
     score,
     generate,
     suggest,
+    fill,
+    translate,
+    tag,
     tokenize,
     mix,
     convert,

@@ -29,7 +29,7 @@ def mix(
     second: str,
     out: str,
     overwrite: bool,
-    held_out: str | None,
+    held_out: tuple[str, ...],
     weight: float | None,
     as_json: bool,
     **options: Any,
@@ -46,12 +46,13 @@ def mix(
     from chainrule.kinds import load
     from chainrule.ngram.mix import interpolate
 
-    if (held_out is None) == (weight is None):
+    if (not held_out) == (weight is None):
         raise click.UsageError("choose one of --held-out and --weight")
     check_destination(out, overwrite=overwrite)
     progress = terminal_progress()
-    (text,) = open_corpora(options, None if held_out is None else [held_out])
-    lm = interpolate(load(first), load(second), text, weight=weight, progress=progress)
+    (text,) = open_corpora(options, held_out or None)
+    one, other = (load(folder, tasks=["language"]) for folder in (first, second))
+    lm = interpolate(one, other, text, weight=weight, progress=progress)
     if text is not None:
         text.note_losses(progress)
     lm.save(out, overwrite=overwrite)

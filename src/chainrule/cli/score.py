@@ -8,11 +8,16 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from chainrule.cli.options.models import device_option, model_argument, note_slow_precision, precision_option
+from chainrule.cli.options.models import (
+    device_option,
+    model_argument,
+    note_slow_precision,
+    precision_option,
+)
 from chainrule.cli.options.runs import json_option
 from chainrule.cli.options.texts import corpus_options, open_corpus
 from chainrule.cli.screen.lines import console, echo, say
@@ -22,6 +27,7 @@ from chainrule.cli.screen.words import cut, number
 if TYPE_CHECKING:
     from chainrule.evaluation.records import ScoredRecord
     from chainrule.lm import LanguageModel
+    from chainrule.masked.contract import MaskedModel
     from chainrule.text.corpus import Corpus
 
 _AT_ONCE = 100  # lines; to write each by itself takes longer than to score it
@@ -58,20 +64,27 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     in the text is written \\n, and what is impossible is inf. With --json: an object per line.
     With --per-token: ln p and the token, with an empty line after each record.
 
+    Of a masked model: pseudo-log-likelihoods, each token predicted from those on both sides, in nats.
+
     \b
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.kinds import load
+    from chainrule.kinds import find_kind, load
 
     if options["as_csv"] and (options["as_json"] or options["per_token"]):
         raise click.UsageError("choose one of --csv, --json and --per-token (which goes with --json)")
-    lm = load(folder, device=device, dtype=dtype)
+    lm = load(folder, device=device, dtype=dtype, tasks=["language", "masked"])
     note_slow_precision(dtype, lm)
     if text == "-" and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = open_corpus(options, text)
+    if find_kind(lm.kind).task == "masked":
+        from chainrule.cli.tasks.pseudo import score_masked
+
+        score_masked(cast("MaskedModel", lm), corpus, options)
+        return
     every = iter(_records(lm, corpus, options))
     first = list(islice(every, 1))
     records = chain(first, every)

@@ -17,7 +17,8 @@ from chainrule.cli.options.texts import (
     corpus_argument,
     corpus_options,
     held_out_option,
-    open_corpora,
+    open_examples,
+    source_tokenizer_option,
 )
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.screen.lines import console, print_json, say
@@ -56,8 +57,9 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     metavar="DIR",
     help="Checkpoints and measurements of kinds that train for long. [default: OUT.run]",
 )
-@held_out_option("Text to tune on. [default: 5 % of CORPUS where the kind tunes on some]")
-@tokenizer_options("word")
+@held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
+@tokenizer_options(None)
+@source_tokenizer_option
 @context_option
 @minutes_option("The most time to train: short for --set minutes=M.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
@@ -70,7 +72,7 @@ def train(
     corpus: tuple[str, ...],
     out: str,
     overwrite: bool,
-    held_out: str | None,
+    held_out: tuple[str, ...],
     minutes: float | None,
     settings: tuple[str, ...],
     as_json: bool,
@@ -84,14 +86,21 @@ def train(
     `chainrule kinds` lists the kinds, `chainrule kinds KIND` the settings of one for --set. A training that is
     stopped (Ctrl-C) goes on with `chainrule resume OUT.run`, or with this command and --resume.
 
-    Example: chainrule train ngram corpus.txt --set order=5 --out model
+    A kind that translates learns from pairs: CORPUS is the file of sources and that of their targets, line by line,
+    or one file of records with a --field for each side. --held-out is then given for both files too.
+
+    \b
+    chainrule train ngram corpus.txt --set order=5 --out model
+    chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
+    chainrule train tagger train.conllu --held-out dev.conllu --out tagger
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.devices import choose_device
     from chainrule.disk import holding
-    from chainrule.kinds import find_kind
+    from chainrule.kinds import find_kind, learns_as
+    from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
+    from chainrule.system.devices import choose_device
     from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
@@ -103,10 +112,18 @@ def train(
         raise click.UsageError("this training has no checkpoints to --keep")
     the_kind.check(the_settings, options["device"])
     choose_device(options["device"])
-    tokenizer = tokenizer_choice(options)
+    tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
-    text, valid = open_corpora(options, corpus, None if held_out is None else [held_out])
+    if sources is not None:
+        if the_kind.task != "translation":
+            raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
+        TokenizerChoice(sources).check()
+    text, valid = open_examples(options, learns_as(the_kind, the_settings), corpus, held_out or None)
     assert text is not None
+    if the_kind.task == "tagging":
+        from chainrule.text.tagged import as_tagged
+
+        text, valid = as_tagged(text), None if valid is None else as_tagged(valid)  # type: ignore[assignment]
     with holding(run_folder) if kept else nullcontext():
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume:
@@ -118,6 +135,7 @@ def train(
                 text,
                 valid=valid,
                 tokenizer=tokenizer,
+                source_tokenizer=sources,
                 context=options["context"],
                 seed=options["seed"],
                 progress=terminal_progress(),
@@ -149,7 +167,7 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
 @click.option("--corpus", multiple=True, metavar="FILE", help="The corpus, if it has moved; repeatable.")
-@held_out_option("The held-out text, if it has moved.")
+@held_out_option("The held-out text, if it has moved; repeatable.")
 @click.option("--out", metavar="DIR", help="The model folder to write. [default: RUN without .run]")
 @click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
 @click.option("--keep", is_flag=True, help="Keep the checkpoints of the finished training.")
@@ -165,7 +183,7 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 def resume(
     run: Path,
     corpus: tuple[str, ...],
-    held_out: str | None,
+    held_out: tuple[str, ...],
     out: str | None,
     settings: tuple[str, ...],
     as_json: bool,
@@ -195,7 +213,7 @@ def resume(
             run,
             split_words(settings),
             corpus=reopened(record.corpus, corpus) if corpus else None,
-            valid=reopened(record.valid or {}, [held_out]) if held_out else None,
+            valid=reopened(record.valid or {}, held_out) if held_out else None,
             device=options["device"],
             progress=terminal_progress(),
         )
@@ -209,8 +227,11 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
     """Print what was trained, and how long it took."""
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
+    from chainrule.kinds import find_kind
 
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
+    pairs = lm.provenance.get("corpus_pairs")
+    unit = "token" if pairs is None else "target token"
     figures, size = lm.metrics, lm.tokenizer.vocab_size
     steps, nats, seen = figures.get("steps"), figures.get("validation_nats"), figures.get("tokens_seen", tokens)
     seconds, training = figures["seconds"], figures["training_seconds"]
@@ -219,6 +240,7 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
         print_json(
             {
                 "folder": out,
+                **({} if pairs is None else {"pairs": pairs}),
                 "tokens": tokens,
                 "held_out_tokens": held_out,
                 "vocab_size": size,
@@ -229,11 +251,13 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
             }
         )
         return
-    text = count(seen, "token") if steps is None else f"{count(seen, 'token')} ({_passes(seen / tokens)})"
+    text = count(seen, unit) if steps is None else f"{count(seen, unit)} ({_passes(seen / tokens)})"
+    text = text if pairs is None else f"{count(pairs, 'pair')}, {text},"
     tuned = ""
     if nats is not None:
-        held = count(figures["validation_tokens"], "token")
-        tuned = f"; perplexity {number(perplexity_of(nats), 4)} on {held} held out"
+        held = count(figures["validation_tokens"], unit)
+        of = " of hidden tokens" if find_kind(lm.kind).task == "masked" else ""
+        tuned = f"; perplexity{of} {number(perplexity_of(nats), 4)} on {held} held out"
     elif held_out:
         tuned = f", tuned on {held_out:,} held out"
     work = "" if steps is None else f" and {count(steps, 'step')}"

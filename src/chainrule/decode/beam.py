@@ -1,9 +1,9 @@
 """Beam search from any state: keep the best few hypotheses at every length.
 
-Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. Choosing among all
-W · V continuations happens on the model's device; only the W chosen ones come back. A model that ranks
-tokens faster (`fast_paths.Ranks`) gives W for each hypothesis: the W best of these are the W best of all. With a
-beam as wide as there are hypotheses it is an exhaustive search, and exact.
+Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. The W best continuations of
+each hypothesis are found by the model itself if it can (`fast_paths.Ranks`), or on its device; only they come back,
+and the W best of all are among them. With a beam as wide as there are hypotheses it is an exhaustive search, and
+exact.
 
 When a hypothesis ends is one of two rules (`Beam.ending`):
 
@@ -16,19 +16,22 @@ When a hypothesis ends is one of two rules (`Beam.ending`):
 With a length power of 1, `any` finds texts of higher mean ln p. With a power below 1 it mostly finds empty lines,
 which are what that ranks highest: `best` should be taken there (docs/log.md has figures of n-grams and of LSTMs).
 
-Axes: P rows that are continued, W beam width, V vocabulary.
+Hypotheses are kept as arrays of tokens and of parents, one for each step, and read backwards at the end: a step
+costs the same for one prompt and for a thousand.
+
+Axes: P prompts that are not settled, W beam width, V vocabulary, R results of a prompt.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, pad, to_numpy, without
+from chainrule.arrays import pad, to_numpy, without
 from chainrule.decode.healing import Opening
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
@@ -42,7 +45,7 @@ def beam_search(
     state: State,
     beam: Beam,
     *,
-    max_tokens: int,
+    max_tokens: int | np.ndarray,
     end: int | None = None,
     forbid: Sequence[int] = (),
     best: int = 1,
@@ -50,156 +53,265 @@ def beam_search(
 ) -> list[list[Continuation]]:
     """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
 
-    `end` is the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
+    `max_tokens` is the greatest length of a continuation, or that of each row, which is then 1 at least. `end` is
+    the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
     `begun` are the openings of each row with which its hypotheses begin, `width` at most; none count as tokens that
     add nothing to the prompt.
     """
     if len(state) == 0:
         return []
-    begun = begun or [[Opening()]] * len(state)
-    searches = [_Search(beam, best, max_tokens, openings) for openings in begun]
-    going = np.arange(len(state))  # rows whose search is not over
-    opened = pad([hypothesis.ids for search in searches for hypothesis in search.live])
-    state = lm.extend(state.select(np.repeat(going, beam.width)), opened)
-    for length in range(1, max_tokens + 1):
-        so_far_PW = np.asarray([searches[p].live_log_probs() for p in going])
-        values_PW, places_PW, ends_PW, size = _continuations(lm, state, so_far_PW, end, forbid)
-        if np.isnan(values_PW).any() or np.isnan(ends_PW).any():
-            raise ModelError("the model gives NaN: something in it has gone wrong")
-        for i, p in enumerate(going):
-            if end is not None:
-                searches[p].finish(_allowed_ends(beam, ends_PW[i], values_PW[i], places_PW[i], end, size), end)
-            searches[p].go_on(places_PW[i] // size, places_PW[i] % size, values_PW[i])
-        still = np.asarray([i for i, p in enumerate(going) if not searches[p].settled()], dtype=np.int64)
-        if len(still) == 0 or length == max_tokens:
+    search = _Search.of(beam, best, max_tokens, begun or [[Opening()]] * len(state))
+    opened = pad([opening.ids for opening in search.openings])
+    state = lm.extend(state.select(np.repeat(np.arange(len(state)), beam.width)), opened)
+    for _ in range(int(search.limits.max())):
+        values, tokens, ends = _best_tokens(lm, state, beam.width, forbid, end)
+        rows = search.advance(values, tokens, ends, end)
+        if len(rows) == 0:
             break
-        parents_PW = places_PW[still] // size + still[:, None] * beam.width
-        state = lm.extend(state.select(parents_PW.ravel()), (places_PW[still] % size).reshape(-1, 1))
-        going = going[still]
-    return [search.results() for search in searches]
+        state = lm.extend(state.select(rows), search.last_tokens()[:, None])
+    return search.results(end)
 
 
-def _continuations(
-    lm: LanguageModel, state: State, so_far_PW: np.ndarray, end: int | None, forbid: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The `width` best continuations of each row by a token but `end`: ln p and index among all W · V of the row.
+def _best_tokens(
+    lm: LanguageModel, state: State, width: int, forbid: Sequence[int], end: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The best next tokens of each row but `forbid` and `end`: ln p and token, [B, W]; and ln p of `end`, [B].
 
-    Also ln p of every hypothesis with `end`, [P, W], and V.
+    Of the W best of all continuations no more than W continue one hypothesis.
     """
-    width, skipped = so_far_PW.shape[1], forbid if end is None else [*forbid, end]
-    found = likeliest(lm, state, width, skipped, end)
+    never = forbid if end is None else [*forbid, end]
+    found = likeliest(lm, state, width, never, end)
     if found is None:
-        total_PWV, ends_PW = _all_continuations(lm.next_log_probs(state), so_far_PW, end, forbid)
-        values_PW, places_PW = map(to_numpy, top_k(total_PWV.reshape((len(so_far_PW), -1)), width))
-        return values_PW, places_PW, ends_PW, total_PWV.shape[-1]
-    values_BK, tokens_BK, ends_B = found
-    size = lm.tokenizer.vocab_size
-    total_PM = (values_BK.reshape(*so_far_PW.shape, -1) + so_far_PW[:, :, None]).reshape(len(so_far_PW), -1)
-    places_PM = (tokens_BK.reshape(*so_far_PW.shape, -1) + size * np.arange(width)[:, None]).reshape(total_PM.shape)
-    order_PW = np.lexsort((places_PM, -total_PM), axis=-1)[:, :width]
-    values_PW, places_PW = (np.take_along_axis(array, order_PW, axis=1) for array in (total_PM, places_PM))
-    ends_PW = np.zeros(so_far_PW.shape) if end is None else ends_B.reshape(so_far_PW.shape) + so_far_PW
-    return values_PW, places_PW, ends_PW, size
-
-
-def _all_continuations(
-    log_probs: Array, so_far_PW: np.ndarray, end: int | None, forbid: Sequence[int]
-) -> tuple[Array, np.ndarray]:
-    """ln p of every hypothesis with every next token but `end`, [P, W, V], and with `end`, [P, W]."""
-    xp = array_namespace(log_probs)
-    wide = xp.astype(without(log_probs, forbid), xp.float64)
-    total_PWV = wide.reshape((*so_far_PW.shape, -1)) + xp.asarray(so_far_PW, device=wide.device)[:, :, None]
-    if end is None:
-        return total_PWV, np.zeros(so_far_PW.shape)
-    ends_PW = to_numpy(total_PWV[:, :, end])
-    return without(total_PWV, [end]), ends_PW
-
-
-def _allowed_ends(
-    beam: Beam, ends_W: np.ndarray, best_W: np.ndarray, places_W: np.ndarray, end: int, size: int
-) -> np.ndarray:
-    """ln p of the hypotheses with `end`, -inf where the rule does not let them end.
-
-    `best_W` are ln p of the best other continuations, and `places_W` their indices in the order of all.
-    """
-    if beam.ending == "any":
-        return ends_W
-    width = len(ends_W)
-    values = np.concatenate([ends_W, best_W])
-    places = np.concatenate([np.arange(width) * size + end, places_W])
-    order = np.lexsort((places, -values))[: beam.width]  # the lowest index among equals
-    return np.where(np.isin(np.arange(width), order), ends_W, -math.inf)
+        log_probs = lm.next_log_probs(state)
+        if math.isnan(float(array_namespace(log_probs).sum(log_probs))):
+            raise ModelError("the model gives NaN: something in it has gone wrong")
+        values, tokens = map(to_numpy, top_k(without(log_probs, never), width))
+        found = values.astype(np.float64), tokens, to_numpy(log_probs[:, 0 if end is None else end])
+    values, tokens, ends = found
+    return values, tokens, None if end is None or end in forbid else ends
 
 
 @dataclass(frozen=True)
-class _Hypothesis:
-    ids: tuple[int, ...]
-    log_prob: float
-    inside: int = 0
-    finished: bool = False
+class _Level:
+    """The hypotheses after a step: the last token of each, and its parent in the level before."""
 
-    def then(self, token: int, log_prob: float, *, finished: bool = False) -> _Hypothesis:
-        """This hypothesis with one more token, and ln p of both."""
-        return _Hypothesis((*self.ids, token), log_prob, self.inside, finished)
-
-    @property
-    def length(self) -> int:
-        """How many tokens continue the prompt."""
-        return len(self.ids) - self.inside
+    tokens: np.ndarray
+    parents: np.ndarray
 
 
+@dataclass
 class _Search:
-    """The hypotheses of one prompt."""
+    """The hypotheses of all prompts, as arrays."""
 
-    def __init__(self, beam: Beam, best: int, max_tokens: int, openings: Sequence[Opening]) -> None:
-        self.beam, self.best = beam, best
-        self.steps_left = max_tokens
-        self.finished = 0  # how many hypotheses were, whether they are kept or not
-        self.done: list[_Hypothesis] = []
-        # all rows of the batch that no opening fills are impossible, so that no hypothesis is found twice
-        self.live = [_Hypothesis(o.ids, o.log_prob, o.inside) for o in openings]
-        self.live += [_Hypothesis((), -math.inf)] * (beam.width - len(self.live))
-        self.longest = max_tokens + max(hypothesis.length for hypothesis in self.live)
+    beam: Beam
+    limits: np.ndarray
+    """The most steps of each prompt."""
+    openings: list[Opening]
+    """What each hypothesis of the first level consists of, W for each prompt."""
+    longest: np.ndarray
+    """The greatest length of a continuation of each prompt."""
+    going: np.ndarray
+    """The numbers of the prompts that are not settled, P of them."""
+    live_PW: np.ndarray
+    """ln p of the hypotheses that are not finished; -inf for rows of the batch that hold none."""
+    lengths_PW: np.ndarray
+    """The tokens by which each continues its prompt."""
+    done: _Done
+    levels: list[_Level] = field(default_factory=list)
+    kept: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The places of the hypotheses that went on, among those of the last level."""
+    cut_off: list[tuple[int, float, float, int, int]] = field(default_factory=list)
+    """What was cut off at the greatest length: prompt, rank, ln p, level and place of each hypothesis."""
 
-    def live_log_probs(self) -> list[float]:
-        """ln p of the hypotheses that are not finished."""
-        return [hypothesis.log_prob for hypothesis in self.live]
+    @classmethod
+    def of(cls, beam: Beam, best: int, max_tokens: int | np.ndarray, begun: Sequence[Sequence[Opening]]) -> _Search:
+        # rows of the batch that no opening fills are impossible, so that no hypothesis is found twice
+        nothing = Opening(log_prob=-math.inf)
+        rows = [[*openings, *[nothing] * (beam.width - len(openings))] for openings in begun]
+        lengths_PW = np.asarray([[len(one.ids) - one.inside for one in row] for row in rows])
+        return cls(
+            beam=beam,
+            limits=np.broadcast_to(np.asarray(max_tokens), len(rows)),
+            openings=[opening for row in rows for opening in row],
+            longest=max_tokens + lengths_PW.max(axis=1),
+            going=np.arange(len(rows)),
+            live_PW=np.asarray([[one.log_prob for one in row] for row in rows]),
+            lengths_PW=lengths_PW,
+            done=_Done.empty(len(rows), best),
+            kept=np.arange(len(rows) * beam.width),
+        )
 
-    def finish(self, log_probs: np.ndarray, end: int) -> None:
-        """Finish a copy of every live hypothesis with the token `end`; only the best finished ones are kept."""
-        for hypothesis, log_prob in zip(self.live, log_probs.tolist(), strict=True):
-            if log_prob > -math.inf:
-                self.done.append(hypothesis.then(end, log_prob, finished=True))
-                self.finished += 1
-        self.done.sort(key=self.rank, reverse=True)
-        del self.done[self.best :]
+    def advance(
+        self, values: np.ndarray, tokens: np.ndarray, ends: np.ndarray | None, end: int | None
+    ) -> np.ndarray:
+        """Finish hypotheses, and continue the best; returns the rows of the batch that those continue.
 
-    def go_on(self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> None:
-        """Replace the live hypotheses by their chosen continuations: a parent and a token each."""
-        if not (log_probs > -math.inf).any() and not self.done:
-            # no token can follow, and nothing is finished: the best live hypothesis is the result
-            reached = max(self.live, key=self.rank)
-            self.done = [replace(reached, finished=True)]
-        chosen = zip(parents.tolist(), tokens.tolist(), log_probs.tolist(), strict=True)
-        self.live = [self.live[parent].then(token, log_prob) for parent, token, log_prob in chosen]
-        self.steps_left -= 1
+        `values` and `tokens` are ln p of the best next tokens of each row, [PW, W], and `ends` those of the end.
+        """
+        P, W = self.live_PW.shape
+        total_PN = (self.live_PW[:, :, None] + values.reshape(P, W, -1)).reshape(P, -1)
+        # stable: among equals the first hypothesis, and of one hypothesis the lowest token
+        chosen_PW = np.argsort(-total_PN, axis=1, kind="stable")[:, :W]
+        if chosen_PW.shape[1] < W:
+            raise ValueError("the vocabulary is empty")
+        best_PW = np.take_along_axis(total_PN, chosen_PW, axis=1)
+        parents_PW = chosen_PW // values.shape[1]
+        tokens_PW = np.take_along_axis(tokens.reshape(P, -1), chosen_PW, axis=1)
+        if ends is not None and end is not None:
+            ends_PW = self.live_PW + ends.reshape(P, W)
+            self._finish(self._allowed(ends_PW, best_PW, parents_PW, tokens_PW, end))
+        self._end_where_stuck(best_PW)
+        rows_PW = np.arange(P)[:, None] * W + parents_PW
+        self.levels.append(_Level(tokens_PW.ravel(), self.kept[rows_PW.ravel()]))
+        self.lengths_PW = np.take_along_axis(self.lengths_PW, parents_PW, axis=1) + 1
+        self.live_PW = best_PW
+        is_over_P = self.limits[self.going] == len(self.levels)
+        self._cut_off(np.flatnonzero(is_over_P))
+        still = np.flatnonzero(~self._settled() & ~is_over_P)
+        self.kept = (still[:, None] * W + np.arange(W)).ravel()
+        self.going, self.live_PW, self.lengths_PW = (
+            array[still] for array in (self.going, self.live_PW, self.lengths_PW)
+        )
+        continued: np.ndarray = rows_PW[still].ravel()
+        return continued
 
-    def rank(self, hypothesis: _Hypothesis) -> float:
+    def last_tokens(self) -> np.ndarray:
+        """The last token of each hypothesis that goes on."""
+        tokens: np.ndarray = self.levels[-1].tokens[self.kept]
+        return tokens
+
+    def _allowed(
+        self, ends_PW: np.ndarray, best_PW: np.ndarray, parents_PW: np.ndarray, tokens_PW: np.ndarray, end: int
+    ) -> np.ndarray:
+        """ln p of the hypotheses with `end`, -inf where the rule does not let them end."""
+        if self.beam.ending == "any":
+            return ends_PW
+        W = ends_PW.shape[1]
+        values = np.concatenate([ends_PW, best_PW], axis=1)
+        # among equals the first hypothesis, and of one hypothesis the lowest token
+        hypotheses = np.concatenate([np.broadcast_to(np.arange(W), ends_PW.shape), parents_PW], axis=1)
+        tokens = np.concatenate([np.full_like(tokens_PW, end), tokens_PW], axis=1)
+        order = np.lexsort((tokens, hypotheses, -values), axis=-1)[:, :W]
+        is_allowed = (order[:, :, None] == np.arange(W)).any(axis=1)
+        allowed_PW: np.ndarray = np.where(is_allowed, ends_PW, -math.inf)
+        return allowed_PW
+
+    def _finish(self, ends_PW: np.ndarray) -> None:
+        """Keep the best of the hypotheses that end here, beside those that ended before."""
+        ranks_PW = self._rank(ends_PW, self.lengths_PW + 1)
+        self.done.add(self.going, ranks_PW, ends_PW, len(self.levels), self.kept.reshape(ends_PW.shape))
+
+    def _end_where_stuck(self, best_PW: np.ndarray) -> None:
+        """Where no token can follow, and nothing is finished, the best live hypothesis is the result."""
+        stuck = np.flatnonzero((best_PW == -math.inf).all(axis=1) & (self.done.count[self.going] == 0))
+        if len(stuck):
+            live_PW = self.live_PW[stuck]
+            ranks_PW = self._rank(live_PW, self.lengths_PW[stuck])
+            first_P1 = ranks_PW.argmax(axis=1)[:, None]
+            places_PW = self.kept.reshape(self.live_PW.shape)[stuck]
+            taken = (np.take_along_axis(array, first_P1, axis=1) for array in (ranks_PW, live_PW, places_PW))
+            ranks_P1, live_P1, places_P1 = taken
+            self.done.add(self.going[stuck], ranks_P1, live_P1, len(self.levels), places_P1, ends=False)
+
+    def _cut_off(self, over: np.ndarray) -> None:
+        """Note the live hypotheses of the prompts at these places, which have reached their greatest length."""
+        W, level = self.live_PW.shape[1], len(self.levels)
+        ranks_PW = self._rank(self.live_PW, self.lengths_PW)
+        for i, w in zip(*np.nonzero(self.live_PW[over] > -math.inf), strict=True):
+            at, place = (over[i], w), int(over[i] * W + w)
+            self.cut_off.append(
+                (int(self.going[over[i]]), float(ranks_PW[at]), float(self.live_PW[at]), level, place)
+            )
+
+    def _rank(self, log_probs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """ln p / length^power."""
-        return hypothesis.log_prob / float(max(hypothesis.length, 1) ** self.beam.length_power)
+        ranks: np.ndarray = log_probs / np.maximum(lengths, 1) ** float(self.beam.length_power)
+        return ranks
 
-    def settled(self) -> bool:
-        """Whether no live hypothesis can still get among the best: ln p only falls, up to the greatest length.
+    def _settled(self) -> np.ndarray:
+        """Whether no live hypothesis of a prompt can still get among the best: ln p only falls, up to the end.
 
         Or, by the usual rule, whether as many as the beam is wide are finished.
         """
-        if self.beam.ending == "best" and self.finished >= self.beam.width:
-            return True
-        bound = max(self.live_log_probs()) / float(self.longest**self.beam.length_power)
-        return bound == -math.inf or (len(self.done) == self.best and bound <= self.rank(self.done[-1]))
+        best_P = self.live_PW.max(axis=1)
+        bound_P = best_P / self.longest[self.going] ** float(self.beam.length_power)
+        is_full_P = self.done.size[self.going] == self.done.ranks_PR.shape[1]
+        settled_P: np.ndarray = (bound_P == -math.inf) | (
+            is_full_P & (bound_P <= self.done.ranks_PR[self.going, -1])
+        )
+        if self.beam.ending == "best":
+            settled_P |= self.done.count[self.going] >= self.beam.width
+        return settled_P
 
-    def results(self) -> list[Continuation]:
-        """The best hypotheses, finished or cut off at the greatest length."""
-        cut_off = [h for h in self.live if h.log_prob > -math.inf and self.steps_left == 0]
-        found = sorted(self.done + cut_off, key=self.rank, reverse=True)[: self.best]
-        return [Continuation(h.ids, h.log_prob, h.finished, h.inside) for h in found]
+    def results(self, end: int | None) -> list[list[Continuation]]:
+        """The best hypotheses of each prompt, finished or cut off at the greatest length."""
+        found: list[list[tuple[float, Continuation]]] = [[] for _ in self.done.size]
+        for p, r in zip(*np.nonzero(self.done.ranks_PR > -math.inf), strict=True):
+            ids, inside = self._ids(int(self.done.levels_PR[p, r]), int(self.done.places_PR[p, r]))
+            if self.done.ends_PR[p, r]:
+                assert end is not None
+                ids = (*ids, end)
+            log_prob = float(self.done.log_probs_PR[p, r])
+            found[p].append((float(self.done.ranks_PR[p, r]), Continuation(ids, log_prob, True, inside)))
+        if not self.levels:
+            self._cut_off(self.going)
+        for p, rank, log_prob, level, place in self.cut_off:
+            ids, inside = self._ids(level, place)
+            found[p].append((rank, Continuation(ids, log_prob, False, inside)))
+        best = self.done.ranks_PR.shape[1]
+        ordered = (sorted(one, key=lambda item: item[0], reverse=True)[:best] for one in found)
+        return [[continuation for _, continuation in one] for one in ordered]
+
+    def _ids(self, level: int, place: int) -> tuple[tuple[int, ...], int]:
+        """The tokens of a hypothesis, and how many of the first add nothing to the prompt."""
+        tokens = []
+        for number in range(level - 1, -1, -1):
+            tokens.append(int(self.levels[number].tokens[place]))
+            place = int(self.levels[number].parents[place])
+        opening = self.openings[place]
+        return (*opening.ids, *reversed(tokens)), opening.inside
+
+
+@dataclass
+class _Done:
+    """The finished hypotheses of each prompt, the R best of them, best first."""
+
+    ranks_PR: np.ndarray
+    log_probs_PR: np.ndarray
+    levels_PR: np.ndarray
+    places_PR: np.ndarray
+    """Where a hypothesis stands: the number of its tokens so far, and its place among those of that length."""
+    ends_PR: np.ndarray
+    """Whether the end token follows; not where no token could."""
+    size: np.ndarray
+    """How many are kept of each prompt."""
+    count: np.ndarray
+    """How many were finished, whether they are kept or not."""
+
+    @classmethod
+    def empty(cls, prompts: int, best: int) -> _Done:
+        nothing, zeros = np.full((prompts, best), -math.inf), np.zeros((prompts, best), np.int64)
+        none = np.zeros(prompts, np.int64)
+        return cls(nothing, nothing.copy(), zeros, zeros.copy(), zeros.astype(bool), none, none.copy())
+
+    def add(
+        self,
+        prompts: np.ndarray,
+        ranks: np.ndarray,
+        log_probs: np.ndarray,
+        level: int,
+        places: np.ndarray,
+        *,
+        ends: bool = True,
+    ) -> None:
+        """Take hypotheses of these prompts, [P, N] each, that finish at a level; -inf is none."""
+        best = self.ranks_PR.shape[1]
+        news = (ranks, log_probs, np.full_like(places, level), places, np.full(places.shape, ends))
+        arrays = (self.ranks_PR, self.log_probs_PR, self.levels_PR, self.places_PR, self.ends_PR)
+        joined = [np.concatenate([old[prompts], new], axis=1) for old, new in zip(arrays, news, strict=True)]
+        # stable: among equals what was finished first
+        order = np.argsort(-joined[0], axis=1, kind="stable")[:, :best]
+        for array, every in zip(arrays, joined, strict=True):
+            array[prompts] = np.take_along_axis(every, order, axis=1)
+        self.count[prompts] += (log_probs > -math.inf).sum(axis=1)
+        self.size[prompts] = np.minimum(self.count[prompts], best)

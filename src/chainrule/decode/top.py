@@ -13,9 +13,20 @@ def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
     if isinstance(values_BN, np.ndarray):
         places_BK = np.stack([top_of_row(row, k) for row in values_BN])
     else:
-        xp = array_namespace(values_BN)
-        places_BK = xp.argsort(values_BN, axis=-1, descending=True, stable=True)[:, :k]
+        places_BK = _top_places(values_BN, min(k, values_BN.shape[-1]))
     return array_namespace(values_BN).take_along_axis(values_BN, places_BK, axis=-1), places_BK
+
+
+def _top_places(values_BN: Array, k: int) -> Array:
+    """The places of the k largest values of each row of a torch tensor, without sorting whole rows."""
+    values_BK, places_BK = values_BN.topk(k, dim=-1)
+    least_B1 = values_BK[:, -1:]
+    # which of the values that equal the k-th largest `topk` takes is not said: that matters if it leaves any
+    if bool(((values_BN == least_B1).sum(-1) != (values_BK == least_B1).sum(-1)).any()):
+        return values_BN.argsort(dim=-1, descending=True, stable=True)[:, :k]
+    places_BK = places_BK.sort(dim=-1).values
+    order_BK = values_BN.gather(-1, places_BK).argsort(dim=-1, descending=True, stable=True)
+    return places_BK.gather(-1, order_BK)
 
 
 def top_of_row(row: np.ndarray, k: int) -> np.ndarray:

@@ -20,9 +20,9 @@ from chainrule.designs.training import (
     TrainingSettings,
 )
 from chainrule.designs.transformer import TransformerConfig
-from chainrule.devices import has_torch
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, left_open, open_names, setting
+from chainrule.system.devices import has_torch
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class HiddenLayerSettings(EngineSettings):
     def habits(self, prospect: Prospect) -> Values:
         habits = super().habits(prospect)
         if self.optimiser in ("adam", "adamw"):
-            habits["learning_rate"] = _by_width(0.064, self.hidden)
+            habits["learning_rate"] = by_width(0.064, self.hidden)
         return {**habits, "dropout": dropout_share(prospect), "tied": prospect.vocab_size >= _WORTH_TYING}
 
 
@@ -136,8 +136,8 @@ class AveragingSettings(HiddenLayerSettings, WindowSettings, AveragingConfig):
 
 
 @dataclass(frozen=True)
-class TransformerSettings(EngineSettings, WindowSettings, TransformerConfig):
-    """A Transformer and its training."""
+class BlockSettings(NeuralSettings, TransformerConfig):
+    """The settings of a kind that is a stack of Transformer blocks."""
 
     layers: int = left_open(TransformerConfig, "layers")
     width: int = left_open(TransformerConfig, "width")
@@ -169,7 +169,7 @@ class TransformerSettings(EngineSettings, WindowSettings, TransformerConfig):
         return {
             **super().habits(prospect),
             "optimiser": optimiser,
-            "learning_rate": LEARNING_RATES[optimiser] if rate is None else _by_width(rate, self.width),
+            "learning_rate": LEARNING_RATES[optimiser] if rate is None else by_width(rate, self.width),
             "heads": heads_for(self.width, self.kv_heads),
             "window": 256 if prospect.seen > 1e7 else 128,
             "dropout": dropout,
@@ -179,6 +179,11 @@ class TransformerSettings(EngineSettings, WindowSettings, TransformerConfig):
             "weight_decay": max(DECAYING.get(optimiser, 0.0), dropout) if optimiser in DECAYING else 0.0,
             "average": "ema" if dropout and not on_tape else "none",
         }
+
+
+@dataclass(frozen=True)
+class TransformerSettings(BlockSettings, EngineSettings, WindowSettings):
+    """A Transformer and its training."""
 
 
 @dataclass(frozen=True)
@@ -221,11 +226,11 @@ class RecurrentSettings(EngineSettings, RecurrentConfig):
         return Cost(hidden + projection, vocab_size * self.embedding)
 
     def habits(self, prospect: Prospect) -> Values:
-        rate = _RECURRENT_RATES[self.cell] if self.optimiser in ("adam", "adamw") else None
+        rate = RECURRENT_RATES[self.cell] if self.optimiser in ("adam", "adamw") else None
         share = min(1.0, dropout_share(prospect) / _FULL_DROPOUT)
         return {
             **super().habits(prospect),
-            **({} if rate is None else {"learning_rate": _by_width(rate, self.hidden)}),
+            **({} if rate is None else {"learning_rate": by_width(rate, self.hidden)}),
             **{name: round(value * share, 3) for name, value in _FULL_REGULARISATION.items()},
             # gradients of a network with much dropout are noisy: small and cautious steps, at first above all
             "beta1": round(0.9 - 0.15 * share, 3),
@@ -274,7 +279,7 @@ _RECURRENT_SIZES = (
 )
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
 
-_RECURRENT_RATES = {"elman": 0.048, "gru": 0.16, "lstm": 0.18}
+RECURRENT_RATES = {"elman": 0.048, "gru": 0.16, "lstm": 0.18}
 """The learning rate of each cell times the square root of its units, for adam and adamw."""
 
 _FULL_DROPOUT = 0.35
@@ -297,7 +302,7 @@ def heads_for(width: int, kv_heads: int | None) -> int:
     return min(fitting, key=lambda heads: (abs(heads - wanted), -heads), default=kv_heads or 1)
 
 
-def _by_width(rate: float, width: int) -> float:
+def by_width(rate: float, width: int) -> float:
     """A learning rate that falls with the square root of the width, from 64 on; two digits are enough."""
     return float(f"{rate / max(64, width) ** 0.5:.2g}")
 

@@ -36,6 +36,8 @@ def scratch_file(suffix: str = "") -> ScratchFile:
     sweep_scratch()
     file = tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=suffix)  # noqa: SIM115 (lives with its owner)
     _files.add(file)
+    # an error's traceback may keep the file in a cycle, where its parts would be finalised in any order
+    weakref.finalize(file, file.file.close).atexit = False
     with suppress(OSError):
         lock_open(file.fileno())
     return file

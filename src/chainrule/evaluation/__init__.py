@@ -5,6 +5,7 @@ In reading order:
     metrics.py     entropy, cross-entropy, KL divergence, perplexity, bits per byte
     measure.py     `evaluate`: a model measured on a text
     surprisal.py   `score`: ln p of many texts and their tokens, as arrays
+    pseudo.py      pseudo-log-likelihoods of texts under a masked model
     records.py     the surprisal of each record of a file, and the most surprising ones
     compare.py     `compare`: a ladder of models, trained and measured on one split
     comparison.py  the results of a comparison, and the file that keeps them

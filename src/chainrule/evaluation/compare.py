@@ -6,34 +6,44 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
 from chainrule.decode.generate import sample_text
-from chainrule.devices import choose_device
 from chainrule.disk import LOCK, holding, remove_folder, scratch_folder, sweep
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Result, read_comparison
-from chainrule.evaluation.measure import measure
+from chainrule.evaluation.measure import Measured, measure
 from chainrule.folder import MANIFEST, megabytes, to_json
-from chainrule.kinds import Kind, Rung, TrainingData, find_kind, kind_names
+from chainrule.kinds import Figures, HeldOut, Kind, Rung, Sources, Task, TrainingData, find_kind, kind_names
 from chainrule.lm import Context
-from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
+from chainrule.pipeline.prepare import TokenizerChoice, split_off
+from chainrule.pipeline.train import as_examples, encode_examples, lines_of
 from chainrule.progress import SILENT, Progress, Reports, as_progress
-from chainrule.text.given import Text, as_corpus
+from chainrule.system.devices import choose_device
+from chainrule.system.plugins import import_object
+from chainrule.text.given import Text
+from chainrule.text.pairs import GivenPairs
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import dump_tokenizer
 
 Ladder: TypeAlias = Sequence[tuple[Kind, Rung]]
+Measure: TypeAlias = Callable[[Any, HeldOut, Progress], Measured | Figures]
+"""What measures a model: a `Measured` of a language model, `Figures` of one of another task (`Kind.measure`)."""
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
 
-def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> Iterator[tuple[Kind, Rung]]:
-    """The rungs of every kind, or of the named ones; a kind whose library is missing is noted and left out."""
+def rungs(
+    kinds: Sequence[str] | None = None, progress: Progress = SILENT, task: Task = "language"
+) -> Iterator[tuple[Kind, Rung]]:
+    """The rungs of every kind of a task, or of the named ones: kinds of other tasks share no scale with these.
+
+    A kind whose library is missing is noted and left out.
+    """
     missing: dict[tuple[str, str], list[str]] = {}
     for name in dict.fromkeys(kinds or kind_names()):
         try:
@@ -48,6 +58,10 @@ def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> It
                 raise
             progress.note(f"left out: {error}")
             continue
+        if kind.task != task:
+            if kinds:
+                raise ChainruleError(f"the kind {name} is for another task: compare it with --task {kind.task}")
+            continue
         for rung in kind.ladder:
             yield kind, rung
     for (library, extra), names in missing.items():
@@ -57,13 +71,15 @@ def rungs(kinds: Sequence[str] | None = None, progress: Progress = SILENT) -> It
 
 
 def compare(
-    corpus: Text,
+    corpus: Text | GivenPairs,
     out: str | Path,
     *,
-    valid: Text | None = None,
-    test: Text | None = None,
+    task: Task = "language",
+    valid: Text | GivenPairs | None = None,
+    test: Text | GivenPairs | None = None,
     kinds: Sequence[str] | None = None,
     tokenizer: TokenizerChoice | None = None,
+    source_tokenizer: TokenizerChoice | None = None,
     context: Context = "line",
     device: str = "cpu",
     minutes: float | None = None,
@@ -75,10 +91,11 @@ def compare(
 
     Where `valid` or `test` is not given, it is split off the corpus. compare.json grows with every rung; a
     comparison that was stopped goes on when it is asked for again. `minutes` is the time to train a network,
-    instead of the time in the settings of its rung.
+    instead of the time in the settings of its rung. A `task` other than language has a ladder and a measure of its
+    own: translation takes pairs.
     """
     out, device, progress = Path(out), choose_device(device), as_progress(progress)
-    ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress)]
+    ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress, task)]
     names = [_folder_name(rung) for _, rung in ladder]
     for name in names:
         if names.count(name) > 1:
@@ -86,13 +103,25 @@ def compare(
     for kind, rung in ladder:
         kind.check(settings_of.parse(kind.settings, rung.settings), device)
     if not ladder:
-        raise ChainruleError("there is no model to compare: no kind adds a rung to the ladder (is torch missing?)")
+        raise ChainruleError(
+            f"there is no model to compare: no kind adds a rung to the ladder of {task} (is torch missing?)"
+        )
+    first = ladder[0][0]
+    measure_model = _measure_of(first)
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:
-        given = {"valid": valid, "test": test}
-        parts = split_off(as_corpus(corpus), given, SHARES, scratch, seed=seed, progress=progress)
-        the_tokenizer, encoded = encode_parts(parts, tokenizer or TokenizerChoice("bpe"), scratch, progress)
-        data = TrainingData(the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device)
+        lines, *given = (
+            None if one is None else lines_of(as_examples(first, one)) for one in (corpus, valid, test)
+        )
+        assert lines is not None
+        of_own = dict(zip(("valid", "test"), given, strict=True))
+        parts = split_off(lines, of_own, SHARES, scratch, seed=seed, progress=progress)
+        chosen = tokenizer or TokenizerChoice("bpe" if task == "language" else first.tokenizer)
+        the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
+        data = TrainingData(
+            the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device, sources=sources
+        )
+        held_out = HeldOut(parts["test"], encoded["test"])
         comparison = Comparison(
             format=FORMAT,
             tokenizer=the_tokenizer.name,
@@ -100,7 +129,8 @@ def compare(
             context=context,
             parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
             results=[],
-            identity=_identity(the_tokenizer, encoded, context, seed, ladder),
+            identity=_identity(the_tokenizer, encoded, sources, context, seed, ladder),
+            task=task,
         )
         if earlier is not None:
             comparison.results.extend(_taken_up(earlier, comparison, out, progress))
@@ -108,21 +138,36 @@ def compare(
             _clear(out)
         comparison.write(out)
         done = {result.name for result in comparison.results}
-        with progress.task("models", len(ladder), "models") as task:
-            task.advance(len(done))
+        with progress.task("models", len(ladder), "models") as climbing:
+            climbing.advance(len(done))
             for kind, rung in ladder:
                 if rung.name not in done:
-                    comparison.results.append(_climb(kind, rung, data, encoded["test"], out))
+                    comparison.results.append(_climb(kind, rung, data, held_out, measure_model, out))
                     comparison.write(out)
-                    task.advance(1)
+                    climbing.advance(1)
     return comparison
 
 
+def _measure_of(kind: Kind) -> Measure:
+    """How the models of a kind's task are measured."""
+    if kind.measure is None:
+        return lambda model, held_out, progress: measure(model, held_out.encoded)
+    found: Measure = import_object(kind.measure)
+    return found
+
+
 def _identity(
-    tokenizer: Tokenizer, encoded: Mapping[str, Encoded], context: Context, seed: int, ladder: Ladder
+    tokenizer: Tokenizer,
+    encoded: Mapping[str, Encoded],
+    sources: Sources | None,
+    context: Context,
+    seed: int,
+    ladder: Ladder,
 ) -> dict[str, Any]:
     """What must be the same for a comparison to go on, as plain values."""
+    of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
     return {
+        **of_sources,
         "texts": {name: part.fingerprint for name, part in encoded.items()},
         "tokenizer": hashlib.sha256(dump_tokenizer(tokenizer).encode()).hexdigest(),
         "context": context,
@@ -183,15 +228,15 @@ def _clear(out: Path) -> None:
             remove_folder(folder)
 
 
-def _climb(kind: Kind, rung: Rung, data: TrainingData, test: Encoded, out: Path) -> Result:
+def _climb(kind: Kind, rung: Rung, data: TrainingData, test: HeldOut, measure_model: Measure, out: Path) -> Result:
     """Train one rung, measure it on `test`, and save the model in a folder of `out`."""
     began = time.perf_counter()
     lm = kind.train(settings_of.parse(kind.settings, rung.settings), data)
     seconds = time.perf_counter() - began
-    measured = measure(lm, test)
+    measured = measure_model(lm, test, data.progress)
     lm.provenance = data.provenance()
     lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics, **measured.to_json()}
-    sample = sample_text(lm, data.seed, lines=8)
+    sample = measured.sample if isinstance(measured, Figures) else sample_text(lm, data.seed, lines=8)
     folder = out / _folder_name(rung)
     lm.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here
     return Result(

@@ -13,6 +13,7 @@ from typing import Any
 from chainrule.disk import replaced_file
 from chainrule.evaluation.measure import Measured
 from chainrule.folder import to_json
+from chainrule.kinds import Figures, Task
 from chainrule.lm import Context
 
 RESULTS = "compare.json"
@@ -27,7 +28,7 @@ class Result:
     kind: str
     settings: dict[str, Any]
     folder: str
-    test: Measured
+    test: Measured | Figures
     training_seconds: float
     megabytes: float
     sample: str
@@ -60,6 +61,7 @@ class Comparison:
     results: list[Result]
     identity: dict[str, Any]
     """The texts, the tokenizer, the seed and the ladder: what must be the same for a comparison to go on."""
+    task: Task = "language"
 
     @property
     def is_finished(self) -> bool:
@@ -69,22 +71,22 @@ class Comparison:
 
     @property
     def best(self) -> Result | None:
-        """The model with the fewest bits per byte; None if there is no model that gives probabilities."""
-        fitting = (result for result in self.results if result.test.normalised)
-        return min(fitting, key=lambda result: result.test.bits_per_byte, default=None)
+        """The model with the lowest loss; None if there is no model that has one."""
+        fitting = [(loss, number) for number, one in enumerate(self.results) if (loss := loss_of(one)) is not None]
+        return self.results[min(fitting)[1]] if fitting else None
 
     def frontier(self, cost: str) -> set[str]:
-        """The names of the models to which no other is better without costing more; of none with infinite bits."""
+        """The names of the models to which no other is better without costing more; none has an infinite loss."""
         of = COSTS[cost]
         points = [
-            (one.name, one.test.bits_per_byte, of(one))
+            (one.name, loss, of(one))
             for one in self.results
-            if one.test.normalised and math.isfinite(one.test.bits_per_byte)
+            if (loss := loss_of(one)) is not None and math.isfinite(loss)
         ]
         return {
             name
-            for name, bits, price in points
-            if not any(b <= bits and p <= price and (b, p) != (bits, price) for _, b, p in points)
+            for name, loss, price in points
+            if not any(other <= loss and p <= price and (other, p) != (loss, price) for _, other, p in points)
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -97,14 +99,26 @@ class Comparison:
             file.write(to_json(self.to_json(), indent=2).encode() + b"\n")
 
 
+def loss_of(result: Result) -> float | None:
+    """What models are ranked by, the lowest first: of language models bits per byte; None for one without."""
+    if isinstance(result.test, Figures):
+        return result.test.loss
+    return result.test.bits_per_byte if result.test.normalised else None
+
+
+def _read_figures(values: dict[str, Any]) -> Measured | Figures:
+    return Figures(**values) if "values" in values else Measured(**values)
+
+
 def read_comparison(out: Path) -> Comparison | None:
     """The comparison of a folder; None if there is none, or none that can be read."""
     try:
         values = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
             return None
-        results = [Result(**{**one, "test": Measured(**one["test"])}) for one in values["results"]]
-        known = {field.name for field in fields(Comparison)} - {"results"}
-        return Comparison(**{name: values.get(name, {}) for name in known}, results=results)
+        results = [Result(**{**one, "test": _read_figures(one["test"])}) for one in values["results"]]
+        known = {field.name for field in fields(Comparison)} - {"results", "task"}
+        found = {name: values.get(name, {}) for name in known}
+        return Comparison(**found, results=results, task=values.get("task", "language"))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -6,16 +6,20 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.disk import scratch_folder
+from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.progress import SILENT, Progress, Reports, as_progress
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.pairs import Pairs
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
 
@@ -49,8 +53,20 @@ class Measured:
         return asdict(self)
 
 
-def evaluate(lm: LanguageModel, text: Text, *, progress: Reports = False) -> Measured:
-    """Measure a model on a text: strings are text, paths are files."""
+@overload
+def evaluate(lm: LanguageModel, text: Pairs, *, progress: Reports = False) -> TranslationMeasured: ...
+
+
+@overload
+def evaluate(lm: LanguageModel, text: Text, *, progress: Reports = False) -> Measured: ...
+
+
+def evaluate(lm: LanguageModel, text: Text | Pairs, *, progress: Reports = False) -> Measured | TranslationMeasured:
+    """Measure a model on a text: strings are text, paths are files. One that translates is measured on `Pairs`."""
+    if isinstance(text, Pairs):
+        return evaluate_pairs(lm, text, progress=progress)
+    if isinstance(lm, ConditionalModel):
+        raise ModelError(f"a {lm.kind} model writes a target for a source: evaluate it on Pairs, not on a text")
     progress = as_progress(progress)
     with scratch_folder() as folder:
         encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)

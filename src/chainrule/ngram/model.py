@@ -23,7 +23,7 @@ from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
-from chainrule.parallel import Patience, at_once, worth_a_kernel
+from chainrule.system.parallel import Patience, at_once, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import parse_tokenizer
 

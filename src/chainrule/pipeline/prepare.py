@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from chainrule.disk import naming
 from chainrule.errors import SettingsError
+from chainrule.kinds import Sources
 from chainrule.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.pairs import sides_of
 from chainrule.text.split import split
+from chainrule.text.tagged import split_line
 from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
 from chainrule.tokens.registry import (
     load_tokenizer,
@@ -95,6 +100,73 @@ def split_off(
         return {"train": corpus, **parts}
     wanted["train"] += 1 - sum(wanted.values())
     return {**split(corpus, wanted, folder, seed=seed, progress=progress), **parts}
+
+
+def encode_pairs(
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    folder: Path,
+    progress: Progress = SILENT,
+) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
+    """The targets of each part of pairs as ids, and their sources.
+
+    Without a tokenizer of their own, the sources have that of the targets, which is learned from both.
+    """
+    sides = {name: _sides(corpus, folder, name) for name, corpus in parts.items()}
+    if isinstance(tokenizer, TokenizerChoice):
+        learned_from = sides["train"][1:] if source_tokenizer is not None else sides["train"]
+        tokenizer = tokenizer.make(
+            Corpus(paths=tuple(path for one in learned_from for path in one.paths)), progress
+        )
+    if isinstance(source_tokenizer, TokenizerChoice):
+        source_tokenizer = source_tokenizer.make(sides["train"][0], progress)
+    source_tokenizer = source_tokenizer or tokenizer
+    targets, sources = (
+        {
+            name: encode_corpus(corpora[side], one, folder / f"{name}.{side}.ids", progress)
+            for name, corpora in sides.items()
+        }
+        for side, one in ((1, tokenizer), (0, source_tokenizer))
+    )
+    return tokenizer, targets, Sources(source_tokenizer, sources["train"], sources.get("valid"))
+
+
+def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
+    """The sources and the targets of a corpus of pairs, in files of `folder`."""
+    paths = [folder / f"{name}.{side}.txt" for side in ("source", "target")]
+    with naming(folder), paths[0].open("wb") as sources, paths[1].open("wb") as targets:
+        for source, target in sides_of(lines):
+            sources.write(source + b"\n")
+            targets.write(target + b"\n")
+    return [Corpus(paths=(path,)) for path in paths]
+
+
+def encode_tagged(
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    folder: Path,
+    progress: Progress = SILENT,
+) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
+    """The words of each part of tagged sentences as ids; as their sources, the lines of word/TAG byte by byte."""
+    words = {name: _words(corpus, folder / f"{name}.words.txt") for name, corpus in parts.items()}
+    tokenizer, encoded = encode_parts(words, tokenizer, folder, progress)
+    lines = {
+        name: encode_corpus(corpus, ByteTokenizer(), folder / f"{name}.lines.ids", progress)
+        for name, corpus in parts.items()
+    }
+    # a text is another one if its tags are others
+    encoded = {name: replace(one, fingerprint=lines[name].fingerprint) for name, one in encoded.items()}
+    return tokenizer, encoded, Sources(ByteTokenizer(), lines["train"], lines.get("valid"))
+
+
+def _words(lines: Corpus, path: Path) -> Corpus:
+    """The words of lines of word/TAG, in a file."""
+    with naming(path), path.open("wb") as file:
+        for block in lines.blocks():
+            for line in block.decode().removesuffix("\n").split("\n"):
+                file.write(" ".join(split_line(line)[0]).encode() + b"\n")
+    return Corpus(paths=(path,))
 
 
 def encode_parts(

@@ -11,17 +11,19 @@ from chainrule.errors import FolderError
 from chainrule.kinds import find_kind
 from chainrule.lm import LanguageModel
 from chainrule.pipeline.run_record import open_corpus, open_tokenizer, read_record
-from chainrule.pipeline.train import train_kind
+from chainrule.pipeline.train import as_examples, train_kind
 from chainrule.progress import Reports, as_progress
-from chainrule.text.given import Text, as_corpus
+from chainrule.text.given import Text
+from chainrule.text.pairs import GivenPairs
+from chainrule.text.tagged import GivenTagged
 from chainrule.training.checkpoints.run_folder import checkpoint_folders
 
 
 def resume(
     run: str | Path,
     *,
-    corpus: Text | None = None,
-    valid: Text | None = None,
+    corpus: Text | GivenPairs | GivenTagged | None = None,
+    valid: Text | GivenPairs | GivenTagged | None = None,
     device: str | None = None,
     progress: Reports = False,
     **settings: Any,
@@ -39,8 +41,8 @@ def resume_run(
     run: Path,
     settings: Mapping[str, Any],
     *,
-    corpus: Text | None = None,
-    valid: Text | None = None,
+    corpus: Text | GivenPairs | GivenTagged | None = None,
+    valid: Text | GivenPairs | GivenTagged | None = None,
     device: str | None = None,
     progress: Reports = False,
 ) -> LanguageModel:
@@ -52,8 +54,8 @@ def resume_run(
         )
     record.check_paths()
     kind = find_kind(record.kind)
-    text = open_corpus(record.corpus, "corpus", run) if corpus is None else as_corpus(corpus)
-    held_out = None if valid is None else as_corpus(valid)
+    text = open_corpus(record.corpus, "corpus", run) if corpus is None else as_examples(kind, corpus)
+    held_out = None if valid is None else as_examples(kind, valid)
     if held_out is None and record.valid is not None:
         held_out = open_corpus(record.valid, "held-out text", run)
     return train_kind(
@@ -62,6 +64,7 @@ def resume_run(
         text,
         valid=held_out,
         tokenizer=open_tokenizer(record.tokenizer, run),
+        source_tokenizer=open_tokenizer(record.source_tokenizer, run) if record.source_tokenizer else None,
         context=record.context,
         seed=record.seed,
         progress=as_progress(progress),

@@ -15,11 +15,15 @@ from chainrule.folder import to_json
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice
 from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.pairs import Pairs
 from chainrule.text.records import Fields
+from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import load_tokenizer, tokenizer_names, write_tokenizer
 
 RECORD = "run.json"
+SOURCES = "sources"
+"""The folder in a run folder that holds the tokenizer of sources, where one was given as it is."""
 FORMAT, VERSION = "chainrule-run", 1
 
 Description: TypeAlias = dict[str, Any]
@@ -41,6 +45,8 @@ class RunRecord:
     device: str
     begun_in: str
     """The working folder of the training, in which relative paths of the settings begin."""
+    source_tokenizer: Description | None = None
+    """The choice of a tokenizer of sources, or the folder in the run folder that holds it; None: they have none."""
 
     def check_paths(self) -> None:
         """Refuse to resume in another folder, if settings name files of the one in which the run was begun."""
@@ -53,11 +59,15 @@ class RunRecord:
                     )
 
 
-def write_record(run: Path, record: RunRecord, tokenizer: Tokenizer | TokenizerChoice) -> None:
-    """Write run.json, and a tokenizer that was given as it is, into the run folder."""
+def write_record(
+    run: Path, record: RunRecord, tokenizers: Mapping[str, Tokenizer | TokenizerChoice | None]
+) -> None:
+    """Write run.json, and tokenizers that were given as they are, into the run folder, or the named one in it."""
     run.mkdir(parents=True, exist_ok=True)
-    if not isinstance(tokenizer, TokenizerChoice):
-        write_tokenizer(tokenizer, run)
+    for folder, tokenizer in tokenizers.items():
+        if isinstance(tokenizer, Tokenizer):
+            (run / folder).mkdir(parents=True, exist_ok=True)
+            write_tokenizer(tokenizer, run / folder)
     content = {"format": FORMAT, "version": VERSION, **asdict(record)}
     with replaced_file(run / RECORD) as file:
         file.write(to_json(content, indent=2).encode() + b"\n")
@@ -78,7 +88,8 @@ def read_record(run: Path) -> RunRecord:
         content = json.loads(path.read_text(encoding="utf-8"))
         if (content["format"], content["version"]) != (FORMAT, VERSION):
             raise DamagedFileError(f"{path}: not version {VERSION} of {FORMAT}")
-        return RunRecord(**{field.name: content[field.name] for field in fields(RunRecord)})
+        later = {"source_tokenizer": None}  # which records of earlier versions do not have
+        return RunRecord(**{field.name: {**later, **content}[field.name] for field in fields(RunRecord)})
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{path}: damaged: {error}") from None
 
@@ -86,8 +97,16 @@ def read_record(run: Path) -> RunRecord:
 # -- corpora ----------------------------------------------------------------------------------------------
 
 
-def describe_corpus(corpus: Corpus) -> Description:
+def describe_corpus(corpus: Corpus | Pairs | Tagged) -> Description:
     """Where the text of a corpus is, as plain values; without "files" where it cannot be found again."""
+    if isinstance(corpus, Pairs):
+        sides = [describe_corpus(side) for side in corpus.origin]
+        if not sides or any("files" not in side for side in sides):
+            return {"name": "the pairs"}
+        return {"files": [file for side in sides for file in side["files"]], "sides": sides}
+    if isinstance(corpus, Tagged):
+        origin = {} if corpus.origin is None else describe_corpus(corpus.origin)
+        return {**origin, "tagged": True} if "files" in origin else {"name": "the tagged sentences"}
     if corpus.is_builtin:
         return {"files": [BUILTIN]}
     if not corpus.is_in_files:
@@ -103,7 +122,9 @@ _GIVEN_AGAIN = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out"
 """The option of `chainrule resume`, and the argument of `resume`, by which a text is given again."""
 
 
-def open_corpus(description: Description, what: Literal["corpus", "held-out text"], run: Path) -> Corpus:
+def open_corpus(
+    description: Description, what: Literal["corpus", "held-out text"], run: Path
+) -> Corpus | Pairs | Tagged:
     """The corpus that was described; `what` names it in errors, which say how to give it again."""
     option, argument = _GIVEN_AGAIN[what]
     again = f"give it again: chainrule resume {run} {option} FILE, or resume(run, {argument}=...)"
@@ -115,8 +136,16 @@ def open_corpus(description: Description, what: Literal["corpus", "held-out text
     return reopened(description, description["files"])
 
 
-def reopened(description: Description, files: Sequence[str]) -> Corpus:
+def reopened(description: Description, files: Sequence[str]) -> Corpus | Pairs | Tagged:
     """The corpus of these files, read as the described one was."""
+    if "sides" in description:
+        names = [*files] if len(files) == len(description["sides"]) else [*files, *files]
+        return Pairs.joined([_text(side, [name]) for side, name in zip(description["sides"], names, strict=False)])
+    text = _text(description, files)
+    return Tagged.read(text) if description.get("tagged") else text
+
+
+def _text(description: Description, files: Sequence[str]) -> Corpus:
     of = description.get("fields", {})
     fields_of = Fields(tuple(of["text"]), of["id"]) if of else None
     errors = description.get("encoding_errors", "strict")
@@ -126,10 +155,10 @@ def reopened(description: Description, files: Sequence[str]) -> Corpus:
 # -- tokenizers -------------------------------------------------------------------------------------------
 
 
-def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice) -> Description | None:
-    """A choice as plain values, its files by absolute paths; None for a tokenizer."""
+def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice, folder: str = "") -> Description | None:
+    """A choice as plain values, its files by absolute paths; for a tokenizer its folder in that of the run."""
     if not isinstance(tokenizer, TokenizerChoice):
-        return None
+        return {"folder": folder} if folder else None
     found = asdict(tokenizer)
     if tokenizer.vocabulary is not None:
         found["vocabulary"] = str(Path(tokenizer.vocabulary).absolute())
@@ -140,7 +169,9 @@ def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice) -> Description | 
 
 def open_tokenizer(description: Description | None, run: Path) -> Tokenizer | TokenizerChoice:
     """The tokenizer that was described, or the one that the run folder holds."""
-    return load_tokenizer(run) if description is None else TokenizerChoice(**description)
+    if description is None or "folder" in description:
+        return load_tokenizer(run / (description or {}).get("folder", ""))
+    return TokenizerChoice(**description)
 
 
 def working_folder() -> str:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
-from chainrule.devices import choose_device
 from chainrule.disk import scratch_folder
 from chainrule.errors import Interrupted, SettingsError
-from chainrule.kinds import Kind, TrainingData, find_kind
+from chainrule.kinds import Kind, Sources, TrainingData, find_kind, learns_as
 from chainrule.lm import Context, LanguageModel
-from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
+from chainrule.pipeline.prepare import TokenizerChoice, encode_pairs, encode_parts, encode_tagged, split_off
 from chainrule.pipeline.run_record import (
+    SOURCES,
     RunRecord,
     describe_corpus,
     describe_tokenizer,
@@ -24,9 +24,13 @@ from chainrule.pipeline.run_record import (
     write_record,
 )
 from chainrule.progress import SILENT, Progress, Reports, as_progress
+from chainrule.system.devices import choose_device
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
+from chainrule.text.tagged import GivenTagged, Tagged, as_tagged
 from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded
 from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 
 SHARES = {"train": 0.95, "valid": 0.05}
@@ -35,11 +39,12 @@ SHARES = {"train": 0.95, "valid": 0.05}
 
 def train(
     kind: str,
-    corpus: Text,
+    corpus: Text | GivenPairs | GivenTagged,
     /,
     *,
-    valid: Text | None = None,
-    tokenizer: Tokenizer | TokenizerChoice | str = "word",
+    valid: Text | GivenPairs | GivenTagged | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    source_tokenizer: Tokenizer | TokenizerChoice | str | None = None,
     context: Context = "line",
     seed: int = 0,
     progress: Reports = False,
@@ -58,12 +63,14 @@ def train(
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
     for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
         raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
+    chosen: Any = settings_of.parse(the_kind.settings, settings)
     return train_kind(
         the_kind,
-        settings_of.parse(the_kind.settings, settings),
-        as_corpus(corpus),
-        valid=valid,
+        chosen,
+        as_examples(the_kind, corpus, chosen),
+        valid=None if valid is None else as_examples(the_kind, valid, chosen),
         tokenizer=tokenizer,
+        source_tokenizer=source_tokenizer,
         context=context,
         seed=seed,
         progress=as_progress(progress),
@@ -76,10 +83,11 @@ def train(
 def train_kind(
     kind: Kind,
     settings: Any,
-    corpus: Corpus,
+    corpus: Corpus | Pairs | Tagged,
     *,
-    valid: Text | None = None,
-    tokenizer: Tokenizer | TokenizerChoice | str = "word",
+    valid: Corpus | Pairs | Tagged | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    source_tokenizer: Tokenizer | TokenizerChoice | str | None = None,
     context: Context = "line",
     seed: int = 0,
     progress: Progress = SILENT,
@@ -91,20 +99,26 @@ def train_kind(
     started = time.perf_counter()
     kind.check(settings, device)
     device = choose_device(device)
-    valid = None if valid is None else as_corpus(valid)  # once: what is iterated over cannot be read again
     if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
     with using_run(run, resume=resume) if kind.keeps_run else nullcontext(), scratch_folder() as folder:
-        parts = {"train": corpus}
-        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(corpus)):
-            parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
-        if isinstance(tokenizer, str):
-            tokenizer = TokenizerChoice(tokenizer)
-        the_tokenizer, encoded = encode_parts(parts, tokenizer, folder, progress)
+        if isinstance(corpus, Pairs) and context != "line":
+            raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
+        lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
+        parts = {"train": lines}
+        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines)):
+            parts = split_off(lines, {"valid": held_out}, SHARES, folder, seed=seed, progress=progress)
+        if getattr(settings, "start", None) is not None:
+            tokenizer = settings.start  # the weights that it begins with are those of this tokenizer
+        tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
+        source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
+        the_tokenizer, encoded, sources = encode_examples(
+            kind, parts, tokenizer, source_tokenizer, folder, progress, settings
+        )
         texts = encoded["train"], encoded.get("valid")
-        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume)
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources)
         began = time.perf_counter()
-        with _recorded(kind, corpus, valid, tokenizer, settings, data):
+        with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
         lm.provenance = data.provenance()
         ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
@@ -116,12 +130,49 @@ def train_kind(
     return lm
 
 
+def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs | Tagged:
+    """What a kind learns from, as it was given: pairs for translation, tagged sentences for tagging, or text."""
+    task = learns_as(kind, settings)
+    if task == "tagging":
+        return as_tagged(given)
+    return as_pairs(given) if task == "translation" else as_corpus(given)
+
+
+def lines_of(examples: Corpus | Pairs | Tagged) -> Corpus:
+    """Examples as lines of text, which can be split."""
+    return examples if isinstance(examples, Corpus) else examples.lines
+
+
+def encode_examples(
+    kind: Kind,
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    folder: Path,
+    progress: Progress = SILENT,
+    settings: Any = None,
+) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
+    """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
+    if learns_as(kind, settings) == "translation":
+        return encode_pairs(parts, tokenizer, source_tokenizer, folder, progress)
+    if learns_as(kind, settings) == "tagging":
+        return encode_tagged(parts, tokenizer, folder, progress)
+    if source_tokenizer is not None:
+        raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
+    return (*encode_parts(parts, tokenizer, folder, progress), None)
+
+
+def _choice(tokenizer: Tokenizer | TokenizerChoice | str) -> Tokenizer | TokenizerChoice:
+    return TokenizerChoice(tokenizer) if isinstance(tokenizer, str) else tokenizer
+
+
 @contextmanager
 def _recorded(
     kind: Kind,
-    corpus: Corpus,
-    valid: Corpus | None,
+    corpus: Corpus | Pairs | Tagged,
+    valid: Corpus | Pairs | Tagged | None,
     tokenizer: Tokenizer | TokenizerChoice,
+    source_tokenizer: Tokenizer | TokenizerChoice | None,
     settings: Any,
     data: TrainingData,
 ) -> Iterator[None]:
@@ -138,19 +189,21 @@ def _recorded(
         corpus=describe_corpus(corpus),
         valid=None if valid is None else describe_corpus(valid),
         tokenizer=describe_tokenizer(tokenizer),
+        source_tokenizer=None if source_tokenizer is None else describe_tokenizer(source_tokenizer, SOURCES),
         context=data.context,
         seed=data.seed,
         device=data.device,
         begun_in=working_folder(),
     )
+    given = {"": tokenizer, SOURCES: source_tokenizer}
     if not data.resume:
-        write_record(data.run, record, tokenizer)
+        write_record(data.run, record, given)
     try:
         yield
     except Interrupted:
-        write_record(data.run, record, tokenizer)
+        write_record(data.run, record, given)
         raise
-    write_record(data.run, record, tokenizer)
+    write_record(data.run, record, given)
 
 
 def _has_two_documents(corpus: Corpus) -> bool:

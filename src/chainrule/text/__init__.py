@@ -6,5 +6,7 @@ records.py   the text in fields of jsonl, CSV and parquet files
 corpus.py    `Corpus`: text from any source, in blocks or document by document
 given.py     text as callers give it: strings are text, paths are files
 batches.py   a corpus as records to be scored, many at a time
+pairs.py     sources and their targets, a pair on each line
+tagged.py    sentences with a tag for each word, from CoNLL-U or word/TAG lines
 split.py     train, validation and test parts, split by document
 """

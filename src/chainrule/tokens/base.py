@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import TokenizerError
-from chainrule.parallel import at_once, cores
+from chainrule.system.parallel import at_once, cores
 from chainrule.tokens.spelling import Spelling
 from chainrule.tokens.words.splitting import Splitting
 

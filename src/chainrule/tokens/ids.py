@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from chainrule.disk import naming
 from chainrule.errors import CorpusError
-from chainrule.parallel import Background, in_order
 from chainrule.progress import SILENT, Progress
+from chainrule.system.parallel import Background, in_order
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest
 from chainrule.tokens.vocabulary import Limit

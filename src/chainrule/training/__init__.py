@@ -7,13 +7,11 @@ In reading order:
     job.py            what does not change during a run, such as its texts, cut into batches
     run_state.py      the state of a run, and the decisions made before its first step
     objectives.py     what a network is trained to predict: from stretches of text to inputs and targets
+    examples.py       what a network learns from: a text, or sources and their targets
     batches/          how a text is cut into batches, and how these are gathered
     engines/          what computes the steps: torch or the tape
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
-    defaults.py       the rule for settings that are left open: sizes, batch, learning rate, regularisation
-    pace.py           how long a run is, by its steps or by the clock, and how far it has come
-    autotune.py       what is decided before the first step, partly by timing steps
-    advice.py         notes to the user about a run that is allowed but probably not intended
+    planning/         what is decided before the first step: settings left open, modes, how long a run is
     metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard
     curves.py         the curves of a training, read from its run folder or its model
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit

@@ -6,18 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
 from chainrule.kinds import TrainingData
-from chainrule.training.autotune import Autotune
-from chainrule.training.batches.layouts import Size, choose_layout
-from chainrule.training.batches.sample import sample_of
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.compatibility import identity
 from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.objectives import Objective
+from chainrule.training.examples import Texts
+from chainrule.training.planning.autotune import Autotune
 
 
 @dataclass(frozen=True)
@@ -30,8 +26,7 @@ class Job:
     train: Feed
     valid: Feed | None
     """All of the held-out text."""
-    feed: Callable[[np.ndarray], Feed]
-    """Cuts the ids of a text into batches."""
+    texts: Texts
     identity: dict[str, Any]
     """Settings, network, objective and data, which resuming compares with those of the checkpoint."""
     checkpoints: Checkpoints | None
@@ -43,38 +38,23 @@ class Job:
 
     def held_out(self, tokens: int | None) -> Feed | None:
         """The held-out text, or a sample of about so many tokens."""
-        if tokens is None or self.data.valid is None:
+        if tokens is None or self.texts.valid is None:
             return self.valid
-        return self.feed(sample_of(self.data.valid.ids, self.data.tokenizer.eos, self.data.context, tokens))
+        return self.texts.valid.sampled(tokens).feed(self.engine, self.settings, self.data.seed)
 
 
 def open_job(
     engine: Engine,
     settings: TrainingSettings,
     data: TrainingData,
-    objective: Objective,
+    texts: Texts,
     sample: Callable[[], str] | None,
 ) -> Job:
-    feed = feeder(engine, settings, data, objective)
-    train, valid = feed(data.train.ids), None if data.valid is None else feed(data.valid.ids)
+    """The job of training on these examples."""
+    train, valid = (None if one is None else one.feed(engine, settings, data.seed) for one in texts)
+    assert train is not None
     if settings.vary_length and not train.layout.carries:
         raise SettingsError("vary_length is for a network that carries its memory on, and for --context stream")
     checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
-    made_of = identity(engine.shapes(), settings, data, objective)
-    return Job(engine, settings, data, train, valid, feed, made_of, checkpoints, sample)
-
-
-def feeder(
-    engine: Engine, settings: TrainingSettings, data: TrainingData, objective: Objective
-) -> Callable[[np.ndarray], Feed]:
-    """A function that cuts the ids of a text into the batches of a run."""
-    length = settings.row_length(engine.window, data.context)
-    size = Size(length, settings.batch, settings.device_batch or settings.batch)
-
-    def feed(ids: np.ndarray) -> Feed:
-        layout = choose_layout(
-            ids, data.tokenizer.eos, data.context, engine.window, size, data.seed, vary=settings.vary_length
-        )
-        return Feed(layout, engine.gatherer(ids, objective))
-
-    return feed
+    made_of = identity(engine.shapes(), settings, data, texts.train.objective)
+    return Job(engine, settings, data, train, valid, texts, made_of, checkpoints, sample)

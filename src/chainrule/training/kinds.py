@@ -25,18 +25,19 @@ from chainrule.designs.settings import (
     TransformerSettings,
 )
 from chainrule.designs.word_vectors import load_vectors
-from chainrule.devices import has_torch
 from chainrule.errors import MissingExtraError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import LanguageModel
-from chainrule.plugins import import_object
 from chainrule.progress import SILENT
 from chainrule.settings import parse
+from chainrule.system.devices import has_torch
+from chainrule.system.plugins import import_object
 from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
-from chainrule.training.defaults import complete, in_words, remembered, with_time
+from chainrule.training.examples import Texts, texts_of
+from chainrule.training.planning.defaults import complete, in_words, remembered, with_time
 from chainrule.training.train import Trained, train_network
 
 RUNG = {"minutes": 0.5}
@@ -75,20 +76,29 @@ class NetworkKind:
         backend, settings = self.backend(settings), settings.with_chosen_engine()
         then = _settings_of_checkpoint(data)
         if then is None:
-            chosen = complete(with_time(settings), data, backend, began)
+            chosen = complete(with_time(settings), data, self.texts(settings, data), backend, began)
             if words := in_words(settings, chosen):
                 data.progress.note(f"{self.name}: chosen {words}")
             settings = chosen
         else:
             settings = remembered(settings, then)
-        lm = backend.build(settings, data.tokenizer, data.context, data.seed)
+        lm = backend.build(settings, data)
         coverage = _initialise_vectors(backend, lm, settings.vectors, data) if settings.vectors else {}
         engine = backend.engine(lm, settings, data)
-        trained = train_network(engine, settings, data, sample=lambda: sample_text(lm, data.seed), began=began)
+        texts, sample = self.texts(settings, data), lambda: self.sample(lm, data)
+        trained = train_network(engine, settings, data, texts=texts, sample=sample, began=began)
         lm.metrics = {**coverage, **_figures(lm, trained, data.tokenizer.vocab_size)}
         if data.run is not None:
             _save_last(backend, lm, trained, settings, data)
         return lm
+
+    def texts(self, settings: NeuralSettings, data: TrainingData) -> Texts:
+        """The examples that a network learns from, and those that it is validated on."""
+        return texts_of(data)
+
+    def sample(self, lm: LanguageModel, data: TrainingData) -> str:
+        """Text that a network generates while it is trained, for the log."""
+        return sample_text(lm, data.seed)
 
     def load(self, folder: ModelFolder) -> LanguageModel:
         """The model of a folder, in the engine that it names; without torch, on the tape if it has the network."""

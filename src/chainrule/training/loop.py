@@ -9,14 +9,14 @@ from dataclasses import asdict
 
 from chainrule.errors import Interrupted, TrainingError
 from chainrule.progress import Task
-from chainrule.signals import Interrupts
-from chainrule.training.advice import long_run
+from chainrule.system.signals import Interrupts
 from chainrule.training.checkpoints.checkpoint import Checkpoint
 from chainrule.training.engines.base import Weights
 from chainrule.training.job import Job
 from chainrule.training.metrics_log import MetricsLog
 from chainrule.training.optim.schedule import factor
-from chainrule.training.pace import Pace
+from chainrule.training.planning.advice import long_run
+from chainrule.training.planning.pace import Pace
 from chainrule.training.run_state import Place, RunState
 
 READ_SECONDS = 1.0

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from chainrule.arrays import PAD, Array
@@ -30,12 +31,15 @@ class Stretches(NamedTuple):
     """How many tokens at the beginning of each stretch are context only: they are read and not predicted."""
     is_full: bool
     """Whether every stretch has T tokens, none of which is skipped."""
+    epoch: int | None = None
+    """The number of the epoch, on which the randomness of an objective depends; None: a validation."""
 
 
 class Batch(NamedTuple):
-    """The inputs and targets of a network, [B, T] each; a target that is PAD does not count in the loss."""
+    """The inputs and targets of a network; a target that is PAD does not count in the loss."""
 
-    inputs_BT: Array
+    inputs: Any
+    """Tokens [B, T]; a tuple of arrays for a network that takes more, such as sources and targets."""
     targets_BT: Array
 
 
@@ -44,6 +48,8 @@ class Objective(ABC):
 
     name: ClassVar[str]
     """The name of the objective in checkpoints: a run is resumed only with the objective it was begun with."""
+    is_on_host: ClassVar[bool] = False
+    """Whether it makes batches of NumPy arrays only, which are then sent to the device."""
 
     @abstractmethod
     def batch(self, stretches: Stretches) -> Batch:
@@ -65,13 +71,19 @@ class NextToken(Objective):
         """The objective of a language model with this tokenizer and context."""
         return cls(start_token(tokenizer, context), tokenizer.eos if context == "line" else None)
 
-    def batch(self, stretches: Stretches) -> Batch:
+    def begun(self, stretches: Stretches) -> Array:
+        """The tokens of each stretch and the one before it, [B, T + 1]; before a sequence that is `start`."""
         ids_BS = stretches.ids_BS
         xp = array_namespace(ids_BS)
         is_first_B = stretches.starts_B == 0
         if self.line_end is not None:
             is_first_B = is_first_B | (ids_BS[:, 0] == self.line_end)
         ids_BS[:, 0] = xp.where(is_first_B, self.start, ids_BS[:, 0])
+        return ids_BS
+
+    def batch(self, stretches: Stretches) -> Batch:
+        ids_BS = self.begun(stretches)
+        xp = array_namespace(ids_BS)
         # the input at each position is the token before the target
         inputs_BT, targets_BT = ids_BS[:, :-1], ids_BS[:, 1:]
         if not stretches.is_full:
@@ -81,3 +93,36 @@ class NextToken(Objective):
             is_skipped_BT = columns_T < stretches.skips_B[:, None]
             targets_BT = xp.where(is_outside_BT | is_skipped_BT, PAD, targets_BT)
         return Batch(inputs_BT, targets_BT)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences of ids that lie one after the other, each from a start to its end."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def gathered(self, numbers_B: np.ndarray) -> np.ndarray:
+        """The sequences of these numbers as [B, S], filled up with PAD."""
+        starts_B, lengths_B = self.starts[numbers_B], (self.ends - self.starts)[numbers_B]
+        columns_S = np.arange(lengths_B.max(initial=0))
+        ids_BS = self.ids.take(starts_B[:, None] + columns_S, mode="clip").astype(np.int64)
+        return np.where(columns_S < lengths_B[:, None], ids_BS, PAD)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetOfSource(Objective):
+    """Predict every token of a target from its source and the tokens before it: inputs are (sources, targets)."""
+
+    next_token: NextToken
+    sources: Sequences
+    starts: np.ndarray
+    """Where the target of each source begins in the text."""
+    name: ClassVar[str] = "target-of-source"
+    is_on_host: ClassVar[bool] = True
+
+    def batch(self, stretches: Stretches) -> Batch:
+        inputs_BT, targets_BT = self.next_token.batch(stretches)
+        numbers_B: np.ndarray = np.searchsorted(self.starts, np.asarray(stretches.starts_B), side="right") - 1
+        return Batch((self.sources.gathered(numbers_B), inputs_BT), targets_BT)

@@ -41,7 +41,7 @@ def precision_option(command: Command) -> Command:
 
 def note_slow_precision(dtype: str, *models: LanguageModel) -> None:
     """Tell the user if --dtype bfloat16, which is meant to be faster, is slower on this CPU."""
-    from chainrule.devices import has_fast_bfloat16
+    from chainrule.system.devices import has_fast_bfloat16
 
     on_cpu = any(lm.device == "cpu" and lm.dtype == "bfloat16" for lm in models)
     if dtype == "bfloat16" and on_cpu and not has_fast_bfloat16():

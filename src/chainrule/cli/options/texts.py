@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import click
 from chainrule.cli.options.declaring import Command, RenamedOption
 
 if TYPE_CHECKING:
+    from chainrule.kinds import Task
     from chainrule.text.corpus import Corpus
+    from chainrule.text.pairs import Pairs
 
 
 def corpus_argument(command: Command) -> Command:
@@ -55,16 +58,26 @@ def encoding_option(command: Command) -> Command:
 
 
 def held_out_option(explanation: str) -> Callable[[Command], Command]:
-    """--held-out, a text of its own to tune on; --valid, its earlier name, works in 0.2 too."""
+    """--held-out, texts of their own to tune on, as a tuple; --valid, its earlier name, works in 0.2 too."""
     return click.option(
         "--held-out",
         "--valid",
         "held_out",
         cls=RenamedOption,
         type=click.Path(),
+        multiple=True,
         metavar="FILE",
         help=explanation,
     )
+
+
+def source_tokenizer_option(command: Command) -> Command:
+    """--source-tokenizer: for kinds that learn from pairs."""
+    return click.option(
+        "--source-tokenizer",
+        metavar="NAME",
+        help="Kinds that learn from pairs: a tokenizer for the sources alone. [default: one for both sides]",
+    )(command)
 
 
 def context_option(command: Command) -> Command:
@@ -98,6 +111,37 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
             "plain text has no fields: --field and --id-field are for .jsonl, .csv, .tsv and .parquet files"
         )
     return corpora
+
+
+def open_examples(
+    options: Mapping[str, Any], task: Task, *given: Sequence[str] | None
+) -> list[Corpus | Pairs | None]:
+    """What models of a task learn from: pairs for translation, and a corpus for others; None for None."""
+    from chainrule.text.files import form_of
+    from chainrule.text.pairs import Pairs
+
+    if task != "translation":
+        return [*open_corpora(options, *given)]
+    fields = [name for names in options["fields"] for name in names.split(",")]
+    if options["files"]:
+        raise click.UsageError("--files chooses among the files of a folder, and pairs are named file by file")
+    if fields and all(form_of(Path(file)) == "text" for files in given for file in files or ()):
+        raise click.UsageError("plain text has no fields: --field is for .jsonl, .csv, .tsv and .parquet files")
+    return [
+        None if files is None else Pairs.open(*files, fields=fields, encoding_errors=options["encoding_errors"])
+        for files in given
+    ]
+
+
+def standard_input() -> Iterator[str]:
+    """The lines of standard input, each as soon as it is there."""
+    from chainrule.errors import CorpusError
+
+    for place, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"standard input: line {place} is not UTF-8: {error.reason}") from None
 
 
 def open_corpus(options: Mapping[str, Any], *sources: str) -> Corpus:

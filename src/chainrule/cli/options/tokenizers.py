@@ -16,15 +16,18 @@ if TYPE_CHECKING:
 TOKENIZER_HELP = "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one."
 
 
-def tokenizer_options(default: str) -> Callable[[Command], Command]:
-    """--tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads."""
+def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
+    """--tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads.
+
+    Without a default, the kind of model has one.
+    """
 
     def decorate(command: Command) -> Command:
         options = (
             click.option(
                 "--tokenizer",
                 default=default,
-                show_default=True,
+                show_default=default is not None or "that of the kind",
                 help=TOKENIZER_HELP,
                 shell_complete=_tokenizers,
             ),
@@ -55,12 +58,12 @@ def tokenizer_options(default: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def tokenizer_choice(options: Mapping[str, Any]) -> TokenizerChoice:
+def tokenizer_choice(options: Mapping[str, Any], default: str = "word") -> TokenizerChoice:
     """The tokenizer that the options of `tokenizer_options` choose."""
     from chainrule.pipeline.prepare import TokenizerChoice
 
     names = ("vocab_size", "min_count", "vocabulary")
-    return TokenizerChoice(options["tokenizer"], **{name: options[name] for name in names})
+    return TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
 
 
 def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD
-from chainrule.devices import current_device, has_triton
 from chainrule.fast_paths import Choose
 from chainrule.neural.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
 from chainrule.neural.gpu.step import FusedStep, is_available
 from chainrule.neural.networks.transformer.cache import Buffer, Cache
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import Window
+from chainrule.system.devices import current_device, has_triton
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 LogProbs: TypeAlias = Callable[[Tensor], Tensor]

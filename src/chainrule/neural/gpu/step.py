@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from chainrule.devices import has_triton
 from chainrule.neural.networks.transformer.blocks import Block, Norm
 from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.system.devices import has_triton
 
 MOST_ROWS = 128
 """The largest batch for the kernels; with more rows, the products are large enough for those of torch."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.network import Trainable
+
+N = TypeVar("N", bound=Trainable)
 
 _NAMES_OF_ONE = 4  # a parameter may be known to several modules of a network
 _MOST_TABLES = 1 << 30  # bytes of what a network computes from its sizes, such as the angles of positions
 
 
-def load_network(build: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> Network:
+def load_network(build: Callable[[], N], arrays: Mapping[str, np.ndarray]) -> N:
     """The network that `build` makes, with weights from arrays; ValueError if they do not fit together."""
     _check_shapes(build, arrays)
     with torch.random.fork_rng([]):  # first weights are drawn, and the caller's random numbers stay as they are
@@ -30,14 +32,14 @@ def load_network(build: Callable[[], Network], arrays: Mapping[str, np.ndarray])
     return network
 
 
-def load_weights(network: Network, arrays: Mapping[str, np.ndarray]) -> None:
+def load_weights(network: Trainable, arrays: Mapping[str, np.ndarray]) -> None:
     """Copy weights into a network by name; ValueError if one is missing or has the wrong shape."""
     with torch.no_grad():
         for name, weight in network.named_parameters():
             weight.copy_(torch.from_numpy(np.array(_fitting(name, weight, arrays))))
 
 
-def _check_shapes(build: Callable[[], Network], arrays: Mapping[str, np.ndarray]) -> None:
+def _check_shapes(build: Callable[[], Trainable], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise ValueError unless the arrays are those of the network that `build` would make."""
     try:
         with torch.random.fork_rng([]), torch.device("meta"), _at_most(_NAMES_OF_ONE * len(arrays) + 1):

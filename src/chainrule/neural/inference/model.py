@@ -17,7 +17,6 @@ from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.designs.memory import Memory
-from chainrule.devices import expect_slow_bfloat16
 from chainrule.fast_paths import Choose
 from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
@@ -26,6 +25,7 @@ from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.transformer.cache import Cache
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import Window, spans
+from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.tokens.base import Tokenizer
 
 TOKENS_AT_ONCE = 1 << 14
@@ -59,6 +59,9 @@ class NeuralState(State):
 
 class NeuralModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
+
+    _scores_by_windows = True
+    """Whether a network with a window scores by whole windows, which need no memory."""
 
     def __init__(
         self,
@@ -100,10 +103,13 @@ class NeuralModel(LanguageModel):
         if (like.device, like.dtype) == (self.torch_device, self.network.head.weight.dtype):
             return self
         network = copy.deepcopy(self.network).to(like.device, like.dtype)
-        moved = NeuralModel(
+        return self._with(network).described_as(self)
+
+    def _with(self, network: Network) -> NeuralModel:
+        """The model with another network of the same shape."""
+        return NeuralModel(
             network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
         )
-        return moved.described_as(self)
 
     def tensors(self) -> dict[str, np.ndarray]:
         return {name: weight.detach().float().cpu().numpy() for name, weight in self.network.named_parameters()}
@@ -112,11 +118,13 @@ class NeuralModel(LanguageModel):
 
     @torch.inference_mode()
     def start(self, batch_size: int) -> NeuralState:
-        network = self.network
-        size = network.window
+        return self._after_start(self.network.begin(batch_size), batch_size)
+
+    def _after_start(self, memory: Memory, batch_size: int) -> NeuralState:
+        """The state after the start token, which is read after what the memory has."""
+        size, table = self.network.window, self.network.head.weight
         window = None if size is None else Window.empty(batch_size, size, self.torch_device)
-        features_BD = torch.zeros(batch_size, network.head.weight.shape[1], device=self.torch_device)
-        nothing = NeuralState(network.begin(batch_size), features_BD.to(network.head.weight.dtype), window)
+        nothing = NeuralState(memory, table.new_zeros(batch_size, table.shape[1]), window)
         return self._last(self._read(nothing, self._beginning(batch_size), None))
 
     @torch.inference_mode()
@@ -137,7 +145,7 @@ class NeuralModel(LanguageModel):
         if begin == 0:
             return state, ids_BT
         empty = Window.empty(len(ids_BT), window.size, self.torch_device)
-        nothing = NeuralState(self.network.begin(len(ids_BT)), state.features_BD, empty)
+        nothing = NeuralState(self._restarted(state), state.features_BD, empty)
         return nothing, torch.cat([known_BT, ids_BT], dim=1)[:, begin:]
 
     @torch.inference_mode()
@@ -257,12 +265,15 @@ class NeuralModel(LanguageModel):
             return replace(state, window=window)
         window = window.slid(self.slide)
         if not window.longest:  # all of it was dropped
-            return NeuralState(self.network.begin(len(window.ids_BW)), state.features_BD, window)
+            return NeuralState(self._restarted(state), state.features_BD, window)
         ids_BW = window.ids_BW[:, : window.longest]
         is_token_BW = torch.arange(window.longest, device=self.torch_device) < window.lengths_B[:, None]
-        memory = self.network.begin(len(ids_BW))
-        reading = self.network(ids_BW, memory, None if window.is_uniform else is_token_BW)
+        reading = self.network(ids_BW, self._restarted(state), None if window.is_uniform else is_token_BW)
         return NeuralState(reading.memory, state.features_BD, window)
+
+    def _restarted(self, state: NeuralState) -> Memory:
+        """The memory of the state's rows before anything was read."""
+        return self.network.begin(len(state))
 
     @staticmethod
     def _last(pieces: Iterator[tuple[NeuralState, Tensor]]) -> NeuralState:
@@ -274,11 +285,11 @@ class NeuralModel(LanguageModel):
         self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
     ) -> Iterator[Tensor]:
         """The features from which each token is predicted, in pieces along the time axis."""
-        if self.network.window is not None and (state is None or state.window.is_uniform):  # type: ignore[union-attr]
-            if state is None:
-                known_BT = self._beginning(len(ids_BT))
-            else:
-                known_BT = state.window.ids_BW[:, : state.window.longest]  # type: ignore[union-attr]
+        is_uniform = state is None or (state.window is not None and state.window.is_uniform)
+        if self.network.window is not None and self._scores_by_windows and is_uniform:
+            known_BT = self._beginning(len(ids_BT))
+            if state is not None and state.window is not None:
+                known_BT = state.window.ids_BW[:, : state.window.longest]
             yield from self._features_by_windows(torch.cat([known_BT, ids_BT[:, :-1]], 1), known_BT.shape[1] - 1)
             return
         state = self.start(len(ids_BT)) if state is None else state

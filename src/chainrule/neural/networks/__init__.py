@@ -1,4 +1,4 @@
-"""The architectures in torch, each a `Network`: token ids in, features out, and a memory of what was read.
+"""The architectures in torch. Most are a `Network`: token ids in, features out, and a memory of what was read.
 
 In reading order:
 
@@ -12,5 +12,7 @@ In reading order:
     feedforward.py    an n-gram model whose words are vectors
     bag_of_words.py   the mean of all tokens read, whatever their order
     recurrent/        Elman networks, LSTMs and GRUs
-    transformer/      Transformer decoders
+    transformer/      Transformer decoders and encoders
+    seq2seq/          encoder-decoders, whose memory begins from a source
+    tagging/          taggers, and what they make of the spelling of words
 """

@@ -29,13 +29,16 @@ class Embedding(nn.Module):
         return functional.embedding(ids, self.weight) * self.scale
 
 
-def make_head(width: int, vocab_size: int, tied_to: nn.Parameter | None) -> tuple[nn.Module, Head]:
+def make_head(
+    width: int, vocab_size: int, tied_to: nn.Parameter | None, *, extra: int = 0, extra_targets: bool = False
+) -> tuple[nn.Module, Head]:
     """A projection of features to the width of the table that the head is tied to, if any; and the head."""
     if tied_to is None:
-        return nn.Identity(), Head(width, vocab_size, bias=True)
+        return nn.Identity(), Head(width, vocab_size, bias=True, extra=extra, extra_targets=extra_targets)
     inner = tied_to.shape[1]
     projection = nn.Identity() if inner == width else nn.Linear(width, inner, bias=False)
-    return projection, Head(inner, vocab_size, tied_to=tied_to, bias=True)
+    head = Head(inner, vocab_size, tied_to=tied_to, bias=True, extra=extra, extra_targets=extra_targets)
+    return projection, head
 
 
 class HiddenLayers(nn.Module):

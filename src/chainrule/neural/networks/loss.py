@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from chainrule.arrays import PAD
-from chainrule.devices import has_triton
 from chainrule.neural.networks.precision import working_type
+from chainrule.system.devices import has_triton
 
 LOGITS_AT_ONCE = 1 << 26
 """The most logits computed at once, 256 MB in float32; with more, the loss is computed in pieces."""

@@ -50,12 +50,28 @@ class Table(NamedTuple):
     """The name of the setting for its width."""
 
 
-class Network(nn.Module, ABC):
+class Trainable(nn.Module, ABC):
+    """A network that can be trained: it has a loss for the batches of its objective."""
+
+    window: int | None
+    """The most tokens it reads at once, <s> included. None: a memory of fixed size carries all it has read."""
+
+    @abstractmethod
+    def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
+        """The loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
+
+    def flops_per_token(self) -> float:
+        """Floating-point operations to train on one token."""
+        # a weight is used once forward and twice backward, each time for a product and a sum; an embedding table
+        # costs nothing to look up, unless it gives the logits too
+        every = self.named_parameters(remove_duplicate=False)
+        return 6.0 * sum(parameter.numel() for name, parameter in every if "embed" not in name)
+
+
+class Network(Trainable):
     """A network that reads tokens one after the other; constructed from (config, vocab_size, bos)."""
 
     head: Head
-    window: int | None
-    """The most tokens it reads at once, <s> included. None: a memory of fixed size carries all it has read."""
 
     @abstractmethod
     def table(self) -> Table:
@@ -83,13 +99,6 @@ class Network(nn.Module, ABC):
         reading = self(inputs_BT.clamp(min=0), memory)
         penalty = None if reading.activations is None else self.penalise(reading.activations, inputs_BT != PAD)
         return BatchLoss(self.head.nats(reading.features_BTD, targets_BT), penalty, reading.memory)
-
-    def flops_per_token(self) -> float:
-        """Floating-point operations to train on one token."""
-        # a weight is used once forward and twice backward, each time for a product and a sum; an embedding table
-        # costs nothing to look up, unless it gives the logits too
-        every = self.named_parameters(remove_duplicate=False)
-        return 6.0 * sum(parameter.numel() for name, parameter in every if "embed" not in name)
 
     def penalise(self, activations: Any, is_token_BT: Tensor) -> Tensor | None:
         """The penalty that regularisation adds to the mean loss per token; None if there is none."""

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.folder import Context
-from chainrule.parallel import at_once, cores, plain_up_to, stretches
+from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
 
 Ids = NDArray[np.integer]
 Ints = NDArray[np.int64]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, Array, to_numpy
 from chainrule.lm import Context, State
 from chainrule.ngram.anylength.suffixes import BLOCK, LONGEST, Ints, Suffixes
-from chainrule.parallel import at_once, cores, plain_up_to, stretches
+from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
 
 ContextRange = tuple[int, int, int]
 """A level as (lo, hi, length): the context has the ranks [lo, hi) and so many tokens."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from chainrule.disk import replaced_file
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa.numbers import write_number
-from chainrule.parallel import worth_a_kernel
 from chainrule.progress import SILENT, Progress
+from chainrule.system.parallel import worth_a_kernel
 
 ArpaBlock: TypeAlias = tuple[NDArray[np.integer], NDArray[np.floating], NDArray[np.floating] | None]
 """Some n-grams of one length: ids [K, n], ln p [K] and ln backoff [K], which is None if all are 0."""

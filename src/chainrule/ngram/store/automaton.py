@@ -32,7 +32,7 @@ from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.struct import TrieArrays, ValueArrays
 from chainrule.ngram.store.trie import Trie, move
 from chainrule.ngram.store.values import GRID_BITS, Values
-from chainrule.parallel import Patience, at_once, cores, stretches
+from chainrule.system.parallel import Patience, at_once, cores, stretches
 
 _NANOSECONDS = 1024  # to score one token with NumPy
 _CALL = 1000  # tokens that could be scored in the time it takes NumPy to look up a single context

@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array
-from chainrule.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import in_order, worth_a_kernel
 
 MOST_BITS = 32
 _NANOSECONDS = 64  # to pack a number with NumPy

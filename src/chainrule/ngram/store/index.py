@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import SettingsError
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.parallel import at_once, cores, stretches
+from chainrule.system.parallel import at_once, cores, stretches
 
 _FULL = 0.7
 _MOST_LEFT_OVER = 1 << 16

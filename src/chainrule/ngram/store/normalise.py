@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import words_of_codes
-from chainrule.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import in_order, worth_a_kernel
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

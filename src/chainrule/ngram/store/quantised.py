@@ -17,7 +17,7 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.normalise import normalise_backoffs
 from chainrule.ngram.store.trie import Trie
 from chainrule.ngram.store.values import GRID_BITS, Values, codebook, nearest, packed, quantise
-from chainrule.parallel import in_order
+from chainrule.system.parallel import in_order
 
 _CONTEXTS_AT_ONCE = 1 << 16
 _LEAST_LEFT = 0.5  # the share of what a context leaves for unseen words that rounding must leave it

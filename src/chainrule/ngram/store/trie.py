@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import Array, to_numpy
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits
 from chainrule.ngram.store.search import find
-from chainrule.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import in_order, worth_a_kernel
 
 Ints = NDArray[np.int64]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import Array
 from chainrule.ngram.store.bitstream import pack, read_bits
 from chainrule.ngram.store.trie import move
-from chainrule.parallel import in_order
+from chainrule.system.parallel import in_order
 
 GRID_BITS = 24
 """The bits of a place on a grid; codebooks have fewer."""

@@ -29,7 +29,7 @@ from chainrule.ngram.writing.stack_kernels import (
 )
 from chainrule.ngram.writing.step_kernels import DONE, MIN_P, NO_ROOM, TOP_K, TOP_P, write_rows
 from chainrule.ngram.writing.walk_kernels import find_all_ends
-from chainrule.parallel import Patience, announce, at_once, cores, stretches
+from chainrule.system.parallel import Patience, announce, at_once, cores, stretches
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.parallel import at_once, worth_a_kernel
+from chainrule.system.parallel import at_once, worth_a_kernel
 from chainrule.tokens.base import Ids
 from chainrule.tokens.vocabulary import Limit, choose
 from chainrule.tokens.words.splitting import Splitting

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
-from chainrule.parallel import Patience, in_order
+from chainrule.system.parallel import Patience, in_order
 from chainrule.tokens.base import Ids, Tokenizer, decoded, encode_lines_slowly, utf8
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.learning import NANOSECONDS, WordLearner

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.designs.settings import NeuralSettings
-from chainrule.folder import Context, ModelFolder
+from chainrule.folder import ModelFolder
 from chainrule.kinds import TrainingData
 from chainrule.lm import LanguageModel
-from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Engine
 
 
@@ -46,8 +45,8 @@ class Backend(ABC):
         """Refuse settings that cannot be computed on the device, which is given by its name."""
 
     @abstractmethod
-    def build(self, settings: NeuralSettings, tokenizer: Tokenizer, context: Context, seed: int) -> LanguageModel:
-        """A model with random weights."""
+    def build(self, settings: NeuralSettings, data: TrainingData) -> LanguageModel:
+        """A model with random weights, for the tokenizers of the data."""
 
     @abstractmethod
     def engine(self, lm: Any, settings: NeuralSettings, data: TrainingData) -> Engine:

@@ -11,9 +11,8 @@ import numpy as np
 from chainrule.autodiff.model import TapeModel, from_folder
 from chainrule.autodiff.networks import weights
 from chainrule.designs.settings import NeuralSettings
-from chainrule.folder import Context, ModelFolder
+from chainrule.folder import ModelFolder
 from chainrule.kinds import TrainingData
-from chainrule.tokens.base import Tokenizer
 from chainrule.training.backends import Backend, EmbeddingTable
 from chainrule.training.engines.tape_engine import TapeEngine, check_offered
 
@@ -28,7 +27,8 @@ class TapeBackend(Backend):
     def check(self, settings: NeuralSettings, device: str) -> None:
         check_offered(settings, device)
 
-    def build(self, settings: Any, tokenizer: Tokenizer, context: Context, seed: int) -> TapeModel:
+    def build(self, settings: Any, data: TrainingData) -> TapeModel:
+        tokenizer, context, seed = data.tokenizer, data.context, data.seed
         # weights and dropout draw from one generator, one after the other
         randomness = np.random.default_rng(seed % 2**64)
         tensors = weights.initial(settings, tokenizer.vocab_size, randomness)

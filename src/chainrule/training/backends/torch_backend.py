@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from chainrule.designs.settings import NeuralSettings
-from chainrule.devices import choose_device
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, Context, ModelFolder
 from chainrule.kinds import TrainingData
 from chainrule.neural.inference.loading import load_network
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.loss import BLOCK
-from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.network import Network, Trainable
+from chainrule.system.devices import choose_device
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.backends import Backend, EmbeddingTable
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.engines.torch_step import is_out_of_memory
+
+N = TypeVar("N", bound=Trainable)
 
 
 class TorchBackend(Backend):
@@ -36,16 +39,20 @@ class TorchBackend(Backend):
                     f"precision=float8 needs a GPU that multiplies 8-bit floats, and {device} does not"
                 )
 
-    def build(self, settings: NeuralSettings, tokenizer: Tokenizer, context: Context, seed: int) -> NeuralModel:
+    def build(self, settings: NeuralSettings, data: TrainingData) -> NeuralModel:
+        network = self._drawn(lambda: self.network(settings, data.tokenizer.vocab_size, data.tokenizer.bos), data)
+        return self._model(network, settings, data.tokenizer, data.context)
+
+    def _drawn(self, make: Callable[[], N], data: TrainingData) -> N:
+        """The network that `make` makes, with weights that depend on the seed alone."""
         try:
             with torch.random.fork_rng([]):
-                torch.manual_seed(seed % 2**63)
-                network = self.network(settings, tokenizer.vocab_size, tokenizer.bos)
+                torch.manual_seed(data.seed % 2**63)
+                return make()
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             raise TrainingError("the network does not fit into memory: set a smaller width, hidden, ...") from None
-        return self._model(network, settings, tokenizer, context)
 
     def _model(
         self, network: Network, settings: NeuralSettings, tokenizer: Tokenizer, context: Context

@@ -28,4 +28,6 @@ class HostGatherer:
         # one column more than there are targets: the token before the first
         places = rows.starts_B[:, None] + np.arange(-1, rows.width)
         ids_BS = self.ids.take(places, mode="clip").astype(np.int64)
-        return self.objective.batch(Stretches(ids_BS, rows.starts_B, rows.lengths_B, rows.skips_B, rows.is_full))
+        return self.objective.batch(
+            Stretches(ids_BS, rows.starts_B, rows.lengths_B, rows.skips_B, rows.is_full, rows.epoch)
+        )

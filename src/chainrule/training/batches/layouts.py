@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -41,10 +43,16 @@ class Rows:
     """How many tokens at the beginning of each row are read as context and not predicted."""
     width: int
     """The number of columns of the batch; short rows are filled up with PAD."""
+    epoch: int | None = None
+    """The number of the epoch; None: a validation."""
+    predicted: int | None = None
+    """How many tokens the objective predicts; None: all but those that are skipped."""
 
     @property
     def targets(self) -> int:
         """How many tokens are predicted."""
+        if self.predicted is not None:
+            return self.predicted
         return int(self.lengths_B.sum() - self.skips_B.sum())
 
     @property
@@ -109,6 +117,11 @@ class Layout(ABC):
     one_shape = True
     """Whether all micro-batches have one width and, apart from the last one of a step, equally many rows."""
 
+    @property
+    def read(self) -> int:
+        """The number of tokens that an epoch reads, whether they are targets or not."""
+        return self.tokens
+
     @abstractmethod
     def epoch(self, number: int | None) -> Epoch:
         """The steps of an epoch; None: the steps of a validation, without randomness."""
@@ -124,6 +137,56 @@ class Layout(ABC):
         if epochs > whole:
             steps += round((epochs - whole) * self.count(whole))
         return max(1, steps)
+
+
+@dataclass(frozen=True)
+class Predicting(Layout):
+    """A layout for an objective that predicts only some of the tokens of each row."""
+
+    of: Layout
+    predicted: Callable[[Rows], int]
+    """The number of tokens that are predicted in the rows of a micro-batch."""
+
+    @property
+    def carries(self) -> bool:  # type: ignore[override]
+        return self.of.carries
+
+    @property
+    def size(self) -> Size:  # type: ignore[override]
+        return self.of.size
+
+    @property
+    def one_shape(self) -> bool:  # type: ignore[override]
+        return self.of.one_shape
+
+    @property
+    def read(self) -> int:
+        return self.of.tokens
+
+    @cached_property
+    def tokens(self) -> int:  # type: ignore[override]
+        """The number of targets of a validation; that of an epoch is about the same."""
+        epoch = self.epoch(None)
+        return sum(epoch[number].targets for number in range(len(epoch)))
+
+    def epoch(self, number: int | None) -> Epoch:
+        return _PredictingEpoch(self.of.epoch(number), self.predicted)
+
+    def count(self, number: int | None) -> int:
+        return self.of.count(number)
+
+
+@dataclass(frozen=True)
+class _PredictingEpoch(Epoch):
+    of: Epoch
+    predicted: Callable[[Rows], int]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __getitem__(self, number: int) -> Step:
+        step = self.of[number]
+        return Step([replace(rows, predicted=self.predicted(rows)) for rows in step.parts], step.scale)
 
 
 def choose_layout(
@@ -155,7 +218,7 @@ class Windows(Layout):
         ends = np.minimum(starts + self.size.length, self.tokens)
         starts = np.maximum(starts, 0)
         order = np.arange(len(starts)) if generator is None else generator.permutation(len(starts))
-        return _WindowsOfEpoch(starts[order], (ends - starts)[order], self.size)
+        return _WindowsOfEpoch(starts[order], (ends - starts)[order], self.size, number)
 
     def count(self, number: int | None) -> int:
         """The number of steps, which depends on the offset: there may be one short row more."""
@@ -175,13 +238,15 @@ class _WindowsOfEpoch(Epoch):
     starts: np.ndarray
     lengths: np.ndarray
     size: Size
+    number: int | None
 
     def __len__(self) -> int:
         return math.ceil(len(self.starts) / self.size.rows)
 
     def __getitem__(self, number: int) -> Step:
         rows = slice(number * self.size.rows, (number + 1) * self.size.rows)
-        return Step(_in_parts(self.starts[rows], self.lengths[rows], self.size.length, self.size.rows_at_once))
+        width, at_once = self.size.length, self.size.rows_at_once
+        return Step(_in_parts(self.starts[rows], self.lengths[rows], width, at_once, self.number))
 
 
 # -- streams ----------------------------------------------------------------------------------------------
@@ -252,12 +317,14 @@ class _StreamsOfEpoch(Epoch):
         return Step(_in_parts(starts, lengths, width, self.size.rows_at_once), (last - first) / self.size.length)
 
 
-def _in_parts(starts: np.ndarray, lengths: np.ndarray, width: int, at_once: int) -> list[Rows]:
+def _in_parts(
+    starts: np.ndarray, lengths: np.ndarray, width: int, at_once: int, epoch: int | None = None
+) -> list[Rows]:
     """Rows without skips, in micro-batches of at most `at_once` rows."""
     parts = []
     for low in range(0, len(starts), at_once):
         some = slice(low, low + at_once)
-        parts.append(Rows(starts[some], lengths[some], np.zeros_like(starts[some]), width))
+        parts.append(Rows(starts[some], lengths[some], np.zeros_like(starts[some]), width, epoch))
     return parts
 
 
@@ -272,7 +339,16 @@ class Lines(Layout):
 
     one_shape = False
 
-    def __init__(self, starts: np.ndarray, ends: np.ndarray, overlap: int, size: Size, seed: int) -> None:
+    def __init__(
+        self,
+        starts: np.ndarray,
+        ends: np.ndarray,
+        overlap: int,
+        size: Size,
+        seed: int,
+        sizes: np.ndarray | None = None,
+    ) -> None:
+        """`sizes` are what lines take in a batch, where that is more than their tokens; they are then not cut."""
         self.size, self.seed = size, seed
         stride = size.length - overlap
         pieces = 1 + np.maximum(0, -(-(ends - starts - size.length) // stride))
@@ -282,16 +358,18 @@ class Lines(Layout):
         self.lengths = np.minimum(size.length, ends[line] - self.starts)
         self.skips = np.where(number > 0, overlap, 0)
         self.tokens = int(self.lengths.sum() - self.skips.sum())
-        self.bounds = _bounds(np.sort(self.lengths), size.step)
+        self.sizes = self.lengths if sizes is None else sizes
+        self.bounds = _bounds(np.sort(self.sizes), size.step)
 
     def epoch(self, number: int | None) -> Epoch:
         """The batches in random order; which lines of equal length share a batch is random, too."""
         generator = None if number is None else np.random.default_rng((self.seed % 2**64, number))
         count = len(self.starts)
         order = np.arange(count) if generator is None else generator.permutation(count)
-        order = order[np.argsort(self.lengths[order], kind="stable")]
+        order = order[np.argsort(self.sizes[order], kind="stable")]
         batches = np.arange(len(self.bounds) - 1)
-        return _LinesOfEpoch(self, order, batches if generator is None else generator.permutation(batches))
+        batches = batches if generator is None else generator.permutation(batches)
+        return _LinesOfEpoch(self, order, batches, number)
 
     def count(self, number: int | None) -> int:
         """The number of steps, the same in all epochs: which lengths share a batch is not random."""
@@ -303,6 +381,7 @@ class _LinesOfEpoch(Epoch):
     lines: Lines
     order: np.ndarray
     batches: np.ndarray
+    number: int | None
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -310,12 +389,13 @@ class _LinesOfEpoch(Epoch):
     def __getitem__(self, number: int) -> Step:
         batch = self.batches[number]
         rows = self.order[self.lines.bounds[batch] : self.lines.bounds[batch + 1]]
-        bounds = _bounds(self.lines.lengths[rows], self.lines.size.at_once)
+        bounds = _bounds(self.lines.sizes[rows], self.lines.size.at_once)
         return Step([self._rows(rows[low:high]) for low, high in pairwise(bounds)])
 
     def _rows(self, rows: np.ndarray) -> Rows:
         lengths = self.lines.lengths[rows]
-        return Rows(self.lines.starts[rows], lengths, self.lines.skips[rows], int(lengths[-1]))
+        width = int(lengths.max())
+        return Rows(self.lines.starts[rows], lengths, self.lines.skips[rows], width, self.number)
 
 
 def _bounds(lengths: np.ndarray, most: int) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from torch import Tensor
 
 from chainrule.training.batches.gather import Gatherer, HostGatherer
 from chainrule.training.batches.layouts import Rows
@@ -16,7 +17,7 @@ ON_DEVICE = 1 << 30
 
 def torch_gatherer(ids: np.ndarray, objective: Objective, device: torch.device) -> Gatherer:
     """The gatherer for a device: a text that fits is kept on a GPU, else batches are made on the host and sent."""
-    if device.type == "cuda" and ids.nbytes <= ON_DEVICE:
+    if device.type == "cuda" and ids.nbytes <= ON_DEVICE and not objective.is_on_host:
         return DeviceGatherer(ids, objective, device)
     return SendingGatherer(ids, objective, device)
 
@@ -30,7 +31,10 @@ class SendingGatherer:
     def batch(self, rows: Rows) -> Batch:
         return Batch(*(self._send(array) for array in self.host.batch(rows)))
 
-    def _send(self, array: np.ndarray) -> Tensor:
+    def _send(self, array: Any) -> Any:
+        """The array on the device, or a tuple of them."""
+        if isinstance(array, tuple):
+            return tuple(self._send(part) for part in array)
         tensor = torch.from_numpy(np.ascontiguousarray(array))
         if self.device.type == "cuda":
             return tensor.pin_memory().to(self.device, non_blocking=True)
@@ -54,5 +58,10 @@ class DeviceGatherer:
         # one column more than there are targets: the token before the first
         places = starts_B[:, None] + torch.arange(-1, rows.width, device=self.device)
         ids_BS = self.ids[places.clamp_(0, len(self.ids) - 1)].long().bitwise_and_(self.mask)
-        batch = self.objective.batch(Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full))
-        return Batch(*(tensor.contiguous() for tensor in batch))
+        batch = self.objective.batch(Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full, rows.epoch))
+        return Batch(*map(_contiguous, batch))
+
+
+def _contiguous(inputs: Any) -> Any:
+    """A tensor, or a tuple of them, each contiguous in memory."""
+    return tuple(map(_contiguous, inputs)) if isinstance(inputs, tuple) else inputs.contiguous()

@@ -11,7 +11,7 @@ from typing import Any
 from chainrule.designs.training import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.errors import TrainingError
 from chainrule.folder import to_json
-from chainrule.kinds import TrainingData
+from chainrule.kinds import Sources, TrainingData
 from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.objectives import NextToken, Objective
 
@@ -37,7 +37,18 @@ def identity(
             "corpus": data.train.fingerprint,
             "held-out text": None if data.valid is None else data.valid.fingerprint,
             "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
+            **_of_sources(data.sources),
         },
+    }
+
+
+def _of_sources(sources: Sources | None) -> dict[str, str | None]:
+    if sources is None:
+        return {}
+    return {
+        "sources": sources.train.fingerprint,
+        "held-out sources": None if sources.valid is None else sources.valid.fingerprint,
+        "tokenizer of the sources": hashlib.sha256(dump_tokenizer(sources.tokenizer).encode()).hexdigest(),
     }
 
 

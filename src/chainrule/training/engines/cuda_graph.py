@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from chainrule.neural.networks.network import BatchLoss, Network
+from chainrule.neural.networks.network import BatchLoss, Trainable
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 
 Gradients: TypeAlias = Callable[[Tensor, Tensor, Any], BatchLoss]
@@ -36,7 +36,7 @@ class GradientGraph:
     """The gradients of one network for batches of one shape."""
 
     def __init__(
-        self, network: Network, gradients: Gradients, inputs: Tensor, targets: Tensor, memory: Any
+        self, network: Trainable, gradients: Gradients, inputs: Tensor, targets: Tensor, memory: Any
     ) -> None:
         self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.inputs, self.targets, self.memory = inputs.clone(), targets.clone(), memory

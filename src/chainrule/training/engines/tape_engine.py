@@ -14,8 +14,8 @@ from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape.tape import Tape, no_grad
 from chainrule.designs.training import TrainingSettings
-from chainrule.devices import peak_memory
 from chainrule.errors import NotANumberError, SettingsError, TrainingError
+from chainrule.system.devices import peak_memory
 from chainrule.training.batches.gather import Gatherer, HostGatherer
 from chainrule.training.batches.layouts import Step
 from chainrule.training.checkpoints.flatten import flatten, rebuild

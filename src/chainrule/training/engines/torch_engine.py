@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from chainrule.designs.training import TrainingSettings
-from chainrule.devices import current_device, peak_flops, peak_memory
 from chainrule.errors import TrainingError
-from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.network import Trainable
+from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.system.devices import current_device, peak_flops, peak_memory
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.layouts import Step
 from chainrule.training.batches.on_device import torch_gatherer
@@ -54,7 +55,7 @@ class TorchEngine(Engine):
     optimiser: Optimiser
     average: WeightAverage
 
-    def __init__(self, network: Network, settings: TrainingSettings, device: str) -> None:
+    def __init__(self, network: Trainable, settings: TrainingSettings, device: str) -> None:
         self.torch_device = torch.device(device)
         self.network, self.settings, self.device = network.to(self.torch_device), settings, device
         self.window = network.window
@@ -78,8 +79,10 @@ class TorchEngine(Engine):
 
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
         settings, layout = self.settings, feed.layout
-        if settings.compile == "auto" and self.window is None and not (layout.one_shape or layout.carries):
-            # a recurrent network that reads lines of many lengths would be compiled again and again
+        is_varied = self.window is None or isinstance(self.network, EncoderDecoder)
+        if settings.compile == "auto" and is_varied and not (layout.one_shape or layout.carries):
+            # a recurrent network that reads lines of many lengths would be compiled again and again, and so would
+            # one that reads two sides of many lengths
             settings = replace(settings, compile="no")
         return choose_mode(settings, self.torch_device, layout, timer)
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.devices import expect_slow_bfloat16
 from chainrule.errors import TrainingError
-from chainrule.neural.networks.network import BatchLoss, Network
+from chainrule.neural.networks.network import BatchLoss, Trainable
+from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.layouts import Layout, Rows, Step
 from chainrule.training.engines.cuda_graph import GradientGraph, copied
@@ -26,7 +26,7 @@ Memories: TypeAlias = list[Any]
 class Stepper:
     """Computes gradients of a network's loss in one mode."""
 
-    def __init__(self, network: Network, device: torch.device, mode: Mode) -> None:
+    def __init__(self, network: Trainable, device: torch.device, mode: Mode) -> None:
         self.network, self.device = network, device
         self.mode = mode._replace(recorded=mode.recorded and device.type == "cuda")
         if mode.bfloat16:
@@ -61,7 +61,7 @@ class Stepper:
         return torch.stack(nats_of_parts).sum() / step.targets, after
 
     def _add_gradients(
-        self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any, targets: int, step_targets: int
+        self, inputs_BT: Any, targets_BT: Tensor, memory: Any, targets: int, step_targets: int
     ) -> BatchLoss:
         """Add the gradients of a micro-batch with `targets` of the `step_targets` targets of its step.
 
@@ -83,6 +83,9 @@ class Stepper:
     def _replay(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Any]:
         inputs_BT, targets_BT = gatherer.batch(step.parts[0])
         memory = memories[0] if memories else None
+        if isinstance(inputs_BT, tuple):  # rows with padding, and a mask: of another shape than the others
+            found = self._add_gradients(inputs_BT, targets_BT, memory, step.targets, step.targets)
+            return found.nats, found.memory
         shape = inputs_BT.shape, step.targets
         # a resumed run may begin with the last, short step of an epoch: a larger one is captured in its place
         if self.graph is None or self.graph[0][1] < step.targets:
@@ -165,7 +168,7 @@ def _padded(rows: Rows, count: int, width: int) -> Rows:
     starts_B, lengths_B, skips_B = (
         np.concatenate([array, none]) for array in (rows.starts_B, rows.lengths_B, rows.skips_B)
     )
-    return Rows(starts_B, lengths_B, skips_B, width)
+    return Rows(starts_B, lengths_B, skips_B, width, rows.epoch, rows.targets)
 
 
 def is_from_compiler(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from chainrule.designs.training import LOOKED_UP, TrainingSettings, shrinks
-from chainrule.neural.networks.network import Network
+from chainrule.neural.networks.network import Trainable
 from chainrule.training.optim.muon import Muon
 
 _FUSED = {"cpu", "cuda"}
@@ -71,7 +71,7 @@ class Optimiser:
             part.load_state_dict({"state": state, "param_groups": part.state_dict()["param_groups"]})
 
 
-def make_optimiser(network: Network, settings: TrainingSettings) -> Optimiser:
+def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
     """The optimiser of these settings, for the parameters of a network that require gradients."""
     named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     rate, decay = settings.rate, settings.decay
@@ -103,7 +103,7 @@ def _plain(settings: TrainingSettings, groups: list[dict[str, Any]], rate: float
     return AdamW(groups, lr=rate, betas=betas, fused=fused)
 
 
-def _shrinking(network: Network) -> set[nn.Parameter]:
+def _shrinking(network: Trainable) -> set[nn.Parameter]:
     every = network.named_parameters(remove_duplicate=False)
     return {parameter for name, parameter in every if shrinks(name, parameter.ndim)}
 

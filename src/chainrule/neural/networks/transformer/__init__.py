@@ -1,4 +1,4 @@
-"""The Transformer decoder: self-attention over the tokens so far.
+"""The Transformer: a decoder, whose tokens attend to those before them, and an encoder, whose tokens see all.
 
 In reading order:
 
@@ -6,6 +6,8 @@ In reading order:
     positions.py   positional encodings: learned, sinusoidal, rotary, ALiBi
     norms.py       the root-mean-square norm with its gradient
     blocks.py      norms, the feed-forward part, and the block
+    stack.py       embeddings, positions and blocks, which both share; the encoder
     cache.py       the key-value cache
+    masked.py      the network of a masked model: an encoder and a head
     decoder.py     the network: embeddings, blocks, head
 """

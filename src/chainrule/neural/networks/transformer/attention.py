@@ -11,8 +11,9 @@ Axes: B batch, H heads of queries, G heads of keys and values, T queries, S keys
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -54,15 +55,33 @@ def fused_attention(
     *,
     is_causal: bool = False,
     dropout: float = 0.0,
+    is_usual: bool = False,
 ) -> Tensor:
     """The same as `textbook_attention`, but by torch's fused kernels.
 
-    `is_causal` stands for the mask that hides keys s > t, and is faster.
+    `is_causal` stands for the mask that hides keys s > t, and is faster. `is_usual`: most calls have this shape.
     """
     shared = q_BHTK.shape[1] != k_BGSK.shape[1]
-    return F.scaled_dot_product_attention(
-        q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, enable_gqa=shared
-    )
+    varies = q_BHTK.device.type == "cuda" and not is_usual
+    with _without_plans() if varies and not torch.compiler.is_compiling() else nullcontext():
+        return F.scaled_dot_product_attention(
+            q_BHTK, k_BGSK, v_BGSK, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, enable_gqa=shared
+        )
+
+
+@contextmanager
+def _without_plans() -> Iterator[None]:
+    """A block in which torch does not call cuDNN for attention.
+
+    cuDNN makes a plan for each shape, which takes 10 to 40 ms. Windows of one shape repay that many times; lines,
+    sources and targets, and texts that grow, come in new shapes all the time.
+    """
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def single_query_attention(q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -108,3 +127,49 @@ class SelfAttention(nn.Module):
         taken_BHTK = attend(q_BTHK.transpose(1, 2), k_BTGK.transpose(1, 2), v_BTGK.transpose(1, 2))
         mixed: Tensor = self.out(taken_BHTK.transpose(1, 2).reshape(x_BTD.shape))
         return mixed
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of a decoder to a source: its own queries, and keys and values of the encoder."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = config.heads, config.kv_heads
+        self.head_size = config.width // config.heads
+        self.qk_norm, self.norm_eps = config.qk_norm, config.norm_eps
+        self.q = nn.Linear(config.width, config.width, bias=config.bias)
+        self.kv = nn.Linear(config.width, 2 * self.kv_heads * self.head_size, bias=config.bias)
+        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+
+    def keys_values(self, source_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the encoder's features, [B, S, G, K] each: the same for every token of the target."""
+        k_BSGK, v_BSGK = self.kv(source_BSD).unflatten(-1, (2 * self.kv_heads, self.head_size)).chunk(2, dim=2)
+        return rms_norm(k_BSGK, self.norm_eps) if self.qk_norm else k_BSGK, v_BSGK
+
+    def forward(self, x_BTD: Tensor, source: SourceView) -> Tensor:
+        q_BTHK = self.q(x_BTD).unflatten(-1, (self.heads, self.head_size))
+        if self.qk_norm:
+            q_BTHK = rms_norm(q_BTHK, self.norm_eps)
+        # rows that share a source are queries of one row
+        q_NQHK = q_BTHK.reshape(len(source.is_token_NS), -1, self.heads, self.head_size)
+        taken_NHQK = source.attend(q_NQHK.transpose(1, 2))
+        mixed: Tensor = self.out(taken_NHQK.transpose(1, 2).reshape(x_BTD.shape))
+        return mixed
+
+
+class SourceView(NamedTuple):
+    """What one layer of a decoder sees of N sources. As many successive rows of the batch share each of them."""
+
+    k_NGSK: Tensor
+    v_NGSK: Tensor
+    is_token_NS: Tensor
+    dropout: float = 0.0
+    kept: list[Tensor] | None = None
+    """A list to which the attention weights [N, H, T, S] are appended, for a look inside."""
+
+    def attend(self, q_NHQK: Tensor) -> Tensor:
+        """The output of attention to the tokens of each source."""
+        mask_N11S = self.is_token_NS[:, None, None]
+        if self.kept is not None:
+            self.kept.append(attention_weights(q_NHQK, self.k_NGSK, mask_N11S))
+        return fused_attention(q_NHQK, self.k_NGSK, self.v_NGSK, mask_N11S, dropout=self.dropout)

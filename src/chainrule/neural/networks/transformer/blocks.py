@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chainrule.designs.transformer import TransformerConfig
-from chainrule.neural.networks.transformer.attention import Attend, SelfAttention
+from chainrule.neural.networks.transformer.attention import Attend, CrossAttention, SelfAttention, SourceView
 from chainrule.neural.networks.transformer.norms import rms_norm
 
 
@@ -70,21 +72,38 @@ class Block(nn.Module):
 
     pre:   x + f(Norm(x))
     post:  Norm(x + f(x))
+
+    The block of a decoder that looks at a source has cross-attention between the two.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, *, crosses: bool = False) -> None:
         super().__init__()
         self.is_pre = config.placement == "pre"
         self.dropout, self.layer_dropout = config.dropout, config.layer_dropout
         self.attention_norm, self.attention = Norm(config), SelfAttention(config)
+        self.cross_norm = Norm(config) if crosses else None
+        self.cross = CrossAttention(config) if crosses else None
         self.feedforward_norm, self.feedforward = Norm(config), FeedForward(config)
 
-    def forward(self, x_BTD: Tensor, rotation: tuple[Tensor, Tensor] | None, attend: Attend) -> Tensor:
+    def forward(
+        self,
+        x_BTD: Tensor,
+        rotation: tuple[Tensor, Tensor] | None,
+        attend: Attend,
+        source: SourceView | None = None,
+    ) -> Tensor:
+        """`source` is for cross-attention; None in a block that has none."""
+        x_BTD = self._added(x_BTD, self.attention_norm, lambda x: self.attention(x, rotation, attend))
+        if self.cross is not None and self.cross_norm is not None:
+            cross = self.cross
+            x_BTD = self._added(x_BTD, self.cross_norm, lambda x: cross(x, source))
+        return self._added(x_BTD, self.feedforward_norm, self.feedforward)
+
+    def _added(self, x_BTD: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
+        """x with what f adds to it, normalised before or after."""
         if self.is_pre:
-            x_BTD = x_BTD + self._thinned(self.attention(self.attention_norm(x_BTD), rotation, attend))
-            return x_BTD + self._thinned(self.feedforward(self.feedforward_norm(x_BTD)))
-        x_BTD = self.attention_norm(x_BTD + self._thinned(self.attention(x_BTD, rotation, attend)))
-        result: Tensor = self.feedforward_norm(x_BTD + self._thinned(self.feedforward(x_BTD)))
+            return x_BTD + self._thinned(f(norm(x_BTD)))
+        result: Tensor = norm(x_BTD + self._thinned(f(x_BTD)))
         return result
 
     def _thinned(self, added_BTD: Tensor) -> Tensor:

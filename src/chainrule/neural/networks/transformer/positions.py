@@ -98,6 +98,18 @@ class Positions(nn.Module):
             return None
         return self.cos_TK[places].unsqueeze(-2), self.sin_TK[places].unsqueeze(-2)
 
+    def mask_of_tokens(self, is_token_BS: Tensor) -> Tensor:
+        """The mask of an encoder, whose queries see every key that is a token, before and after them.
+
+        Booleans, [B, 1, 1, S]; with ALiBi, the bias that is added to the scores, [B, H, S, S].
+        """
+        is_seen_B11S = is_token_BS[:, None, None]
+        if self.slopes_H is None:
+            return is_seen_B11S
+        places_S = torch.arange(is_token_BS.shape[1], device=is_token_BS.device)
+        bias_HSS = alibi_bias(self.slopes_H, (places_S[:, None] - places_S).abs())
+        return bias_HSS.masked_fill(~is_seen_B11S, -math.inf)
+
     def mask(self, places_T: Tensor, span: int) -> Tensor:
         """The causal mask of queries at these positions over the first `span` keys.
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.models import device_option, model_argument, note_slow_precision, precision_option
+from chainrule.cli.options.models import (
+    device_option,
+    model_argument,
+    note_slow_precision,
+    precision_option,
+)
 from chainrule.cli.options.runs import json_option
+from chainrule.cli.options.texts import standard_input
 from chainrule.cli.screen.lines import console, echo
 from chainrule.cli.screen.tables import results_table, show_table
 from chainrule.cli.screen.words import number
@@ -39,11 +45,11 @@ def suggest(folder: str, prompt: str | None, count: int, device: str, dtype: str
     from chainrule.folder import to_json
     from chainrule.kinds import load
 
-    lm = load(folder, device=device, dtype=dtype)
+    lm = load(folder, device=device, dtype=dtype, tasks=["language"])
     note_slow_precision(dtype, lm)
     if prompt is None and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
-    for text in _lines() if prompt is None else [prompt]:
+    for text in standard_input() if prompt is None else [prompt]:
         found = suggesting.suggest(lm, text, count, once=prompt is not None)
         if as_json:
             echo(to_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]}))
@@ -67,14 +73,3 @@ def suggestions_table(found: Sequence[Suggestion], title: str | None = None) -> 
     for suggestion in found:
         table.add_row(suggestion.word, repr(suggestion.completion), number(suggestion.probability, 4))
     return table
-
-
-def _lines() -> Iterator[str]:
-    """The lines of standard input, each as soon as it is there."""
-    from chainrule.errors import CorpusError
-
-    for place, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode().removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"standard input: line {place} is not UTF-8: {error.reason}") from None

@@ -13,7 +13,7 @@ from typing import Any
 
 from chainrule.designs.training import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.pace import (
+from chainrule.training.planning.pace import (
     FEWEST_VALIDATION_TOKENS,
     VALIDATION_SHARE,
     VALIDATIONS,

@@ -14,8 +14,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from chainrule.designs.defaults import (
     MINUTES,
     MOST_EPOCHS,
@@ -30,11 +28,10 @@ from chainrule.designs.training import HOW_LONG
 from chainrule.errors import TrainingError
 from chainrule.kinds import TrainingData
 from chainrule.settings import open_names
-from chainrule.training.advice import costly_vocabulary
-from chainrule.training.autotune import Autotune
 from chainrule.training.backends import Backend
-from chainrule.training.job import feeder
-from chainrule.training.objectives import NextToken
+from chainrule.training.examples import Texts
+from chainrule.training.planning.advice import costly_vocabulary
+from chainrule.training.planning.autotune import Autotune
 from chainrule.training.run_state import Mode
 
 S = TypeVar("S", bound=NeuralSettings)
@@ -56,7 +53,7 @@ def with_time(settings: S) -> S:
     return replace(settings, minutes=MINUTES)
 
 
-def complete(settings: S, data: TrainingData, backend: Backend, began: float) -> S:
+def complete(settings: S, data: TrainingData, texts: Texts, backend: Backend, began: float) -> S:
     """The settings with a value for everything left open, and for the length of the run; `began` is its start."""
     if not open_names(settings):
         return settings
@@ -66,7 +63,7 @@ def complete(settings: S, data: TrainingData, backend: Backend, began: float) ->
         chosen = _by_counts(settings, data, flops)
     else:
         left = 60 * settings.minutes - (time.perf_counter() - began)
-        chosen = _by_speed(_Search(settings, data, max(0.0, left)), backend, flops)
+        chosen = _by_speed(_Search(settings, data, max(0.0, left)), texts, backend, flops)
     return chosen
 
 
@@ -125,14 +122,14 @@ class _Search:
         return _filled(settings, _candidates(settings)[index], prospect)
 
 
-def _by_speed(search: _Search, backend: Backend, flops: float) -> Any:
+def _by_speed(search: _Search, texts: Texts, backend: Backend, flops: float) -> Any:
     """The choice for a limit of time: sizes are timed, beginning with one that an assumed speed suggests."""
     index = search.best(flops)
     with search.data.progress.task("choosing sizes"):
         for _ in range(_PROBES):
             cost = search.costs[index].flops
             guess = search.complete(index, flops / cost if cost else 1e4)
-            search.rates[index] = _tokens_per_second(guess, search.data, backend)
+            search.rates[index] = _tokens_per_second(guess, search.data, texts, backend)
             flops = search.rates[index] * cost
             if (better := search.best(flops)) in search.rates:
                 break
@@ -197,16 +194,15 @@ def in_words(settings: Any, chosen: Any) -> str:
 # -- timing -----------------------------------------------------------------------------------------------
 
 
-def _tokens_per_second(settings: Any, data: TrainingData, backend: Backend) -> float:
+def _tokens_per_second(settings: Any, data: TrainingData, texts: Texts, backend: Backend) -> float:
     """The tokens that a network of these settings learns from in a second, by a few steps on an excerpt."""
-    lm = backend.build(settings, data.tokenizer, data.context, data.seed)
-    engine = backend.engine(lm, settings, data)
-    feed = feeder(engine, settings, data, NextToken.of(data.tokenizer, data.context))
+    engine = backend.engine(backend.build(settings, data), settings, data)
+    feed = texts.train.beginning(_EXCERPT).feed(engine, settings, data.seed)
     with engine.running(data.seed):
-        timer = Autotune(engine, settings, feed(_excerpt(data.train.ids, data.tokenizer.eos)), None)
+        timer = Autotune(engine, settings, feed, None)
         layout = timer.train.layout
         seconds = _seconds_on_gpu(timer) if data.device.startswith("cuda") else timer.seconds(Mode(), at_most=3)
-    return layout.tokens / layout.count(0) / seconds
+    return layout.read / layout.count(0) / seconds
 
 
 def _seconds_on_gpu(timer: Autotune) -> float:
@@ -218,9 +214,3 @@ def _seconds_on_gpu(timer: Autotune) -> float:
         except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory
             pass
     return timer.seconds(mode, warm=5)  # the first steps on a GPU are slow
-
-
-def _excerpt(ids: np.ndarray, eos: int) -> np.ndarray:
-    """The beginning of a text, in whole lines."""
-    ends = np.flatnonzero(ids[:_EXCERPT] == eos)
-    return ids[: ends[-1] + 1] if len(ends) else ids

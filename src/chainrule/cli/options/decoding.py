@@ -1,0 +1,103 @@
+"""How the next token is chosen: the options of verbs that write text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from chainrule.cli.options.declaring import Command
+
+if TYPE_CHECKING:
+    from chainrule.decode.strategies import Beam, Strategy
+
+
+def strategy_options(default: Literal["sample", "beam"], beams: int) -> Callable[[Command], Command]:
+    """--strategy and what goes with it, which `chosen_strategy` reads."""
+
+    def decorate(command: Command) -> Command:
+        options = (
+            click.option(
+                "--strategy",
+                type=click.Choice(["greedy", "sample", "beam"]),
+                default=default,
+                show_default=True,
+                help="The most likely token, a random one, or a search for the most likely text.",
+            ),
+            click.option(
+                "--temperature", type=float, metavar="T", help="Below 1 sharpens the choice, above 1 flattens it."
+            ),
+            click.option("--top-k", type=int, metavar="K", help="Only the K most likely tokens."),
+            click.option("--top-p", type=float, metavar="P", help="Only the most likely tokens that make up P."),
+            click.option(
+                "--min-p", type=float, metavar="P", help="Only tokens at least P times as likely as the likeliest."
+            ),
+            click.option(
+                "--repetition-penalty", type=float, metavar="R", help="Tokens that occurred: p to the power of R."
+            ),
+            click.option("--presence-penalty", type=float, metavar="A", help="Tokens that occurred: ln p less A."),
+            click.option(
+                "--frequency-penalty", type=float, metavar="A", help="Tokens that occurred n times: ln p less n A."
+            ),
+            click.option(
+                "--beams", type=int, metavar="B", help=f"Hypotheses of the beam search. [default: {beams}]"
+            ),
+            click.option(
+                "--ending",
+                type=click.Choice(["any", "best"]),
+                help="When a hypothesis may end: at any step, or if that is among the best B steps. [default: any]",
+            ),
+        )
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+_FILTERS = ("temperature", "top_k", "top_p", "min_p")
+
+
+def chosen_strategy(
+    strategy: str,
+    beams: int | None,
+    ending: Any,
+    *,
+    most: int = 4,
+    length_power: float | None = None,
+    **values: Any,
+) -> Strategy | Beam:
+    """The strategy that the options choose; `values` are those of the options in _PENALTIES and _FILTERS.
+
+    `most` is the number of beams by default, and `length_power` what they are ranked by, if not as usual.
+    """
+    from chainrule.decode import strategies
+
+    given = [name for name in (*_PENALTIES, *_FILTERS) if values[name] is not None]
+    if strategy != "beam" and (beams is not None or ending is not None):
+        raise click.UsageError(f"--{'ending' if beams is None else 'beams'} needs --strategy beam")
+    if strategy == "beam":
+        if given:
+            raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
+        beam = strategies.Beam(most if beams is None else beams, ending=ending or strategies.Beam.ending)
+        return beam if length_power is None else replace(beam, length_power=length_power)
+    kinds: dict[str, Any] = {
+        "repetition_penalty": strategies.RepetitionPenalty,
+        "presence_penalty": strategies.PresencePenalty,
+        "frequency_penalty": strategies.FrequencyPenalty,
+        "temperature": strategies.Temperature,
+        "top_k": strategies.TopK,
+        "top_p": strategies.TopP,
+        "min_p": strategies.MinP,
+    }
+    chain: list[Strategy] = [kinds[name](values[name]) for name in given]
+    if strategy == "greedy":
+        if any(name in _FILTERS for name in given):
+            raise click.UsageError(
+                "greedy takes the likeliest token: leave out --temperature, --top-k and the like"
+            )
+        chain.append(strategies.Greedy())
+    return strategies.Chain(tuple(chain))

@@ -1,0 +1,1 @@
+"""What models do for people: a verb for each task."""

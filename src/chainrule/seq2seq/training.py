@@ -1,0 +1,102 @@
+"""The kind seq2seq: an encoder-decoder, trained on pairs by the same loop as any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from chainrule.designs.seq2seq import OF_A_START, Seq2SeqSettings
+from chainrule.errors import MissingExtraError, SettingsError
+from chainrule.folder import read_folder
+from chainrule.kinds import Kind, Rung, TrainingData
+from chainrule.seq2seq.denoising import denoising_texts
+from chainrule.settings import parse
+from chainrule.system.devices import has_torch
+from chainrule.system.plugins import import_object
+from chainrule.training.backends import Backend
+from chainrule.training.examples import PairExamples, Texts, pairs_of
+from chainrule.training.kinds import NetworkKind
+
+_NETWORKS = "chainrule.neural.networks.seq2seq"
+
+
+class Seq2SeqKind(NetworkKind):
+    """Trains and loads encoder-decoders."""
+
+    def backend(self, settings: Any) -> Backend:
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
+        backend: Callable[[str], Backend] = import_object("chainrule.seq2seq.backend:Seq2SeqBackend")
+        return backend(self.name)
+
+    def check(self, settings: Any, device: str) -> None:
+        super().check(settings, device)
+        begun(settings)
+
+    def train(self, settings: Any, data: TrainingData) -> Any:
+        """Train an encoder-decoder, perhaps one that begins with the weights and sizes of another."""
+        if (data.sources is None) is (settings.pretrain == "none"):
+            raise SettingsError(
+                "seq2seq learns from pairs, sources and targets; with pretrain=spans or infilling from one text"
+            )
+        return super().train(begun(settings), data)
+
+    def texts(self, settings: Any, data: TrainingData) -> Texts:
+        """Pairs no side of which is longer than what the network reads at once; or text, for pretraining."""
+        if settings.pretrain != "none":
+            return denoising_texts(data, settings.pretrain)
+        most = settings.window if settings.cell == "transformer" else None
+        train, valid = pairs_of(data)
+        assert isinstance(train, PairExamples)
+        fitting = train.fitting(most, most, data.progress)
+        return Texts(fitting, valid.fitting(most, most) if isinstance(valid, PairExamples) else None)
+
+    def sample(self, lm: Any, data: TrainingData) -> str:
+        """The translation of the first source that is held out; in pretraining, what a text becomes."""
+        from chainrule.seq2seq.translate import translate_ids
+
+        side = data if data.sources is None else data.sources
+        held_out = side.valid or side.train
+        first = held_out.ids[: int((held_out.ids == side.tokenizer.eos).argmax()) + 1]
+        return translate_ids(lm, [first])[0][0].text
+
+
+def begun(settings: Seq2SeqSettings) -> Seq2SeqSettings:
+    """The settings with the sizes and the design of the model folder that training starts from, if any."""
+    if settings.start is None:
+        return settings
+    content = read_folder(settings.start, verify=False)
+    if content.kind != "seq2seq":
+        raise SettingsError(f"start={settings.start} should be a model of the kind seq2seq, not {content.kind}")
+    earlier = parse(Seq2SeqSettings, content.config)
+    return replace(settings, **{name: getattr(earlier, name) for name in OF_A_START})
+
+
+def _kind() -> Kind:
+    kind = Seq2SeqKind("seq2seq", Seq2SeqSettings, {"torch": f"{_NETWORKS}:"})
+    return Kind(
+        name=kind.name,
+        summary="an encoder-decoder: writes a target, such as a translation, for a source",
+        settings=Seq2SeqSettings,
+        train=kind.train,
+        load=kind.load,
+        ladder=_LADDER,
+        tunes_on_held_out=lambda settings: True,
+        check=kind.check,
+        keeps_run=True,
+        requires_torch=True,
+        task="translation",
+        tokenizer="bpe",
+        measure="chainrule.seq2seq.evaluate:measure",
+    )
+
+
+_LADDER = (
+    Rung("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}),
+    Rung("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
+    Rung("lstm, dot", {"cell": "lstm", "attention": "dot", "minutes": 1.0}),
+    Rung("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}),
+    Rung("transformer", {"cell": "transformer", "minutes": 1.0}),
+)
+KIND = _kind()

@@ -1,0 +1,88 @@
+"""The kind tagger: a network that tags words, trained on tagged sentences by the same loop as any network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chainrule.designs.tagging import TaggerSettings
+from chainrule.errors import MissingExtraError
+from chainrule.folder import read_folder
+from chainrule.kinds import Kind, Rung, TrainingData
+from chainrule.system.devices import has_torch
+from chainrule.system.plugins import import_object
+from chainrule.tagging.examples import TaggingData, tagged_examples
+from chainrule.tagging.reading import WordReader
+from chainrule.tokens.registry import parse_tokenizer
+from chainrule.training.backends import Backend
+from chainrule.training.examples import Texts
+from chainrule.training.kinds import NetworkKind
+
+
+class TaggerKind(NetworkKind):
+    """Trains and loads taggers."""
+
+    def backend(self, settings: Any) -> Backend:
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
+        backend: Callable[[str], Backend] = import_object("chainrule.tagging.backend:TaggerBackend")
+        return backend(self.name)
+
+    def train(self, settings: Any, data: TrainingData) -> Any:
+        """Train a network on tagged sentences, which are read once for all that needs them."""
+        return super().train(settings, TaggingData(**vars(data)))
+
+    def texts(self, settings: Any, data: TrainingData) -> Texts:
+        """Sentences; one longer than what the network reads at once is read in pieces."""
+        assert isinstance(data, TaggingData)
+        subwords = None
+        if settings.pretrained is not None:
+            folder = read_folder(settings.pretrained)
+            subwords = parse_tokenizer(folder.tokenizer, settings.pretrained)
+        reader = WordReader(data.tokenizer, settings.characters != "none", subwords)
+        return tagged_examples(data, reader, settings.longest, settings.word_dropout)
+
+    def sample(self, lm: Any, data: TrainingData) -> str:
+        """The first sentence that is held out, as it is tagged."""
+        assert isinstance(data, TaggingData)
+        words, texts = data.texts
+        text = texts[-1]
+        (tagged,) = lm.tag([[words[i].decode() for i in text.words[: text.ends[0]]]])
+        return str(tagged)
+
+
+def _kind() -> Kind:
+    kind = TaggerKind("tagger", TaggerSettings, {"torch": "chainrule.neural.networks.tagging.tagger:TaggerNetwork"})
+    return Kind(
+        name=kind.name,
+        summary="gives each word of a sentence its tag, such as its part of speech",
+        settings=TaggerSettings,
+        train=kind.train,
+        load=kind.load,
+        ladder=_LADDER,
+        tunes_on_held_out=lambda settings: True,
+        check=kind.check,
+        keeps_run=True,
+        requires_torch=True,
+        task="tagging",
+        tokenizer="word",
+        measure="chainrule.tagging.evaluate:measure",
+    )
+
+
+def _rung(name: str, **settings: Any) -> Rung:
+    return Rung(name, {"characters": "none", "minutes": 1.0, **settings})
+
+
+_LADDER = (
+    _rung("words alone", layers=0),
+    _rung("elman, one direction", cell="elman", bidirectional=False, layers=1),
+    _rung("lstm, one direction", cell="lstm", bidirectional=False, layers=1),
+    _rung("elman, two directions", cell="elman", layers=1),
+    _rung("gru, two directions", cell="gru", layers=1),
+    _rung("lstm, two directions", cell="lstm", layers=1),
+    _rung("lstm, two directions, deep", cell="lstm", layers=2),
+    _rung("lstm, deep, characters", cell="lstm", layers=2, characters="lstm"),
+    _rung("transformer, characters", cell="transformer", characters="lstm"),
+)
+KIND = _kind()

@@ -1,0 +1,160 @@
+"""Pairs: sources, each with its target, such as sentences and their translations.
+
+    Pairs.open(source, target)           two files with as many lines
+    Pairs.open(file, fields=("en", "de"))   one file of records (.jsonl, .csv, .tsv, .parquet) with two fields
+    Pairs.of([("a cat", "eine Katze")])  pairs in memory
+
+A pair is one line of a corpus, SOURCE TAB TARGET: it is split and kept as any line is.
+
+>>> pairs = Pairs.of([("a cat", "eine Katze"), ("a dog", "ein Hund")])
+>>> [target for source, target in pairs]
+['eine Katze', 'ein Hund']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import TypeAlias
+
+from chainrule.disk import naming, scratch_file
+from chainrule.errors import CorpusError
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import form_of
+from chainrule.text.records import Fields
+
+TAB = b"\t"
+GivenPairs: TypeAlias = "Pairs | Iterable[tuple[str, str]]"
+"""What stands for pairs in Python."""
+
+_SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sources and targets, a pair on each line."""
+
+    lines: Corpus
+    """A line for each pair: the source, a tab, and the target."""
+    origin: tuple[Corpus, ...] = ()
+    """The files that they were read from; none if they were in memory."""
+
+    @classmethod
+    def open(cls, *files: str | Path, fields: Sequence[str] = (), encoding_errors: str = "strict") -> Pairs:
+        """The pairs of two files with a line for each, or of one file of records with two fields."""
+        if len(files) == 1 and form_of(Path(files[0])) != "text":
+            if len(fields) != len(_SIDES):
+                raise CorpusError(
+                    f"{files[0]}: name the fields of the source and of the target (--field en --field de), "
+                    f"not {len(fields)} of them"
+                )
+            origin = tuple(_opened(files[0], encoding_errors, Fields((name,))) for name in fields)
+        elif len(files) == len(_SIDES):
+            origin = tuple(_opened(file, encoding_errors, None) for file in files)
+        else:
+            raise CorpusError(
+                f"pairs are two files, the sources and their targets, or one file of records with two fields; "
+                f"{len(files)} given"
+            )
+        return cls.joined(origin)
+
+    @classmethod
+    def joined(cls, origin: Sequence[Corpus]) -> Pairs:
+        """The pairs of two corpora, line by line."""
+        spool = scratch_file(".txt")
+        try:
+            with naming(spool.name):
+                for pair in _paired(*origin):
+                    spool.write(TAB.join(pair) + b"\n")
+                spool.flush()
+        except BaseException:
+            spool.close()
+            raise
+        lines = Corpus(paths=(Path(spool.name),), _spools={" and ".join(one.name for one in origin): spool})
+        return cls(lines, tuple(origin))
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Pairs:
+        """Pairs in memory."""
+        made = []
+        for number, pair in enumerate(pairs):
+            if not isinstance(pair, (tuple, list)) or [type(side) for side in pair] != [str, str]:
+                raise CorpusError(f"pair {number}: expected (source, target), two texts, found {pair!r:.60}")
+            sides = [_clean(side.encode()) for side in pair]
+            _check_sides(sides, f"pair {number}")
+            made.append(TAB.join(sides).decode())
+        if not made:
+            raise CorpusError("there are no pairs")
+        return cls(Corpus.from_texts(made))
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for source, target in sides_of(self.lines):
+            yield source.decode(), target.decode()
+
+
+def as_pairs(given: GivenPairs) -> Pairs:
+    """The pairs that were given."""
+    if isinstance(given, Pairs):
+        return given
+    if isinstance(given, (str, Path, Corpus)):
+        raise CorpusError(
+            "expected pairs, a list of (source, target); Pairs.open(source, target) reads them from files"
+        )
+    return Pairs.of(given)
+
+
+def sides_of(lines: Corpus) -> Iterator[tuple[bytes, bytes]]:
+    """The source and the target of each line of a corpus of pairs."""
+    for block in lines.blocks():
+        for line in block.removesuffix(b"\n").split(b"\n"):
+            source, _, target = line.partition(TAB)
+            yield source, target
+
+
+def _opened(file: str | Path, encoding_errors: str, fields: Fields | None) -> Corpus:
+    return Corpus.open(file, encoding_errors=encoding_errors, fields=fields)  # type: ignore[arg-type]
+
+
+def _paired(sources: Corpus, targets: Corpus) -> Iterator[list[bytes]]:
+    """The sides of each pair; corpora of different length, and a side that is empty, are errors."""
+    number = 0
+    for number, pair in enumerate(zip_longest(example_lines(sources), example_lines(targets)), 1):
+        if None in pair:
+            longer = targets if pair[0] is None else sources
+            total = sum(1 for _ in example_lines(longer))
+            extra = next(side for side in pair if side is not None).decode()
+            raise CorpusError(
+                f"{sources.name} has {total if longer is sources else number - 1:,} lines and {targets.name} has "
+                f"{total if longer is targets else number - 1:,}; the first line without a partner is line "
+                f"{number:,} of {longer.name}: {extra[:60]!r}"
+            )
+        sides = [_clean(side) for side in pair if side is not None]
+        if not any(sides):
+            continue  # an empty line in both
+        _check_sides(sides, f"{sources.name} and {targets.name}, line {number:,}")
+        yield sides
+    if not number:
+        raise CorpusError(f"{sources.name}: empty: there are no pairs")
+
+
+def _check_sides(sides: Sequence[bytes], place: str) -> None:
+    for name, side in zip(_SIDES, sides, strict=True):
+        if not side:
+            raise CorpusError(f"{place}: the {name} is empty: remove the pair, or complete it")
+
+
+def example_lines(corpus: Corpus) -> Iterator[bytes]:
+    """The lines of a text, or one for each record."""
+    for path in corpus.paths:
+        if form_of(path) == "text":
+            for block in corpus.text_blocks(path):
+                yield from block.removesuffix(b"\n").split(b"\n")
+        else:
+            yield from (record.text for record in corpus.records(path))
+
+
+def _clean(side: bytes) -> bytes:
+    """One side on one line, without tabs, which separate sides."""
+    return b" ".join(side.split())

@@ -1,0 +1,255 @@
+"""Tagged sentences: words, each with its tag, such as its part of speech.
+
+    Tagged.open("train.conllu")   CoNLL-U: a word on each line, its tag in the column UPOS
+    Tagged.open("train.txt")      a sentence on each line: the/DET cat/NOUN sat/VERB
+    Tagged.of([[("the", "DET"), ("cat", "NOUN")]])   sentences in memory
+
+A sentence is one line of a corpus, word/TAG word/TAG: it is split and kept as any line is. White space inside a
+word becomes _.
+
+>>> tagged = Tagged.of([[("the", "DET"), ("cat", "NOUN")], [("New York", "PROPN")]])
+>>> [sentence.words for sentence in tagged]
+[('the', 'cat'), ('New_York',)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from chainrule.errors import CorpusError
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import form_of
+from chainrule.text.given import Text, as_corpus
+
+GivenTagged: TypeAlias = "Tagged | Text | Iterable[Sequence[tuple[str, str]]]"
+"""What stands for tagged sentences in Python."""
+
+Form: TypeAlias = Literal["conllu", "slashes"]
+NO_TAG = "_"
+"""What CoNLL-U has in a column without a value."""
+
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+UPOS = COLUMNS.index("UPOS")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The words of a sentence, and the tag of each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    """`_` for a word without a tag."""
+    lines: tuple[str, ...] = ()
+    """The lines of CoNLL-U that it was read from, comments included."""
+
+    @property
+    def line(self) -> str:
+        """word/TAG word/TAG."""
+        return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
+    def retagged(self, tags: Sequence[str]) -> list[str]:
+        """The lines of CoNLL-U with these tags: those it was read from, or new ones."""
+        if not self.lines:
+            nothing = "\t".join("_" * (len(COLUMNS) - UPOS - 1))
+            rows = enumerate(zip(self.words, tags, strict=True), 1)
+            return [f"{number}\t{word}\t_\t{tag}\t{nothing}" for number, (word, tag) in rows]
+        left, found = iter(tags), []
+        for line in self.lines:
+            columns = line.split("\t")
+            if columns[0].isdecimal():
+                columns[UPOS] = next(left)
+            found.append("\t".join(columns))
+        return found
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Tagged sentences, each a line of a corpus."""
+
+    lines: Corpus
+    """A line for each sentence: word/TAG word/TAG."""
+    origin: Corpus | None = None
+    """Where they were read from; None if they were in memory."""
+
+    @classmethod
+    def open(cls, *files: str | Path, encoding_errors: str = "strict") -> Tagged:
+        """The sentences of files of CoNLL-U, or of lines of word/TAG."""
+        return cls.read(Corpus.open(*files, encoding_errors=encoding_errors))  # type: ignore[arg-type]
+
+    @classmethod
+    def read(cls, corpus: Corpus) -> Tagged:
+        """The sentences of a corpus, of either form."""
+        # in memory: sentences that people have tagged are never many
+        lines = [sentence.line for sentence in read_sentences(corpus, with_tags=True)]
+        if not lines:
+            raise CorpusError(f"{corpus.name}: empty: there are no sentences")
+        return cls(Corpus.from_texts(lines), corpus)
+
+    @classmethod
+    def of(cls, sentences: Iterable[Sequence[tuple[str, str]]]) -> Tagged:
+        """Sentences in memory: each is a list of words with their tags."""
+        made = []
+        for number, sentence in enumerate(sentences):
+            pairs = [_pair(pair, f"sentence {number}, word {place}") for place, pair in enumerate(sentence)]
+            if not pairs:
+                raise CorpusError(f"sentence {number} is empty")
+            made.append(" ".join(pairs))
+        if not made:
+            raise CorpusError("there are no sentences")
+        return cls(Corpus.from_texts(made))
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for block in self.lines.blocks():
+            for line in block.decode().removesuffix("\n").split("\n"):
+                yield Sentence(*split_line(line))
+
+
+def as_tagged(given: Any) -> Tagged:
+    """The tagged sentences that were given."""
+    if isinstance(given, Tagged):
+        return given
+    if isinstance(given, (Corpus, str, Path)):
+        return Tagged.read(as_corpus(given))
+    items = list(given)
+    if items and all(isinstance(item, (str, Path)) for item in items):
+        return Tagged.read(as_corpus(items))
+    return Tagged.of(items)
+
+
+def split_line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words and the tags of a line word/TAG word/TAG."""
+    pairs = [token.rpartition("/") for token in line.split(" ")]
+    return tuple(word for word, _, _ in pairs), tuple(tag for _, _, tag in pairs)
+
+
+def one_word(text: str) -> str:
+    """A word without white space, which separates words."""
+    return "_".join(text.split())
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def read_sentences(corpus: Corpus, *, with_tags: bool, form: Form | None = None) -> Iterator[Sentence]:
+    """The sentences of a corpus; `with_tags`: a word of CoNLL-U that has no tag is an error.
+
+    Without `form`, the form of each file is recognised.
+    """
+    for name, lines in _files(corpus):
+        is_conllu, lines = _recognised(name, lines)
+        if form == "conllu" or (form is None and is_conllu):
+            yield from _conllu(name, lines, with_tags)
+        else:
+            yield from _slashed(name, lines)
+
+
+def _files(corpus: Corpus) -> Iterator[tuple[str, Iterator[str]]]:
+    """The name and the lines of each file, or of the texts in memory."""
+    if corpus.texts:
+        yield "the text", _lines(corpus.texts)
+    for path in corpus.paths:
+        if form_of(path) != "text":
+            raise CorpusError(f"{path}: tagged sentences are CoNLL-U, or lines of word/TAG, not records")
+        yield corpus.name_of(path), _lines(corpus.text_blocks(path))
+
+
+def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
+    for block in blocks:
+        yield from block.decode().removesuffix("\n").split("\n")
+
+
+def _recognised(name: str, lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
+    """Whether these are lines of CoNLL-U, by the name or by the first line that is a word; and the lines."""
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if line.strip() and not line.startswith("#"):
+            break
+    ending = name.lower().removesuffix(".gz").removesuffix(".zst")
+    is_conllu = ending.endswith((".conllu", ".conll")) or (bool(seen) and "\t" in seen[-1])
+    return is_conllu, chain(seen, lines)
+
+
+def _conllu(name: str, lines: Iterator[str], with_tags: bool) -> Iterator[Sentence]:
+    """The sentences of CoNLL-U, which end at empty lines.
+
+    Words that are written together (ids such as 3-4) are tagged one by one, and words that are not written
+    (8.1) not at all.
+    """
+    kept: list[str] = []
+    words: list[str] = []
+    tags: list[str] = []
+    for number, line in enumerate(chain(lines, [""]), 1):
+        if line.strip():
+            kept.append(line)
+            if not line.startswith("#") and (pair := _word(name, number, line, len(words) + 1, with_tags)):
+                words.append(pair[0])
+                tags.append(pair[1])
+            continue
+        if words:
+            yield Sentence(tuple(words), tuple(tags), tuple(kept))
+        elif any(not one.startswith("#") for one in kept):
+            raise CorpusError(f"{name}, line {number - 1:,}, column 1: a sentence without words")
+        kept, words, tags = [], [], []
+
+
+def _word(name: str, number: int, line: str, expected: int, with_tags: bool) -> tuple[str, str] | None:
+    """The word and the tag of a line; None if it is no word of the sentence."""
+
+    def wrong(column: int, message: str) -> CorpusError:
+        return CorpusError(f"{name}, line {number:,}, column {column}: {message}")
+
+    columns = line.split("\t")
+    if len(columns) != len(COLUMNS):
+        raise wrong(
+            len(columns), f"CoNLL-U has {len(COLUMNS)} columns, separated by tabs, and this line has {len(columns)}"
+        )
+    identity, form, tag = columns[0], columns[1], columns[UPOS]
+    parts = identity.replace("-", ".").split(".")
+    if not all(part.isdecimal() for part in parts) or len(parts) > 2:
+        raise wrong(1, f"expected the number of a word, such as {expected}, found {identity[:20]!r}")
+    if len(parts) > 1:
+        return None
+    if int(identity) != expected:
+        raise wrong(1, f"expected word {expected} of the sentence, found {identity}: is an empty line missing?")
+    if not form.strip():
+        raise wrong(2, "the word is empty")
+    if with_tags:
+        _check_tag(tag, f"{name}, line {number:,}, column {UPOS + 1}")
+    return one_word(form), tag
+
+
+def _slashed(name: str, lines: Iterator[str]) -> Iterator[Sentence]:
+    """The sentences of lines of word/TAG; empty lines are left out."""
+    for number, line in enumerate(lines, 1):
+        tokens = line.split()
+        for place, token in enumerate(tokens):
+            word, slash, tag = token.rpartition("/")
+            if not (word and slash and tag):
+                column = sum(map(len, tokens[:place])) + place + 1
+                raise CorpusError(
+                    f"{name}, line {number:,}, column {column:,}: expected word/TAG, found {token[:40]!r}"
+                )
+        if tokens:
+            yield Sentence(*split_line(" ".join(tokens)))
+
+
+def _pair(pair: Any, place: str) -> str:
+    if not isinstance(pair, (tuple, list)) or [type(side) for side in pair] != [str, str]:
+        raise CorpusError(f"{place}: expected (word, tag), two texts, found {pair!r:.60}")
+    word, tag = pair
+    if not word.strip():
+        raise CorpusError(f"{place}: the word is empty")
+    _check_tag(tag, place)
+    return f"{one_word(word)}/{tag}"
+
+
+def _check_tag(tag: str, place: str) -> None:
+    if not tag or tag == NO_TAG:
+        raise CorpusError(f"{place}: the word has no tag")
+    if "/" in tag or tag.split() != [tag]:
+        raise CorpusError(f"{place}: a tag has neither / nor white space in it: {tag[:40]!r}")

@@ -1,0 +1,119 @@
+"""Beam search by arrays finds what beam search hypothesis by hypothesis finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_beam import slow_beam_search
+
+import chainrule as cr
+from chainrule.arrays import PAD, Array
+from chainrule.decode.beam import beam_search
+from chainrule.decode.healing import Opening
+from chainrule.decode.strategies import Beam
+from chainrule.errors import ModelError
+from chainrule.lm import LanguageModel, State
+
+SIZE, END = 5, 2
+
+
+class Read(State):
+    def __init__(self, rows: list[tuple[int, ...]]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, rows: Array) -> Read:
+        return Read([self.rows[int(row)] for row in rows])
+
+    def join(self, other: Read) -> Read:
+        return Read(self.rows + other.rows)
+
+
+class Drawn(LanguageModel):
+    """ln p of few values, drawn for each prefix: many hypotheses are equally likely, and some impossible."""
+
+    def __init__(self, seed: int, values: list[float]) -> None:
+        self.seed, self.values = seed, values
+        self.tokenizer, self.context = cr.train("ngram", "a b", order=1).tokenizer, "line"
+
+    def start(self, batch_size: int) -> Read:
+        return Read([(row,) for row in range(batch_size)])
+
+    def extend(self, state: State, ids_BT: Array) -> Read:
+        assert isinstance(state, Read)
+        return Read(
+            [(*row, *(int(i) for i in ids if i != PAD)) for row, ids in zip(state.rows, ids_BT, strict=True)]
+        )
+
+    def next_log_probs(self, state: State) -> Array:
+        assert isinstance(state, Read)
+        return np.stack([np.random.default_rng([self.seed, *row]).choice(self.values, SIZE) for row in state.rows])
+
+    def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        raise NotImplementedError
+
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        return {}
+
+    def on(self, device: str, dtype: str = "float32") -> LanguageModel:
+        return self
+
+
+BEAMS = st.builds(
+    Beam,
+    width=st.integers(1, 7),
+    length_power=st.sampled_from([0.0, 0.6, 1.0, 1.5]),
+    ending=st.sampled_from(["any", "best"]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    beam=BEAMS,
+    values=st.sampled_from([[-1.0, -2.0], [-0.5, -1.0, -1.5, -4.0], [-1.0, -math.inf], [-math.inf]]),
+    prompts=st.integers(1, 4),
+    best=st.integers(1, 4),
+    max_tokens=st.integers(1, 6),
+    end=st.sampled_from([END, None]),
+    forbid=st.sampled_from([(), (0,), (0, 3)]),
+    openings=st.booleans(),
+)
+def test_arrays_find_what_hypotheses_find(
+    seed: int,
+    beam: Beam,
+    values: list[float],
+    prompts: int,
+    best: int,
+    max_tokens: int,
+    end: int | None,
+    forbid: tuple[int, ...],
+    openings: bool,
+) -> None:
+    lm = Drawn(seed, values)
+    begun = None
+    if openings:
+        every = [Opening((1,), -0.5, True), Opening((1, 3), -1.0), Opening((4,), -2.0, True)][: beam.width]
+        begun = [every[: 1 + prompt % len(every)] for prompt in range(prompts)]
+    asked: Any = {"max_tokens": max_tokens, "end": end, "forbid": forbid, "best": best, "begun": begun}
+    expected = slow_beam_search(lm, lm.start(prompts), beam, **asked)
+    assert beam_search(lm, lm.start(prompts), beam, **asked) == expected
+
+
+def test_nothing_is_searched_for_no_rows() -> None:
+    lm = Drawn(0, [-1.0])
+    assert beam_search(lm, lm.start(0), Beam(), max_tokens=3) == []
+
+
+def test_a_model_that_gives_nan_is_an_error() -> None:
+    lm = Drawn(0, [math.nan, -1.0])
+    with pytest.raises(ModelError, match="NaN"):
+        beam_search(lm, lm.start(2), Beam(3), max_tokens=4, end=END)
