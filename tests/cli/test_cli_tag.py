@@ -70,6 +70,12 @@ def test_a_tagger_is_evaluated(tagger: Path, tmp_path: Path, run: Run) -> None:
     assert "most frequent tag" in out and "precision" in out and "unknown words" in out
 
 
+def test_a_text_of_several_words_is_the_text_itself(tagger: Path, run: Run, fails: Fails) -> None:
+    tagged = run("tag", tagger, "the cat sat")
+    assert tagged.code == 0 and [word.partition("/")[0] for word in tagged.out.split()] == ["the", "cat", "sat"]
+    assert "no such file" in fails("tag", tagger, "cat")
+
+
 def test_misuse_names_the_verb(tagger: Path, tmp_path: Path, run: Run, fails: Fails) -> None:
     corpus = tmp_path / "some.txt"
     corpus.write_text("i love cats\n")

@@ -230,8 +230,9 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
     from chainrule.kinds import find_kind
 
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
-    pairs = lm.provenance.get("corpus_pairs")
-    unit = "token" if pairs is None else "target token"
+    pairs, task = lm.provenance.get("corpus_pairs"), find_kind(lm.kind).task
+    what = "sentence" if task == "tagging" else "pair"
+    unit = "token" if pairs is None else "word" if task == "tagging" else "target token"
     figures, size = lm.metrics, lm.tokenizer.vocab_size
     steps, nats, seen = figures.get("steps"), figures.get("validation_nats"), figures.get("tokens_seen", tokens)
     seconds, training = figures["seconds"], figures["training_seconds"]
@@ -252,11 +253,11 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
         )
         return
     text = count(seen, unit) if steps is None else f"{count(seen, unit)} ({_passes(seen / tokens)})"
-    text = text if pairs is None else f"{count(pairs, 'pair')}, {text},"
+    text = text if pairs is None else f"{count(pairs, what)}, {text},"
     tuned = ""
     if nats is not None:
         held = count(figures["validation_tokens"], unit)
-        of = " of hidden tokens" if find_kind(lm.kind).task == "masked" else ""
+        of = {"masked": " of hidden tokens", "tagging": " of tags"}.get(task, "")
         tuned = f"; perplexity{of} {number(perplexity_of(nats), 4)} on {held} held out"
     elif held_out:
         tuned = f", tuned on {held_out:,} held out"

@@ -133,6 +133,11 @@ def open_examples(
     ]
 
 
+def is_text_itself(given: str) -> bool:
+    """Whether a word of the command line is a text rather than the name of one: several words, and no file."""
+    return given != "-" and len(given.split()) > 1 and not Path(given).exists()
+
+
 def standard_input() -> Iterator[str]:
     """The lines of standard input, each as soon as it is there."""
     from chainrule.errors import CorpusError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli.options.models import device_option, model_argument, precision_option
-from chainrule.cli.options.texts import corpus_options, open_corpus
+from chainrule.cli.options.texts import corpus_options, is_text_itself, open_corpus
 from chainrule.cli.screen.lines import console, echo, print_json, say
 from chainrule.cli.screen.tables import results_table, show_table
 
@@ -54,18 +54,20 @@ def tag(
 ) -> None:
     """Tag the words of TEXT with the tagger in DIR.
 
-    Each line of TEXT is a sentence. TEXT is a file, a folder, a pattern in quotes, or - for standard input. With
-    --conllu its words are those of CoNLL-U; with --format conllu, what else it says of them is kept.
+    Each line of TEXT is a sentence. TEXT is a file, a folder, a pattern in quotes, - for standard input, or a text
+    of several words itself. With --conllu its words are those of CoNLL-U; with --format conllu, what else it says
+    of them is kept.
 
     On a terminal tags are coloured. With --format json: an object per line, with words, tags and log_probs, which
     are ln p of these tags.
 
     \b
-    echo "The cat sat on the mat." | chainrule tag model
+    chainrule tag model "The cat sat on the mat."
     chainrule tag model test.conllu --conllu --format conllu
     """
     from chainrule.kinds import load
     from chainrule.tagging.contract import Tagger
+    from chainrule.text.corpus import Corpus
 
     tagger: Any = load(folder, device=device, dtype=dtype)
     if not isinstance(tagger, Tagger):
@@ -74,7 +76,7 @@ def tag(
         )
     if text == "-" and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
-    corpus = open_corpus(options, text)
+    corpus = Corpus.from_text(text) if is_text_itself(text) else open_corpus(options, text)
     sentences = _conllu(corpus) if is_conllu else _lines(corpus, split)
     screen = console()
     for sentence, tagged in _tagged(tagger, sentences):
