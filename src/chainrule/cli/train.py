@@ -227,10 +227,11 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
     """Print what was trained, and how long it took."""
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
-    from chainrule.kinds import find_kind
+    from chainrule.kinds import find_kind, kind_names
 
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
-    pairs, task = lm.provenance.get("corpus_pairs"), find_kind(lm.kind).task
+    pairs = lm.provenance.get("corpus_pairs")
+    task = find_kind(lm.kind).task if lm.kind in kind_names() else "language"
     what = "sentence" if task == "tagging" else "pair"
     unit = "token" if pairs is None else "word" if task == "tagging" else "target token"
     figures, size = lm.metrics, lm.tokenizer.vocab_size
