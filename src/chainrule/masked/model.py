@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.lm import Context, start_token
 from chainrule.masked.contract import MaskedModel
+from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.transformer.masked import MaskedTransformer
-from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.tokens.base import Tokenizer
 
 
-class EncoderModel(MaskedModel):
+class EncoderModel(TorchModel, MaskedModel):
     """A Transformer encoder with a head over the vocabulary, and the tokenizer it was trained with."""
+
+    network: MaskedTransformer
 
     def __init__(
         self, network: MaskedTransformer, tokenizer: Tokenizer, context: Context, *, kind: str, settings: Any
@@ -32,32 +32,8 @@ class EncoderModel(MaskedModel):
         assert self.network.window is not None
         return self.network.window
 
-    @property
-    def torch_device(self) -> torch.device:
-        """The device of the weights."""
-        return self.network.head.weight.device
-
-    @property
-    def device(self) -> str:
-        return str(self.torch_device)
-
-    @property
-    def dtype(self) -> str:
-        return str(self.network.head.weight.dtype).removeprefix("torch.")
-
-    def on(self, device: str, dtype: str = "float32") -> EncoderModel:
-        """A copy of this model on a device, with weights of that precision; the model itself if nothing changes."""
-        if dtype == "bfloat16":
-            expect_slow_bfloat16(device)
-        like = torch.empty(0, device=device, dtype=getattr(torch, dtype))
-        if (like.device, like.dtype) == (self.torch_device, self.network.head.weight.dtype):
-            return self
-        network = copy.deepcopy(self.network).to(like.device, like.dtype)
-        moved = EncoderModel(network, self.tokenizer, self.context, kind=self.kind, settings=self.settings)
-        return moved.described_as(self)
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {name: weight.detach().float().cpu().numpy() for name, weight in self.network.named_parameters()}
+    def _with(self, network: MaskedTransformer) -> EncoderModel:
+        return EncoderModel(network, self.tokenizer, self.context, kind=self.kind, settings=self.settings)
 
     @torch.inference_mode()
     def fill(self, ids_BT: Array) -> Tensor:

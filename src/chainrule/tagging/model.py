@@ -12,8 +12,8 @@ import torch
 from chainrule.arrays import batches, pad
 from chainrule.errors import ModelError
 from chainrule.model import Model
+from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.tagging.tagger import TaggerNetwork
-from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.tagging.contract import Tagger
 from chainrule.tagging.reading import WordReader, numbered, pieces
 from chainrule.text.tagged import one_word
@@ -30,7 +30,7 @@ WORDS_AT_ONCE = 1 << 13
 """The most words read in one forward pass."""
 
 
-class NeuralTagger(Tagger):
+class NeuralTagger(TorchModel, Tagger):
     """A network, the words of its table, and its tags."""
 
     def __init__(
@@ -92,28 +92,8 @@ class NeuralTagger(Tagger):
 
     # -- as any model -------------------------------------------------------------------------------------
 
-    @property
-    def torch_device(self) -> torch.device:
-        """The device of the weights."""
-        return self.network.head.weight.device
-
-    @property
-    def device(self) -> str:
-        return str(self.torch_device)
-
-    @property
-    def dtype(self) -> str:
-        return str(self.network.head.weight.dtype).removeprefix("torch.")
-
-    def on(self, device: str, dtype: str = "float32") -> NeuralTagger:
-        """A copy of this model on a device, with weights of that precision; the model itself if nothing changes."""
-        if dtype == "bfloat16":
-            expect_slow_bfloat16(device)
-        like = torch.empty(0, device=device, dtype=getattr(torch, dtype))
-        if (like.device, like.dtype) == (self.torch_device, self.network.head.weight.dtype):
-            return self
-        network = copy.deepcopy(self.network).to(like.device, like.dtype)
-        moved = NeuralTagger(
+    def _with(self, network: TaggerNetwork) -> NeuralTagger:
+        return NeuralTagger(
             network,
             self.tokenizer,
             self.tag_tokenizer,
@@ -122,13 +102,10 @@ class NeuralTagger(Tagger):
             settings=self.settings,
             pretrained=self.pretrained,
         )
-        return moved.described_as(self)
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The weights but those of a pretrained encoder, which its own part of the folder has."""
-        named = self.network.named_parameters()
-        weights = {name: weight for name, weight in named if not name.startswith(ENCODER)}
-        arrays = {name: weight.detach().float().cpu().numpy() for name, weight in weights.items()}
+        arrays = {name: array for name, array in super().tensors().items() if not name.startswith(ENCODER)}
         return {**arrays, FREQUENT: self.frequent_V.astype(np.int32)}
 
     def parts(self) -> Mapping[str, Model]:

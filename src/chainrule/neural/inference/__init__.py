@@ -2,5 +2,7 @@
 
 In reading order:
 
-    model.py   any network as a language model: <s>, padding, sliding windows, probabilities
+    torch_model.py   what models of torch share: the device and precision of their weights
+    model.py         any network as a language model: <s>, padding, sliding windows, probabilities
+    loading.py       networks from stored arrays
 """

@@ -6,7 +6,6 @@ folder. <s> is never predicted: its logit is left out of the softmax.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,11 +20,11 @@ from chainrule.fast_paths import Choose
 from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
 from chainrule.neural.gpu.step import power_of_two
+from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.transformer.cache import Cache
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.windows import Window, spans
-from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.tokens.base import Tokenizer
 
 TOKENS_AT_ONCE = 1 << 14
@@ -57,8 +56,10 @@ class NeuralState(State):
         return NeuralState(self.memory.join(other.memory), features_BD, window)
 
 
-class NeuralModel(LanguageModel):
+class NeuralModel(TorchModel, LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
+
+    network: Network
 
     _scores_by_windows = True
     """Whether a network with a window scores by whole windows, which need no memory."""
@@ -82,37 +83,10 @@ class NeuralModel(LanguageModel):
         self._slide_share = slide
         self._samplers: dict[int, GraphSampler] = {}
 
-    @property
-    def torch_device(self) -> torch.device:
-        """The device of the weights."""
-        return self.network.head.weight.device
-
-    @property
-    def device(self) -> str:
-        return str(self.torch_device)
-
-    @property
-    def dtype(self) -> str:
-        return str(self.network.head.weight.dtype).removeprefix("torch.")
-
-    def on(self, device: str, dtype: str = "float32") -> NeuralModel:
-        """A copy of this model on a device, with weights of that precision; the model itself if nothing changes."""
-        if dtype == "bfloat16":
-            expect_slow_bfloat16(device)
-        like = torch.empty(0, device=device, dtype=getattr(torch, dtype))
-        if (like.device, like.dtype) == (self.torch_device, self.network.head.weight.dtype):
-            return self
-        network = copy.deepcopy(self.network).to(like.device, like.dtype)
-        return self._with(network).described_as(self)
-
     def _with(self, network: Network) -> NeuralModel:
-        """The model with another network of the same shape."""
         return NeuralModel(
             network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
         )
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {name: weight.detach().float().cpu().numpy() for name, weight in self.network.named_parameters()}
 
     # -- the contract -------------------------------------------------------------------------------------
 
