@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from chainrule.designs.masked import MaskedSettings
-from chainrule.errors import MissingExtraError
-from chainrule.kinds import Kind, TrainingData
+from chainrule.kinds import TrainingData
 from chainrule.masked.masking import masked_texts
-from chainrule.system.devices import has_torch
-from chainrule.system.plugins import import_object
-from chainrule.training.backends import Backend
 from chainrule.training.examples import Texts
-from chainrule.training.kinds import NetworkKind
+from chainrule.training.kinds import TaskKind
 
 _SAMPLED = 30  # the most tokens of a line that is shown while a network is trained
 _EVERY = 6  # of its tokens is hidden
 
 
-class MaskedKind(NetworkKind):
+class MaskedKind(TaskKind):
     """Trains and loads masked models."""
 
-    def backend(self, settings: Any) -> Backend:
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
-        backend: Callable[[str], Backend] = import_object("chainrule.masked.backend:MaskedBackend")
-        return backend(self.name)
+    backend_class = "chainrule.masked.backend:MaskedBackend"
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         return masked_texts(data, settings.share)
@@ -57,21 +48,8 @@ class MaskedKind(NetworkKind):
         return data.tokenizer.decode(filled.tolist())
 
 
-def _kind() -> Kind:
-    kind = MaskedKind("masked", MaskedSettings, {"torch": "chainrule.neural.networks.transformer.masked:"})
-    return Kind(
-        name=kind.name,
-        summary="a Transformer encoder that fills gaps: every token looks at those on both sides",
-        settings=MaskedSettings,
-        train=kind.train,
-        load=kind.load,
-        tunes_on_held_out=lambda settings: True,
-        check=kind.check,
-        keeps_run=True,
-        requires_torch=True,
-        task="masked",
-        tokenizer="bpe",
-    )
-
-
-KIND = _kind()
+KIND = MaskedKind("masked", MaskedSettings, {}).registered(
+    "a Transformer encoder that fills gaps: every token looks at those on both sides",
+    task="masked",
+    tokenizer="bpe",
+)

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from chainrule.designs.seq2seq import OF_A_START, Seq2SeqSettings
-from chainrule.errors import MissingExtraError, SettingsError
+from chainrule.errors import SettingsError
 from chainrule.folder import read_folder
-from chainrule.kinds import Kind, Rung, TrainingData
+from chainrule.kinds import Rung, TrainingData
 from chainrule.seq2seq.denoising import denoising_texts
 from chainrule.settings import parse
-from chainrule.system.devices import has_torch
-from chainrule.system.plugins import import_object
-from chainrule.training.backends import Backend
 from chainrule.training.examples import PairExamples, Texts, pairs_of
-from chainrule.training.kinds import NetworkKind
+from chainrule.training.kinds import TaskKind
 
 _NETWORKS = "chainrule.neural.networks.seq2seq"
 
 
-class Seq2SeqKind(NetworkKind):
+class Seq2SeqKind(TaskKind):
     """Trains and loads encoder-decoders."""
 
-    def backend(self, settings: Any) -> Backend:
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
-        backend: Callable[[str], Backend] = import_object("chainrule.seq2seq.backend:Seq2SeqBackend")
-        return backend(self.name)
+    backend_class = "chainrule.seq2seq.backend:Seq2SeqBackend"
 
     def check(self, settings: Any, device: str) -> None:
         super().check(settings, device)
@@ -73,25 +65,6 @@ def begun(settings: Seq2SeqSettings) -> Seq2SeqSettings:
     return replace(settings, **{name: getattr(earlier, name) for name in OF_A_START})
 
 
-def _kind() -> Kind:
-    kind = Seq2SeqKind("seq2seq", Seq2SeqSettings, {"torch": f"{_NETWORKS}:"})
-    return Kind(
-        name=kind.name,
-        summary="an encoder-decoder: writes a target, such as a translation, for a source",
-        settings=Seq2SeqSettings,
-        train=kind.train,
-        load=kind.load,
-        ladder=_LADDER,
-        tunes_on_held_out=lambda settings: True,
-        check=kind.check,
-        keeps_run=True,
-        requires_torch=True,
-        task="translation",
-        tokenizer="bpe",
-        measure="chainrule.seq2seq.evaluate:measure",
-    )
-
-
 _LADDER = (
     Rung("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}),
     Rung("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
@@ -99,4 +72,10 @@ _LADDER = (
     Rung("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}),
     Rung("transformer", {"cell": "transformer", "minutes": 1.0}),
 )
-KIND = _kind()
+KIND = Seq2SeqKind("seq2seq", Seq2SeqSettings, {}).registered(
+    "an encoder-decoder: writes a target, such as a translation, for a source",
+    ladder=_LADDER,
+    task="translation",
+    tokenizer="bpe",
+    measure="chainrule.seq2seq.evaluate:measure",
+)

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from chainrule.designs.tagging import TaggerSettings
-from chainrule.errors import MissingExtraError
 from chainrule.folder import read_folder
-from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.system.devices import has_torch
-from chainrule.system.plugins import import_object
+from chainrule.kinds import Rung, TrainingData
 from chainrule.tagging.examples import TaggingData, tagged_examples
 from chainrule.tagging.reading import WordReader
 from chainrule.tokens.registry import parse_tokenizer
-from chainrule.training.backends import Backend
 from chainrule.training.examples import Texts
-from chainrule.training.kinds import NetworkKind
+from chainrule.training.kinds import TaskKind
 
 
-class TaggerKind(NetworkKind):
+class TaggerKind(TaskKind):
     """Trains and loads taggers."""
 
-    def backend(self, settings: Any) -> Backend:
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
-        backend: Callable[[str], Backend] = import_object("chainrule.tagging.backend:TaggerBackend")
-        return backend(self.name)
+    backend_class = "chainrule.tagging.backend:TaggerBackend"
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on tagged sentences, which are read once for all that needs them."""
@@ -51,25 +42,6 @@ class TaggerKind(NetworkKind):
         return str(tagged)
 
 
-def _kind() -> Kind:
-    kind = TaggerKind("tagger", TaggerSettings, {"torch": "chainrule.neural.networks.tagging.tagger:TaggerNetwork"})
-    return Kind(
-        name=kind.name,
-        summary="gives each word of a sentence its tag, such as its part of speech",
-        settings=TaggerSettings,
-        train=kind.train,
-        load=kind.load,
-        ladder=_LADDER,
-        tunes_on_held_out=lambda settings: True,
-        check=kind.check,
-        keeps_run=True,
-        requires_torch=True,
-        task="tagging",
-        tokenizer="word",
-        measure="chainrule.tagging.evaluate:measure",
-    )
-
-
 def _rung(name: str, **settings: Any) -> Rung:
     return Rung(name, {"characters": "none", "minutes": 1.0, **settings})
 
@@ -85,4 +57,10 @@ _LADDER = (
     _rung("lstm, deep, characters", cell="lstm", layers=2, characters="lstm"),
     _rung("transformer, characters", cell="transformer", characters="lstm"),
 )
-KIND = _kind()
+KIND = TaggerKind("tagger", TaggerSettings, {}).registered(
+    "gives each word of a sentence its tag, such as its part of speech",
+    ladder=_LADDER,
+    task="tagging",
+    tokenizer="word",
+    measure="chainrule.tagging.evaluate:measure",
+)

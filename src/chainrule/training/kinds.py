@@ -9,9 +9,9 @@ Torch and the tape train the same network on the same batches, and one model fol
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from chainrule.decode.generate import sample_text
 from chainrule.designs.networks import count_parameters
@@ -153,6 +153,34 @@ def _figures(lm: LanguageModel, trained: Trained, vocab_size: int) -> dict[str, 
         **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
         **{key: value for key, value in trained.decisions.items() if key in ("bfloat16", "compiled")},
     }
+
+
+class TaskKind(NetworkKind):
+    """A kind of another task than language: torch alone computes it, by a backend of its own."""
+
+    backend_class: ClassVar[str]
+    """The class of the backend, as MODULE:NAME."""
+
+    def backend(self, settings: Any) -> Backend:
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
+        backend: Callable[[str], Backend] = import_object(self.backend_class)
+        return backend(self.name)
+
+    def registered(self, summary: str, **others: Any) -> Kind:
+        """The kind as it is registered: `others` are its task, its tokenizer, and what else it has."""
+        return Kind(
+            name=self.name,
+            summary=summary,
+            settings=self.settings,
+            train=self.train,
+            load=self.load,
+            tunes_on_held_out=lambda settings: True,
+            check=self.check,
+            keeps_run=True,
+            requires_torch=True,
+            **others,
+        )
 
 
 def network_kind(
