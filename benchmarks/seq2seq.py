@@ -24,7 +24,6 @@ from benchmarks.harness import DATA, Side, race, show
 from chainrule.cli.progress import terminal_progress
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import evaluate_pairs, length_plot
-from chainrule.seq2seq.translate import expect_conditional
 from chainrule.system.devices import choose_device
 
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -94,7 +93,7 @@ def trained(options: argparse.Namespace, design: str) -> ConditionalModel:
         progress=terminal_progress(),
         **{key: value for key, value in settings.items() if value is not None},
     )
-    return expect_conditional(lm)
+    return ConditionalModel.expect(lm)
 
 
 def quality(options: argparse.Namespace) -> None:
@@ -126,7 +125,7 @@ def speed(options: argparse.Namespace) -> None:
     if options.model is None:
         lm = trained(options, "transformer")
     else:
-        lm = expect_conditional(cr.load(options.model, device=device))
+        lm = ConditionalModel.expect(cr.load(options.model, device=device))
     sources = [source for source, _ in pairs(options, "test_2016_flickr")]
     sides = [Side("chainrule", lambda: cr.translate(lm, sources, beams=BEAMS), len(sources))]
     with tempfile.TemporaryDirectory(prefix="chainrule-benchmark-") as folder:

@@ -98,6 +98,7 @@ def check_rows(state: State, ids_BT: Array) -> None:
 class LanguageModel(Model):
     """A probability for every next token, after every prefix."""
 
+    purpose, verb = "predict text", "generate"
     tokenizer: Tokenizer
     context: Context
     normalised: bool = True
@@ -152,11 +153,11 @@ class LanguageModel(Model):
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
 
-    def suggest(self, text: str = "", k: int = 5) -> list[Any]:
+    def suggest(self, text: str = "", k: int = 5, *, at_least: float = 0.0) -> list[Any]:
         """The k likeliest words that complete a text or follow it, as `chainrule.suggest` gives them."""
         # by name: decoding stands above the contract, which it uses
         suggest: Callable[..., list[Any]] = import_object("chainrule.decode.suggest:suggest")
-        return suggest(self, text, k)
+        return suggest(self, text, k, at_least=at_least)
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""

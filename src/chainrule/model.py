@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from chainrule.disk.tables import Curves
+from chainrule.errors import ModelError
 from chainrule.folder import Context, ModelFolder, write_folder
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import dump_tokenizer
@@ -23,6 +24,11 @@ from chainrule.tokens.registry import dump_tokenizer
 
 class Model(ABC):
     """A trained model: its tokenizers, its settings, where it comes from, and how it is saved and moved."""
+
+    purpose: ClassVar[str]
+    """What models of a contract do, as an error says it: "predict text"."""
+    verb: ClassVar[str]
+    """The function of `chainrule` that has them do it, which is also the verb of the command line."""
 
     kind: str
     """The name of its kind, by which `chainrule.load` finds the code that reads its folder."""
@@ -72,6 +78,17 @@ class Model(ABC):
     def history(self) -> Curves:
         """The losses of its training, at each validation; empty for a model that is not trained in steps."""
         return Curves(self.metrics.get("history", []))
+
+    @classmethod
+    def expect(cls, model: object) -> Self:
+        """The model, if it keeps this contract; for any other a ModelError that names the function to call."""
+        if isinstance(model, cls):
+            return model
+        if not isinstance(model, Model):
+            raise ModelError(f"expected a model, not {model!r}: load one from its folder first")
+        raise ModelError(
+            f"a model of the kind {model.kind} does not {cls.purpose}: chainrule.{model.verb} is for it"
+        )
 
     def content(self) -> ModelFolder:
         """What its folder holds."""

@@ -16,6 +16,8 @@ def test_a_text_on_the_command_line(run: Run, mle_model: Path) -> None:
     ran = run("suggest", mle_model, "--prompt", "i love ca")
     assert (ran.code, ran.err) == (0, "")
     assert [line.split() for line in ran.out.splitlines()[2:]] == [["cats", "'ts'", "1.000"]]
+    likely = run("suggest", mle_model, "--prompt", "i love", "--min-probability", "0.6", "--json")
+    assert json.loads(likely.out)["suggestions"] == []
 
 
 def test_texts_on_standard_input(run_alone: Run, mle_model: Path) -> None:

@@ -58,6 +58,15 @@ def test_a_model_suggests_by_itself(lm: cr.LanguageModel) -> None:
     assert lm.suggest("the", k=2) == cr.suggest(lm, "the", 2)
 
 
+def test_unlikely_words_can_be_left_out(lm: cr.LanguageModel) -> None:
+    every = cr.suggest(lm, "a", 20)
+    least = every[0].probability
+    assert cr.suggest(lm, "a", 20, at_least=least) == [s for s in every if s.probability >= least] != every
+    assert lm.suggest("a", 20, at_least=1.0) == []
+    with pytest.raises(DecodingError, match="between 0 and 1, not 5"):
+        cr.suggest(lm, "a", at_least=5)
+
+
 def test_few_words_are_asked_for_and_few_are_given(lm: cr.LanguageModel) -> None:
     assert len(cr.suggest(lm, START, 1)) == 1
     assert cr.suggest(lm, START, 1) == cr.suggest(lm, START, 4)[:1]

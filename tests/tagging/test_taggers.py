@@ -231,10 +231,13 @@ def test_texts_are_split_and_tagged() -> None:
 def test_misuse_is_one_clear_line() -> None:
     tagger = trained({})
     lm: Any = cr.train("ngram", ["i love cats"], order=2)
-    with pytest.raises(ModelError, match="no tagger but a model of the kind 'ngram'"):
+    with pytest.raises(ModelError, match="kind ngram does not tag words"):
         cr.tag(lm, ["a"])
-    with pytest.raises(ModelError, match="no tagger"):
+    with pytest.raises(ModelError, match="kind ngram does not tag words"):
         cr.evaluate_tagger(lm, [[("a", "X")]])
+    for use in (cr.generate, cr.suggest, cr.score, cr.evaluate, cr.explain):
+        with pytest.raises(ModelError, match=r"kind tagger does not predict text: chainrule\.tag is for it"):
+            use(tagger, "the cat")  # type: ignore[operator]
     with pytest.raises(ModelError, match="a list of texts"):
         cr.tag(tagger, "a")
     with pytest.raises(ModelError, match="a sentence is a list of words"):

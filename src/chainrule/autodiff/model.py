@@ -265,9 +265,7 @@ def as_tape_model(lm: LanguageModel) -> TapeModel:
     """The model with the same weights on the tape; ModelError if its kind is not one of `KINDS`."""
     if isinstance(lm, TapeModel):
         return lm
-    if not isinstance(lm, LanguageModel):
-        raise ModelError(f"expected a model, not {lm!r}: load one from its folder first")
-    if lm.kind not in KINDS:
+    if LanguageModel.expect(lm).kind not in KINDS:
         raise ModelError(f"a model of the kind {lm.kind} is not one that the tape computes: {', '.join(KINDS)}")
     return cast(TapeModel, in_engine(lm, "tape"))
 

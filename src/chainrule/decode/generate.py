@@ -74,7 +74,7 @@ def generate_many(
     gives its `n` best, or as many as there are. The tokens that complete a prompt (see healing.py) come before the
     `max_tokens`.
     """
-    _check(n, max_tokens, strategy)
+    _check(lm, n, max_tokens, strategy)
     if isinstance(prompts, str):
         raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
@@ -150,7 +150,7 @@ def stream_many(
 
     All are written in one batch; what comes of the later ones meanwhile is kept until their turn.
     """
-    _check(n, max_tokens, strategy)
+    _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
     return _stream(lm, prompt, _text_only(lm, strategy), n, max_tokens, seed, heal=heal and max_tokens > 0)
@@ -232,7 +232,8 @@ def _copies(prompts: Sequence[str], n: int) -> list[int]:
     return copies
 
 
-def _check(n: int, max_tokens: int, strategy: object) -> None:
+def _check(lm: object, n: int, max_tokens: int, strategy: object) -> None:
+    LanguageModel.expect(lm)
     if not isinstance(strategy, (Strategy, Beam, NoneType)):
         raise DecodingError(f"a strategy is a value such as Greedy() or TopP(0.9), not {strategy!r}")
     if n < 1:

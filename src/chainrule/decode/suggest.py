@@ -56,7 +56,7 @@ class Suggestion:
 
 def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True) -> list[NextToken]:
     """The k likeliest tokens after a text, the likeliest first; some may begin inside the text."""
-    _check(k)
+    _check(lm, k)
     state, (openings,) = find_openings(lm, [context_of(lm, text)], heal=heal)
     found: dict[tuple[int, str], float] = defaultdict(float)
     begun = openings.best(2 * k)
@@ -76,22 +76,25 @@ def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True)
     return [NextToken(token, adds, p) for (token, adds), p in best if p > 0]
 
 
-def suggest(lm: LanguageModel, text: str = "", k: int = 5, *, once: bool = False) -> list[Suggestion]:
+def suggest(
+    lm: LanguageModel, text: str = "", k: int = 5, *, at_least: float = 0.0, once: bool = False
+) -> list[Suggestion]:
     """The k likeliest words that complete a text or follow it, the likeliest first; fewer if it knows no more.
 
-    The first call loads what the model needs to answer the next ones fast, unless `once` says that none will come.
+    Words of a probability below `at_least` are left out. The first call loads what the model needs to answer the
+    next ones fast, unless `once` says that none will come.
     """
-    _check(k)
+    _check(lm, k, at_least)
     if not once:
         prepare(lm)
     if lm.tokenizer.splitting is not None:
-        return _words(lm, text, k)
+        return [word for word in _words(lm, text, k) if word.probability >= at_least]
     if k > _MOST:
         raise DecodingError(f"the number of suggestions should be at most {_MOST:,}, not {k:,}")
     typed = _last_word(context_of(lm, text))
     found = _Search(lm, text, k).run()
     best = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:k]
-    return [Suggestion(_word(typed, completion), completion, p) for completion, p in best]
+    return [Suggestion(_word(typed, completion), completion, p) for completion, p in best if p >= at_least]
 
 
 def _words(lm: LanguageModel, text: str, k: int) -> list[Suggestion]:
@@ -217,6 +220,9 @@ def _log_probs(lm: LanguageModel, state: State) -> NDArray[np.floating]:
     return log_probs
 
 
-def _check(k: int) -> None:
+def _check(lm: object, k: int, at_least: float = 0.0) -> None:
+    LanguageModel.expect(lm)
     if k < 1:
         raise DecodingError(f"the number of suggestions should be at least 1, not {k}")
+    if not 0 <= at_least <= 1:
+        raise DecodingError(f"the least probability should be between 0 and 1, not {at_least}")

@@ -67,6 +67,7 @@ def evaluate(lm: LanguageModel, text: Text | Pairs, *, progress: Reports = False
         return evaluate_pairs(lm, text, progress=progress)
     if isinstance(lm, ConditionalModel):
         raise ModelError(f"a {lm.kind} model writes a target for a source: evaluate it on Pairs, not on a text")
+    LanguageModel.expect(lm)
     progress = as_progress(progress)
     with scratch_folder() as folder:
         encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)

@@ -177,6 +177,7 @@ def score(lm: LanguageModel, texts: Text, *, progress: Reports = False) -> Score
     stands for its lines; with stream context each of those is scored after the lines before it.
     """
     progress = as_progress(progress)
+    LanguageModel.expect(lm)
     items = [] if isinstance(texts, Corpus) else as_items(texts)
     if items and isinstance(items[0], str):
         return _score_texts(lm, items, progress)
@@ -200,6 +201,7 @@ def score_lines(lm: LanguageModel, text: Text) -> Iterator[ScoredText]:
 
     With stream context each line is scored after those before it.
     """
+    LanguageModel.expect(lm)
     with SILENT.task("scoring") as task:
         for part in _score_corpus(lm, as_corpus(text), task):
             yield from (part[number] for number in range(len(part)))

@@ -35,8 +35,7 @@ def explain(
     """
     if last < 1:
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
-    if not isinstance(lm, LanguageModel):
-        raise ModelError(f"expected a model, not {lm!r}: load one from its folder first")
+    LanguageModel.expect(lm)
     reports = as_progress(progress)
     if isinstance(lm, NgramModel):
         return explain_ngram(lm, *ids_and_target(lm, text, next_word, reports))

@@ -25,6 +25,7 @@ MASK = "[MASK]"
 class MaskedModel(Model):
     """A distribution for every hidden token, given the others."""
 
+    purpose, verb = "fill gaps", "fill"
     tokenizer: Tokenizer
     context: Context
 

@@ -60,8 +60,7 @@ class _Gapped:
 
 def fill(model: MaskedModel, text: str, k: int = 5) -> Filled:
     """The k best fillings of each [MASK] of a text, and the k best of all of them together."""
-    if not isinstance(model, MaskedModel):
-        raise ModelError(f"{model!r} fills no gaps: train a model of the kind masked")
+    MaskedModel.expect(model)
     if k < 1:
         raise ModelError(f"k should be at least 1, not {k}")
     gapped = _gapped(model, text)

@@ -17,7 +17,7 @@ import numpy as np
 from chainrule.errors import ModelError
 from chainrule.model import Model
 from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.translate import expect_conditional, translate
+from chainrule.seq2seq.translate import translate
 from chainrule.tokens.base import Tokenizer
 
 
@@ -48,7 +48,7 @@ class Alignment:
 
 def align(model: Model, source: str, target: str | None = None) -> Alignment:
     """How the model aligns a source and a target; without a target, with its own translation."""
-    lm = expect_conditional(model)
+    lm = ConditionalModel.expect(model)
     target = translate(lm, source) if target is None else target
     ids = np.asarray([*lm.tokenizer.encode(target), lm.tokenizer.eos])
     return align_ids(lm, lm.encode_source(source), ids)

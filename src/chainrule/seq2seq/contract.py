@@ -24,6 +24,7 @@ SOURCE = "source"
 class ConditionalModel(LanguageModel):
     """A probability for every next token of a target, given a source and the tokens before it."""
 
+    purpose, verb = "translate", "translate"
     source_tokenizer: Tokenizer
     """The tokenizer of sources; that of targets is `tokenizer`. They may be the same."""
 

@@ -22,7 +22,7 @@ from chainrule.kinds import Figures, HeldOut
 from chainrule.model import Model
 from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.translate import BEAM, expect_conditional, translate_ids
+from chainrule.seq2seq.translate import BEAM, translate_ids
 from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
 
 TOKENS_AT_ONCE = 1 << 14
@@ -90,7 +90,7 @@ def evaluate_pairs(
     progress: Reports = False,
 ) -> TranslationMeasured:
     """Measure a model on pairs: every source is translated, and every target scored."""
-    lm, progress = expect_conditional(model), as_progress(progress)
+    lm, progress = ConditionalModel.expect(model), as_progress(progress)
     examples = list(as_pairs(pairs))
     nats, tokens = score_pairs(lm, examples, progress=progress)
     sources = [lm.encode_source(source) for source, _ in examples]

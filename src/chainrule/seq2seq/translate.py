@@ -19,7 +19,7 @@ from chainrule.decode.beam import beam_search
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample
 from chainrule.decode.strategies import Beam, Forbid, Strategy
-from chainrule.errors import DecodingError, ModelError
+from chainrule.errors import DecodingError
 from chainrule.lm import State
 from chainrule.model import Model
 from chainrule.progress import SILENT, Progress, Reports, as_progress
@@ -93,7 +93,7 @@ def translate(
     It is searched for with `beams` hypotheses (5), or chosen by a strategy such as Greedy() or TopP(0.9). A text is
     one source, also if it has several lines; one that is longer than the model takes is cut.
     """
-    lm = expect_conditional(model)
+    lm = ConditionalModel.expect(model)
     if beams is not None and strategy is not None:
         raise DecodingError("choose one of beams and a strategy: Beam(5) is a strategy too")
     chosen = strategy or (BEAM if beams is None else Beam(beams, length_power=BEAM.length_power))
@@ -193,13 +193,6 @@ def as_translation(lm: ConditionalModel, found: Continuation) -> Translation:
     ends = bool(found.ids) and found.ids[-1] == lm.tokenizer.eos
     ids = found.ids[:-1] if ends else found.ids
     return Translation(lm.tokenizer.decode(ids), found.log_prob, found.ids, found.finished)
-
-
-def expect_conditional(model: Model) -> ConditionalModel:
-    """The model, if it is one that translates."""
-    if not isinstance(model, ConditionalModel):
-        raise ModelError(f"a model of the kind {model.kind} does not translate: train one of the kind seq2seq")
-    return model
 
 
 def _sampled(

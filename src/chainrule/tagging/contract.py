@@ -38,6 +38,7 @@ class TaggedWords:
 class Tagger(Model):
     """A probability for every tag of every word of a sentence."""
 
+    purpose, verb = "tag words", "tag"
     tokenizer: Tokenizer
     """The words of its table; any other word is unknown, which is not to say that it is tagged by chance."""
     tag_tokenizer: Tokenizer

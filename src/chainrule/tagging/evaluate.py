@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.errors import ModelError
 from chainrule.kinds import Figures, HeldOut
 from chainrule.progress import SILENT, Progress
 from chainrule.tagging.contract import Tagger
@@ -139,10 +138,7 @@ class TaggingMeasured:
 
 def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progress = SILENT) -> TaggingMeasured:
     """Tag sentences whose tags are known, and count."""
-    if not isinstance(tagger, Tagger):
-        raise ModelError(
-            f"this is no tagger but a model of the kind {tagger.kind!r}: chainrule.evaluate measures it"
-        )
+    Tagger.expect(tagger)
     given = as_tagged(sentences)
     numbers = {tag: number for number, tag in enumerate(tagger.tags)}
     counts: Counter[str] = Counter()

@@ -17,13 +17,10 @@ def tag(model: Any, texts: Iterable[str], *, split: Splitting = "unicode") -> li
     A text is split into words as by the tokenizer word:unicode (see `words_of`), or, with split="whitespace", at
     white space alone.
     """
-    if not isinstance(model, Tagger):
-        raise ModelError(
-            f"this is no tagger but a model of the kind {model.kind!r}: chainrule train tagger makes a tagger"
-        )
+    tagger = Tagger.expect(model)
     if isinstance(texts, str):
         raise ModelError("expected a list of texts, found one text: give [text]")
-    return model.tag([words_of(text, split) for text in texts])
+    return tagger.tag([words_of(text, split) for text in texts])
 
 
 def words_of(text: str, split: Splitting = "unicode") -> list[str]:

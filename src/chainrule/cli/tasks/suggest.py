@@ -32,10 +32,19 @@ if TYPE_CHECKING:
 @click.option(
     "-k", "count", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="How many words."
 )
+@click.option(
+    "--min-probability",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    metavar="P",
+    help="Leave out words of a smaller probability.",
+)
 @device_option
 @precision_option
 @json_option
-def suggest(folder: str, prompt: str | None, count: int, device: str, dtype: str, as_json: bool) -> None:
+def suggest(
+    folder: str, prompt: str | None, count: int, min_probability: float, device: str, dtype: str, as_json: bool
+) -> None:
     """Suggest how a text goes on, with the model in DIR.
 
     A suggestion completes the word that is being written, or is the next word; it ends before white space. Its
@@ -50,7 +59,7 @@ def suggest(folder: str, prompt: str | None, count: int, device: str, dtype: str
     if prompt is None and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
     for text in standard_input() if prompt is None else [prompt]:
-        found = suggesting.suggest(lm, text, count, once=prompt is not None)
+        found = suggesting.suggest(lm, text, count, at_least=min_probability, once=prompt is not None)
         if as_json:
             echo(to_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]}))
         else:

@@ -69,11 +69,7 @@ def tag(
     from chainrule.tagging.contract import Tagger
     from chainrule.text.corpus import Corpus
 
-    tagger: Any = load(folder, device=device, dtype=dtype)
-    if not isinstance(tagger, Tagger):
-        raise click.UsageError(
-            f"{folder} is no tagger but a model of the kind {tagger.kind}: chainrule train tagger makes a tagger"
-        )
+    tagger = Tagger.expect(load(folder, device=device, dtype=dtype, tasks=["tagging"]))
     if text == "-" and sys.stdin.isatty():
         echo("reading standard input; Ctrl-D ends it", err=True)
     corpus = Corpus.from_text(text) if is_text_itself(text) else open_corpus(options, text)

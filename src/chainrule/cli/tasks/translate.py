@@ -73,13 +73,13 @@ def translate(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.kinds import load
-    from chainrule.seq2seq.translate import expect_conditional
+    from chainrule.seq2seq.contract import ConditionalModel
 
     nbest, picture = options.pop("nbest"), options["alignments"]
     strategy = _strategy(options, nbest)
     if picture is not None:
         check_new_file(picture, "--alignments", options["overwrite"])
-    lm = expect_conditional(load(folder, device=device, dtype=dtype, tasks=["translation"]))
+    lm = ConditionalModel.expect(load(folder, device=device, dtype=dtype, tasks=["translation"]))
     note_slow_precision(dtype, lm)
     if picture is not None and lm.attention_weights(*_nothing(lm)) is None:
         raise click.UsageError(f"the model in {folder} has no attention, so there are no --alignments")
