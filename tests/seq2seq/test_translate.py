@@ -13,7 +13,9 @@ import chainrule as cr
 from chainrule.errors import CorpusError, DecodingError, ModelError, SettingsError
 from chainrule.seq2seq.alignments import Alignment, alignment_picture
 from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.evaluate import OfLength, Quality, by_length, evaluate_pairs, length_plot, score_pairs
+from chainrule.seq2seq.evaluate import evaluate_pairs, score_pairs
+from chainrule.seq2seq.length_plot import length_plot
+from chainrule.seq2seq.quality import OfLength, Quality, by_length
 from chainrule.seq2seq.translate import translate_stream
 
 from .toys import made, pairs_of, trained
@@ -156,6 +158,15 @@ def test_lengths_are_sorted_into_buckets() -> None:
         ("13-16", 1, 100),
         ("61+", 1, 0),
     ]
+
+
+def test_few_long_sources_are_one_group() -> None:
+    words = [8] * 60 + [12] * 38 + [25, 40]
+    pairs = [(" ".join(["w"] * n), "one two three four") for n in words]
+    found = by_length(pairs, ["one two three four"] * 100)
+    assert [(one.name, one.pairs) for one in found] == [("1-8", 60), ("9-12", 38), ("21-40", 2)]
+    found = by_length(pairs + pairs[:60], ["one two three four"] * 160)  # the two are too few now
+    assert [(one.name, one.pairs) for one in found] == [("1-8", 120), ("9-40", 40)]
 
 
 def test_pictures_are_svg() -> None:

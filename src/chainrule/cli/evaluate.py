@@ -177,7 +177,8 @@ def _evaluate_pairs(
     from chainrule.disk import replaced_file
     from chainrule.folder import read_folder
     from chainrule.kinds import check_task, load
-    from chainrule.seq2seq.evaluate import evaluate_pairs, length_plot
+    from chainrule.seq2seq.evaluate import evaluate_pairs
+    from chainrule.seq2seq.length_plot import length_plot
     from chainrule.seq2seq.translate import BEAM
     from chainrule.text.pairs import Pairs
 

@@ -69,7 +69,7 @@ class TaggerConfig:
     dropout: float = setting(0.33, "share of features left out in training")
     attention_dropout: float = setting(0.1, "transformer: share of attention weights left out in training")
     word_dropout: float = setting(
-        0.25, "a: a word seen n times is read as an unknown one with probability a / (a + n) in training"
+        2.0, "a: a word seen n times is read as an unknown one with probability a / (a + n) in training"
     )
 
     def __post_init__(self) -> None:
@@ -179,7 +179,7 @@ class TaggerSettings(NeuralSettings, TaggerConfig):
             rate = by_width(_RATES[self.cell if optimiser != "muon" else "muon"], self.width)
         if self.pretrained is not None and not self.frozen:
             rate = rate / _CAREFUL
-        dropout = max(dropout_share(prospect), _LEAST_DROPOUT) if prospect.epochs > 1 else 0.0
+        dropout = min(dropout_share(prospect) + _LEAST_DROPOUT, _MOST_DROPOUT) if prospect.epochs > 1 else 0.0
         return {
             **super().habits(prospect),
             "batch": min(max(_SMALL_BATCH, super().habits(prospect)["batch"]), _LARGE_BATCH),
@@ -200,8 +200,8 @@ FILTERS = (2, 3, 4, 5)
 
 _TAGS = 20  # about as many as there are
 _BYTES_OF_A_WORD = 7
-_LEAST_DROPOUT = 0.33  # rare words are learned by heart in the first epochs
-_WORD_DROPOUT = 0.25
+_LEAST_DROPOUT, _MOST_DROPOUT = 0.33, 0.5  # rare words are learned by heart in the first epochs
+_WORD_DROPOUT = 2.0
 _SMALL_BATCH, _LARGE_BATCH = 256, 512
 _CAREFUL = 4.0  # times smaller steps keep what a pretrained encoder knows
 

@@ -9,5 +9,7 @@ In reading order:
     denoising.py   pretraining: texts with gaps as sources, what is missing as targets
     translate.py   texts in, translations out
     alignments.py  which source tokens a target token looked at, and its picture
-    evaluate.py    how good translations are: perplexity, BLEU, chrF
+    quality.py     BLEU and chrF, also by the length of the source
+    length_plot.py the picture of that
+    evaluate.py    how good a model is on pairs: perplexity, BLEU, chrF
 """
