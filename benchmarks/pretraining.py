@@ -1,7 +1,8 @@
 """What denoising pretraining is worth on a small task: `python -m benchmarks pretraining [options]`.
 
-A toy language has sentences such as "the old dog sleeps near the river". The task is to write the sentence from its
-words of content, "old dog sleep river"; there are few pairs, and much more text without any. An encoder-decoder
+A toy language has sentences such as "the old dog sleeps near the river". One task is to write the sentence from its
+words of content, "old dog sleep river", another to write the preposition that is missing in "the old dog sleeps the
+river" (--task preposition); there are few pairs, and much more text without any. An encoder-decoder
 learns the pairs from nothing, and begun with weights that were pretrained on the text, by spans and by infilling,
 with as many steps on the pairs each. Figures are exact matches on sentences that are in neither.
 """
@@ -48,8 +49,10 @@ def main(arguments: list[str]) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--task", choices=["sentence", "preposition"], default="sentence", help="[sentence]")
     parser.add_argument("--pairs", type=int, default=40, help="pairs of the task [40]")
     parser.add_argument("--text", type=int, default=2000, help="sentences to pretrain on [2000]")
+    parser.add_argument("--joined", type=int, default=1, help="sentences of a line to pretrain on [1]")
     parser.add_argument("--steps", type=int, default=100, help="steps on the pairs [100]")
     parser.add_argument("--pretraining-steps", type=int, default=300, help="steps on the text [300]")
     parser.add_argument("--width", type=int, default=64, help="features of a token [64]")
@@ -57,10 +60,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--device", default="cpu", help="torch's name of the device [cpu]")
     options = parser.parse_args(arguments)
     every = sentences(options.pairs + options.test + options.text, seed=0)
-    pairs, test = every[: options.pairs], every[options.pairs : options.pairs + options.test]
-    text = [target for _, target in every[options.pairs + options.test :]]
+    asked = [(" ".join(target.split()[:4] + target.split()[5:]), target.split()[4]) for _, target in every]
+    tasks = {"sentence": every, "preposition": asked}[options.task]
+    pairs, test = tasks[: options.pairs], tasks[options.pairs : options.pairs + options.test]
+    lone = [target for _, target in every[options.pairs + options.test :]]
+    text = [" ".join(lone[i : i + options.joined]) for i in range(0, len(lone), options.joined)]
     tokenizer = cr.train_tokenizer("word", [*(" ".join(pair) for pair in every)])
-    sizes = {"layers": 2, "width": options.width, "heads": 2, "window": 32, "dropout": 0.1}
+    sizes = {"layers": 2, "width": options.width, "heads": 2, "window": 32 * options.joined, "dropout": 0.1}
     rows = [_row("nothing", _tuned(pairs, options, tokenizer=tokenizer, **sizes), test, 0.0)]
     with tempfile.TemporaryDirectory(prefix="chainrule-benchmark-") as folder:
         for pretrain in ("spans", "infilling"):

@@ -11,6 +11,7 @@ from trainables import Bigram, V, seeded
 
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
+from chainrule.neural.networks.network import BatchLoss, Trainable
 from chainrule.settings import parse
 from chainrule.training.optim.muon import Muon, orthogonal
 from chainrule.training.optim.optimisers import Optimiser, make_optimiser
@@ -22,7 +23,7 @@ def settings(**values: object) -> TrainingSettings:
     return parse(TrainingSettings, values)
 
 
-class One(nn.Module):
+class One(Trainable):
     """A single matrix of one number."""
 
     window = 1
@@ -31,10 +32,13 @@ class One(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([[2.0]]))
 
+    def loss(self, inputs: Any, targets_BT: torch.Tensor, memory: Any = None) -> BatchLoss:
+        raise NotImplementedError
+
 
 def stepped(gradient: float, factor: float = 1.0, **values: object) -> float:
     one = One()
-    optimiser = make_optimiser(one, settings(**values))  # type: ignore[arg-type]
+    optimiser = make_optimiser(one, settings(**values))
     one.weight.grad = torch.tensor([[gradient]])
     optimiser.step(factor)
     assert one.weight.grad is None
@@ -79,7 +83,7 @@ def test_what_is_kept_of_gradients_can_be_set() -> None:
     # Nesterov with β: the first step is η (g + β g)
     kept = stepped(3.0, optimiser="momentum", learning_rate=0.1, beta1=0.5, clip=0)
     assert kept == pytest.approx(2 - 0.1 * 1.5 * 3)
-    (group,) = make_optimiser(One(), settings(beta1=0.8, beta2=0.99)).groups  # type: ignore[arg-type]
+    (group,) = make_optimiser(One(), settings(beta1=0.8, beta2=0.99)).groups
     assert group["betas"] == (0.8, 0.99)
     with pytest.raises(SettingsError, match="beta2 should be at least 0 and below 1, not 1"):
         settings(beta2=1)
@@ -94,11 +98,34 @@ def test_muon_is_for_matrices_between_features() -> None:
     assert sum(len(group["params"]) for group in rest.param_groups) == len(named) - 1
 
 
-class WithTables(nn.Module):
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_a_network_may_ask_for_smaller_steps_of_some_parameters(optimiser: str) -> None:
+    class Careful(Bigram):
+        def step_scale(self, name: str) -> float:
+            return 0.1 if name.startswith("hidden") else 1.0
+
+    network, same = seeded(Careful), seeded(Bigram)
+    for one in (network, same):
+        made = make_optimiser(one, settings(optimiser=optimiser, learning_rate=0.5, weight_decay=0.0))
+        for parameter in one.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        made.step(0.2)
+        rates = {id(p): group["lr"] for group in made.groups for p in group["params"]}
+        scale = 0.1 if one is network else 1.0
+        assert rates[id(one.hidden.weight)] == pytest.approx(scale * 0.5 * 0.2)
+        assert rates[id(one.embed.weight)] == pytest.approx(0.5 * 0.2)
+    began = seeded(Bigram)
+    small, usual = (one.hidden.weight - began.hidden.weight for one in (network, same))
+    torch.testing.assert_close(small, 0.1 * usual)
+    torch.testing.assert_close(network.embed.weight, same.embed.weight)
+
+
+class WithTables(One):
     """Matrices that are no products' factors."""
 
     def __init__(self) -> None:
         super().__init__()
+        del self.weight
         self.positions = nn.Embedding(4, 6)
         self.starts = nn.ParameterList([torch.zeros(1, 6)])
         self.hidden = nn.Linear(6, 6, bias=False)

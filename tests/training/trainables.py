@@ -15,7 +15,7 @@ from chainrule.arrays import PAD
 from chainrule.designs.training import TrainingSettings
 from chainrule.kinds import TrainingData
 from chainrule.lm import Context
-from chainrule.neural.networks.network import BatchLoss, Network
+from chainrule.neural.networks.network import BatchLoss, Trainable
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
@@ -35,11 +35,10 @@ def nats(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     return cross_entropy(logits_BTV.float().flatten(0, 1), targets_BT.flatten(), ignore_index=PAD, reduction="sum")
 
 
-class Bigram(nn.Module):
+class Bigram(Trainable):
     """The next token by the last one; reads windows."""
 
     window = 8
-    flops_per_token = Network.flops_per_token
 
     def __init__(self, width: int = 6, dropout: float = 0.0, vocab_size: int = V) -> None:
         super().__init__()
@@ -68,11 +67,10 @@ class Cells:
         return Cells(self.hidden.detach(), self.cell.detach())
 
 
-class Recurrent(nn.Module):
+class Recurrent(Trainable):
     """An LSTM; carries its memory on."""
 
     window = None
-    flops_per_token = Network.flops_per_token
 
     def __init__(self, width: int = 6, dropout: float = 0.0) -> None:
         super().__init__()

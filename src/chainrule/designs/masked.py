@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from chainrule.designs.defaults import Cost, Prospect, Values
+from chainrule.designs.defaults import Cost, Prospect, Values, batch_size
 from chainrule.designs.settings import BlockSettings
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, setting
@@ -40,4 +40,6 @@ class MaskedSettings(BlockSettings):
         # a text of which other tokens are predicted in each epoch is learned by heart more slowly
         habits = super().habits(replace(prospect, seen=prospect.seen * self.share))
         as_read = super().habits(prospect)
-        return {**habits, "batch": as_read["batch"], "window": as_read["window"]}
+        # a step should learn from as many tokens as that of another network: so it reads more of them
+        batch = batch_size(replace(prospect, seen=prospect.seen / self.share))
+        return {**habits, "batch": batch, "window": as_read["window"]}

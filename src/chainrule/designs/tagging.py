@@ -45,6 +45,7 @@ class TaggerConfig:
     GROUPS: ClassVar[Groups] = {
         "size": ("layers", "width", "embedding", "spelling", "heads", "hidden", "window"),
         "design": ("cell", "bidirectional", "characters", "preset", "positions", "pretrained", "frozen"),
+        "optimisation": ("encoder_rate",),
         "regularisation": ("dropout", "attention_dropout", "word_dropout"),
     }
 
@@ -66,6 +67,7 @@ class TaggerConfig:
     )
     pretrained: str | None = setting(None, "the folder of a masked model whose features of words to begin from")
     frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train what is above it")
+    encoder_rate: float = setting(0.05, "pretrained: the encoder's learning rate, as a share of that of the rest")
     dropout: float = setting(0.33, "share of features left out in training")
     attention_dropout: float = setting(0.1, "transformer: share of attention weights left out in training")
     word_dropout: float = setting(
@@ -76,6 +78,8 @@ class TaggerConfig:
         check_sizes(layers=self.layers or None, width=self.width, embedding=self.embedding, spelling=self.spelling)
         check_sizes(heads=self.heads, hidden=self.hidden, window=self.window)
         check_shares(dropout=self.dropout, attention_dropout=self.attention_dropout)
+        if not 0 < self.encoder_rate < float("inf"):
+            raise SettingsError(f"encoder_rate should be above 0, not {self.encoder_rate}; frozen=true is for none")
         if self.word_dropout is not None and not 0 <= self.word_dropout < float("inf"):
             raise SettingsError(f"word_dropout should be at least 0, not {self.word_dropout}")
         for name in ("width", "spelling"):
@@ -177,8 +181,6 @@ class TaggerSettings(NeuralSettings, TaggerConfig):
         rate = LEARNING_RATES[optimiser]
         if optimiser in ("adam", "adamw", "muon"):
             rate = by_width(_RATES[self.cell if optimiser != "muon" else "muon"], self.width)
-        if self.pretrained is not None and not self.frozen:
-            rate = rate / _CAREFUL
         dropout = min(dropout_share(prospect) + _LEAST_DROPOUT, _MOST_DROPOUT) if prospect.epochs > 1 else 0.0
         return {
             **super().habits(prospect),
@@ -203,7 +205,6 @@ _BYTES_OF_A_WORD = 7
 _LEAST_DROPOUT, _MOST_DROPOUT = 0.33, 0.5  # rare words are learned by heart in the first epochs
 _WORD_DROPOUT = 2.0
 _SMALL_BATCH, _LARGE_BATCH = 256, 512
-_CAREFUL = 4.0  # times smaller steps keep what a pretrained encoder knows
 
 _CELLS = ((64, 1, 32, 32), (128, 1, 64, 64), (192, 1, 96, 64), (256, 2, 128, 96), (384, 2, 128, 128))
 """Units, layers, numbers of a word and of a spelling, of recurrent taggers."""

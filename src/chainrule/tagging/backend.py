@@ -11,11 +11,11 @@ from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.kinds import TrainingData, load_content
 from chainrule.neural.inference.loading import load_network
-from chainrule.neural.networks.tagging.tagger import TaggerNetwork
+from chainrule.neural.networks.tagging.tagger import ENCODER, TaggerNetwork
 from chainrule.neural.networks.transformer.stack import Encoder
 from chainrule.tagging.contract import TAGS
 from chainrule.tagging.examples import TaggingData
-from chainrule.tagging.model import ENCODER, FREQUENT, PRETRAINED, NeuralTagger
+from chainrule.tagging.model import FREQUENT, PRETRAINED, NeuralTagger
 from chainrule.tagging.reading import WordReader
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer

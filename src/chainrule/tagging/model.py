@@ -13,7 +13,7 @@ from chainrule.arrays import batches, pad
 from chainrule.errors import ModelError
 from chainrule.model import Model
 from chainrule.neural.inference.torch_model import TorchModel
-from chainrule.neural.networks.tagging.tagger import TaggerNetwork
+from chainrule.neural.networks.tagging.tagger import ENCODER, TaggerNetwork
 from chainrule.tagging.contract import Tagger
 from chainrule.tagging.reading import WordReader, numbered, pieces
 from chainrule.text.tagged import one_word
@@ -22,8 +22,6 @@ from chainrule.training.batches.layouts import OVERLAP
 
 PRETRAINED = "pretrained"
 """The name of the part of a tagger's folder that is the masked model its words' features come from."""
-ENCODER = "words.pretrained.encoder."
-"""How the names of the weights of that model's encoder begin in a tagger's network."""
 FREQUENT = "most_frequent"
 """The array of a tagger's folder with the most frequent tag of each word."""
 WORDS_AT_ONCE = 1 << 13

@@ -60,6 +60,10 @@ class Trainable(nn.Module, ABC):
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         """The loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
 
+    def step_scale(self, name: str) -> float:
+        """The learning rate of a parameter, as a share of that of the settings."""
+        return 1.0
+
     def flops_per_token(self) -> float:
         """Floating-point operations to train on one token."""
         # a weight is used once forward and twice backward, each time for a product and a sum; an embedding table

@@ -23,7 +23,9 @@ _TINY = 1e-7
 class Muon(torch.optim.Optimizer):
     """The optimiser of matrices from features to features; its steps are as large as those of AdamW."""
 
-    def __init__(self, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> None:
+    def __init__(
+        self, parameters: list[nn.Parameter] | list[dict[str, Any]], lr: float, weight_decay: float
+    ) -> None:
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -74,17 +74,15 @@ class Optimiser:
 def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
     """The optimiser of these settings, for the parameters of a network that require gradients."""
     named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
-    rate, decay = settings.rate, settings.decay
-    shrinking = _shrinking(network)
-    if settings.optimiser != "muon":
-        return Optimiser([_plain(settings, _groups(named.values(), shrinking, decay), rate)], settings.clip)
-    hidden = {name: parameter for name, parameter in named.items() if _is_hidden_matrix(name, parameter)}
-    rest = [parameter for name, parameter in named.items() if name not in hidden]
+    shrinking, hidden = _shrinking(network), {}
+    if settings.optimiser == "muon":
+        hidden = {name: parameter for name, parameter in named.items() if _is_hidden_matrix(name, parameter)}
+    rest = {name: parameter for name, parameter in named.items() if name not in hidden}
     parts: list[torch.optim.Optimizer] = []
     if hidden:
-        parts.append(Muon(list(hidden.values()), rate, decay))
+        parts.append(Muon(_groups(network, hidden, set(hidden.values()), settings), settings.rate, settings.decay))
     if rest:
-        parts.append(_plain(settings, _groups(rest, shrinking, decay), rate))
+        parts.append(_plain(settings, _groups(network, rest, shrinking, settings), settings.rate))
     return Optimiser(parts, settings.clip)
 
 
@@ -108,13 +106,15 @@ def _shrinking(network: Trainable) -> set[nn.Parameter]:
     return {parameter for name, parameter in every if shrinks(name, parameter.ndim)}
 
 
-def _groups(parameters: Iterable[nn.Parameter], shrinking: set[nn.Parameter], decay: float) -> list[dict[str, Any]]:
-    every = list(parameters)
-    groups = [
-        {"params": [parameter for parameter in every if parameter in shrinking], "weight_decay": decay},
-        {"params": [parameter for parameter in every if parameter not in shrinking], "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
+def _groups(
+    network: Trainable, named: Mapping[str, nn.Parameter], shrinking: set[nn.Parameter], settings: TrainingSettings
+) -> list[dict[str, Any]]:
+    """Parameters with the same learning rate and weight decay, those that shrink first."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in sorted(named.items(), key=lambda pair: pair[1] not in shrinking):
+        decay = settings.decay if parameter in shrinking else 0.0
+        groups.setdefault((network.step_scale(name) * settings.rate, decay), []).append(parameter)
+    return [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()]
 
 
 def _is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:

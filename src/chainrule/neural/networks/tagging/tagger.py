@@ -22,6 +22,9 @@ from chainrule.neural.networks.regularise import VariationalDropout
 from chainrule.neural.networks.tagging.words import WordFeatures
 from chainrule.neural.networks.transformer.stack import Encoder, Layers
 
+ENCODER = "words.pretrained.encoder."
+"""How the names of the weights of that model's encoder begin in a tagger's network."""
+
 
 class TaggerNetwork(Trainable):
     """Words in, a distribution over tags for each out."""
@@ -68,6 +71,10 @@ class TaggerNetwork(Trainable):
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         """The loss of tags after `WordInputs`; PAD in the targets is not predicted."""
         return BatchLoss(self.tag_head.nats(self.features(WordInputs(*inputs)), targets_BT), None, None)
+
+    def step_scale(self, name: str) -> float:
+        """Small steps keep what a pretrained encoder knows."""
+        return self.config.encoder_rate if name.startswith(ENCODER) else 1.0
 
     def flops_per_token(self) -> float:
         """As of any network, without the tables of words and bytes, and with one byte for each word."""
