@@ -17,7 +17,7 @@ import torch
 from benchmarks.harness import Side, race
 from chainrule.arrays import PAD
 from chainrule.designs.masked import MaskedSettings
-from chainrule.masked.masking import MaskedExamples, Masking
+from chainrule.encoders.masked.masking import MaskedExamples, Masking
 from chainrule.neural.networks.transformer.masked import MaskedTransformer
 from chainrule.settings import closed
 from chainrule.system.devices import choose_device

@@ -22,9 +22,9 @@ from typing import Any
 import chainrule as cr
 from benchmarks.harness import DATA, Side, race, show
 from chainrule.cli.progress import terminal_progress
-from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.evaluate import evaluate_pairs
-from chainrule.seq2seq.length_plot import length_plot
+from chainrule.encoders.seq2seq.contract import ConditionalModel
+from chainrule.encoders.seq2seq.evaluate import evaluate_pairs
+from chainrule.encoders.seq2seq.length_plot import length_plot
 from chainrule.system.devices import choose_device
 
 DESIGNS: dict[str, dict[str, Any]] = {

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chainrule.disk.checksums import CHECKSUM, signed, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, signed, unsigned
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

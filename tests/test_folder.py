@@ -19,7 +19,6 @@ import pytest
 import safetensors.numpy
 
 import chainrule as cr
-from chainrule.disk import atomic
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 from chainrule.folder import (
     ModelFolder,
@@ -32,6 +31,7 @@ from chainrule.folder import (
     write_folder,
 )
 from chainrule.folder.integrity import sha256
+from chainrule.system.disk import atomic
 from manifests import read_manifest, write_manifest
 
 ARRAYS = {

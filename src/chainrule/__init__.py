@@ -87,6 +87,11 @@ if TYPE_CHECKING:
         TopP,
     )
     from chainrule.decode.suggest import Suggestion, suggest
+    from chainrule.encoders.masked.filling import Filled, fill
+    from chainrule.encoders.seq2seq.alignments import Alignment, align
+    from chainrule.encoders.seq2seq.translate import translate
+    from chainrule.encoders.tagging.evaluate import evaluate_tagger
+    from chainrule.encoders.tagging.tag import tag
     from chainrule.errors import ChainruleError
     from chainrule.evaluation.compare import compare
     from chainrule.evaluation.measure import Measured, evaluate
@@ -96,16 +101,11 @@ if TYPE_CHECKING:
     from chainrule.inside.explanation import Explanation
     from chainrule.kinds import load
     from chainrule.lm import LanguageModel, State
-    from chainrule.masked.filling import Filled, fill
     from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.mix import interpolate
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
-    from chainrule.seq2seq.alignments import Alignment, align
-    from chainrule.seq2seq.translate import translate
-    from chainrule.tagging.evaluate import evaluate_tagger
-    from chainrule.tagging.tag import tag
     from chainrule.text.corpus import Corpus
     from chainrule.text.pairs import Pairs
     from chainrule.tokens.base import Tokenizer
@@ -138,11 +138,11 @@ _HOMES = {
     "chainrule.inside.explanation": ("Explanation",),
     "chainrule.kinds": ("load",),
     "chainrule.lm": ("LanguageModel", "State"),
-    "chainrule.masked.filling": ("Filled", "fill"),
+    "chainrule.encoders.masked.filling": ("Filled", "fill"),
     "chainrule.ngram.arpa.model": ("load_arpa", "save_arpa"),
     "chainrule.ngram.mix": ("interpolate",),
-    "chainrule.seq2seq.alignments": ("Alignment", "align"),
-    "chainrule.seq2seq.translate": ("translate",),
+    "chainrule.encoders.seq2seq.alignments": ("Alignment", "align"),
+    "chainrule.encoders.seq2seq.translate": ("translate",),
     "chainrule.text.corpus": ("Corpus",),
     "chainrule.text.pairs": ("Pairs",),
     "chainrule.tokens.base": ("Tokenizer",),
@@ -150,8 +150,8 @@ _HOMES = {
     "chainrule.pipeline.prepare": ("TokenizerChoice",),
     "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
-    "chainrule.tagging.evaluate": ("evaluate_tagger",),
-    "chainrule.tagging.tag": ("tag",),
+    "chainrule.encoders.tagging.evaluate": ("evaluate_tagger",),
+    "chainrule.encoders.tagging.tag": ("tag",),
     "chainrule.training.curves": ("curves",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -68,9 +68,9 @@ _BUILT_IN = {
     "lstm": "chainrule.training.kinds:LSTM",
     "gru": "chainrule.training.kinds:GRU",
     "transformer": "chainrule.training.kinds:TRANSFORMER",
-    "seq2seq": "chainrule.seq2seq.training:KIND",
-    "masked": "chainrule.masked.training:KIND",
-    "tagger": "chainrule.tagging.training:KIND",
+    "seq2seq": "chainrule.encoders.seq2seq.training:KIND",
+    "masked": "chainrule.encoders.masked.training:KIND",
+    "tagger": "chainrule.encoders.tagging.training:KIND",
 }
 """The module and the variable of each kind."""
 

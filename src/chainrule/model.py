@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from chainrule.disk.tables import Curves
 from chainrule.errors import ModelError
 from chainrule.folder import Context, ModelFolder, write_folder
+from chainrule.system.disk.tables import Curves
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import dump_tokenizer
 

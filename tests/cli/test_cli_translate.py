@@ -174,7 +174,7 @@ def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = dict(setting.split("=") for setting in SMALL)
     rungs = tuple(Rung(f"gru, {name}", {**settings, "attention": name}) for name in ("none", "dot"))
     kind = replace(find_kind("seq2seq"), ladder=rungs)
-    monkeypatch.setattr("chainrule.seq2seq.training.KIND", kind)
+    monkeypatch.setattr("chainrule.encoders.seq2seq.training.KIND", kind)
 
 
 @pytest.mark.usefixtures("short_ladder")

@@ -13,11 +13,11 @@ from tests.masked.conftest import SOUNDS, toy_lines
 import chainrule as cr
 from chainrule import kinds
 from chainrule.arrays import PAD
+from chainrule.encoders.masked import pseudo
+from chainrule.encoders.masked.model import EncoderModel
 from chainrule.errors import ModelError
 from chainrule.evaluation.pseudo import evaluate_masked, pseudo_records
 from chainrule.lm import LanguageModel
-from chainrule.masked import pseudo
-from chainrule.masked.model import EncoderModel
 from chainrule.neural.networks.transformer.stack import Encoder
 
 

@@ -11,7 +11,7 @@ from tests.masked.conftest import SMALL, toy_lines
 
 import chainrule as cr
 from chainrule.arrays import PAD
-from chainrule.masked.masking import Masking, predicted_count
+from chainrule.encoders.masked.masking import Masking, predicted_count
 from chainrule.neural.networks.transformer.masked import first_targets, most_targets
 from chainrule.training.batches.gather import HostGatherer
 from chainrule.training.batches.layouts import Lines, Predicting, Rows, Size, Windows

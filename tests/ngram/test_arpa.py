@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chainrule.disk import atomic
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa import reading as arpa
 from chainrule.ngram.arpa.numbers import read_number, write_number
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa, write_arpa
 from chainrule.system import parallel
+from chainrule.system.disk import atomic
 from listening import Listening
 
 LN10 = math.log(10)

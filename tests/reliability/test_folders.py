@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import disk
 from chainrule.autodiff.model import load_on_tape
-from chainrule.disk import atomic, locks, scratch
 from chainrule.errors import DamagedFileError, FolderError, SettingsError, TokenizerError
 from chainrule.evaluation.comparison import Comparison
 from chainrule.folder import integrity, manifest, read_folder
+from chainrule.system import disk
+from chainrule.system.disk import atomic, locks, scratch
 from chainrule.tokens.registry import load_tokenizer, train_tokenizer, write_tokenizer
 from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove_checkpoints
 from manifests import read_manifest, write_manifest
@@ -220,7 +220,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import chainrule as cr
-from chainrule.disk import atomic
+from chainrule.system.disk import atomic
 
 if sys.argv[2] == "renames":
     atomic._exchange = lambda one, other: False
@@ -376,7 +376,9 @@ def test_what_is_empty_and_new_may_be_about_to_be_locked(tmp_path: Path, monkeyp
 
 def test_a_killed_process_leaves_its_text_until_the_next_start(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    code = "import os; from chainrule import disk\nwith disk.scratch_folder() as f:\n (f/'a').write_text('a')"
+    code = (
+        "import os; from chainrule.system import disk\nwith disk.scratch_folder() as f:\n (f/'a').write_text('a')"
+    )
     killed = f"{code}; os._exit(9)"
     subprocess.run([sys.executable, "-c", killed], env=environment, check=False, timeout=60)
     assert len(list(tmp_path.iterdir())) == 1
@@ -387,7 +389,7 @@ def test_a_killed_process_leaves_its_text_until_the_next_start(tmp_path: Path) -
 def test_a_second_training_is_told_who_holds_the_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     code = (
-        "import sys, time; from pathlib import Path; from chainrule.disk import holding\n"
+        "import sys, time; from pathlib import Path; from chainrule.system.disk import holding\n"
         "with holding(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(run)], stdout=subprocess.PIPE, text=True) as process:

@@ -9,9 +9,9 @@ import torch
 import chainrule as cr
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
+from chainrule.encoders.seq2seq.translate import translate_ids
 from chainrule.lm import read
-from chainrule.seq2seq.model import EncoderDecoderModel
-from chainrule.seq2seq.translate import translate_ids
 from chainrule.testing.laws import LAWS
 
 from .toys import DESIGNS, made

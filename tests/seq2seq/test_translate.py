@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.encoders.seq2seq.alignments import Alignment, alignment_picture
+from chainrule.encoders.seq2seq.contract import ConditionalModel
+from chainrule.encoders.seq2seq.evaluate import evaluate_pairs, score_pairs
+from chainrule.encoders.seq2seq.length_plot import length_plot
+from chainrule.encoders.seq2seq.quality import OfLength, Quality, by_length
+from chainrule.encoders.seq2seq.translate import translate_stream
 from chainrule.errors import CorpusError, DecodingError, ModelError, SettingsError
-from chainrule.seq2seq.alignments import Alignment, alignment_picture
-from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.evaluate import evaluate_pairs, score_pairs
-from chainrule.seq2seq.length_plot import length_plot
-from chainrule.seq2seq.quality import OfLength, Quality, by_length
-from chainrule.seq2seq.translate import translate_stream
 
 from .toys import made, pairs_of, trained
 

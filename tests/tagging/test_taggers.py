@@ -14,10 +14,10 @@ import torch
 import chainrule as cr
 from chainrule import kinds
 from chainrule.designs.tagging import TaggerConfig, WordInputs
+from chainrule.encoders.tagging.examples import TaggedExamples, TaggedText, WordDropout
+from chainrule.encoders.tagging.reading import WordReader, numbered, pieces
 from chainrule.errors import Interrupted, ModelError, SettingsError
 from chainrule.neural.networks.tagging.tagger import TaggerNetwork
-from chainrule.tagging.examples import TaggedExamples, TaggedText, WordDropout
-from chainrule.tagging.reading import WordReader, numbered, pieces
 from chainrule.testing.taggers import TAGGER_LAWS
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer

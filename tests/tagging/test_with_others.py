@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.encoders.tagging.evaluate import measure
+from chainrule.encoders.tagging.training import KIND
 from chainrule.kinds import HeldOut, Rung, find_kind
-from chainrule.tagging.evaluate import measure
-from chainrule.tagging.training import KIND
 from chainrule.text.tagged import Tagged
 
 from .toys import TINY, sentences

@@ -18,9 +18,9 @@ from chainrule.cli.screen.words import cut, number
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from chainrule.encoders.masked.contract import MaskedModel
+    from chainrule.encoders.seq2seq.evaluate import TranslationMeasured
     from chainrule.evaluation.measure import Measured
-    from chainrule.masked.contract import MaskedModel
-    from chainrule.seq2seq.evaluate import TranslationMeasured
 
 
 _FIGURES = 60  # the width of the table without the names of the models
@@ -174,12 +174,12 @@ def _evaluate_pairs(
 ) -> None:
     from chainrule.cli.progress import terminal_progress
     from chainrule.decode.strategies import Beam
-    from chainrule.disk import replaced_file
+    from chainrule.encoders.seq2seq.evaluate import evaluate_pairs
+    from chainrule.encoders.seq2seq.length_plot import length_plot
+    from chainrule.encoders.seq2seq.translate import BEAM
     from chainrule.folder import read_folder
     from chainrule.kinds import check_task, load
-    from chainrule.seq2seq.evaluate import evaluate_pairs
-    from chainrule.seq2seq.length_plot import length_plot
-    from chainrule.seq2seq.translate import BEAM
+    from chainrule.system.disk import replaced_file
     from chainrule.text.pairs import Pairs
 
     folders = list(given)

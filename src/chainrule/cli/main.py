@@ -107,7 +107,7 @@ def run_process() -> NoReturn:
         main()
     except SystemExit as ending:
         if ending.code in EXIT_CODES:
-            from chainrule.disk.scratch import close_scratch_files
+            from chainrule.system.disk.scratch import close_scratch_files
 
             close_scratch_files()
             end_process(int(ending.code))

@@ -25,9 +25,9 @@ from chainrule.cli.screen.tables import SCORES
 from chainrule.cli.screen.words import cut, number
 
 if TYPE_CHECKING:
+    from chainrule.encoders.masked.contract import MaskedModel
     from chainrule.evaluation.records import ScoredRecord
     from chainrule.lm import LanguageModel
-    from chainrule.masked.contract import MaskedModel
     from chainrule.text.corpus import Corpus
 
 _AT_ONCE = 100  # lines; to write each by itself takes longer than to score it

@@ -68,7 +68,7 @@ def tokenize(
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.disk import replaced_path, scratch_folder
+    from chainrule.system.disk import replaced_path, scratch_folder
     from chainrule.tokens.ids import check_ids_file
 
     if bool(options["ids"]) + show + merges > 1:

@@ -95,12 +95,12 @@ def train(
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.disk import holding
     from chainrule.kinds import find_kind, learns_as
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.train import train_kind
     from chainrule.settings import parse, split_words
     from chainrule.system.devices import choose_device
+    from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
@@ -197,10 +197,10 @@ def resume(
     Example: chainrule resume model.run
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.disk import holding
     from chainrule.pipeline.resume import resume_run
     from chainrule.pipeline.run_record import read_record, reopened
     from chainrule.settings import split_words
+    from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
     record = read_record(run)

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
 from chainrule.decode.generate import sample_text
-from chainrule.disk import LOCK, holding, remove_folder, scratch_folder, sweep
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Result, read_comparison
 from chainrule.evaluation.measure import Measured, measure
@@ -23,6 +22,7 @@ from chainrule.pipeline.prepare import TokenizerChoice, split_off
 from chainrule.pipeline.train import as_examples, encode_examples, lines_of
 from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.system.devices import choose_device
+from chainrule.system.disk import LOCK, holding, remove_folder, scratch_folder, sweep
 from chainrule.system.plugins import import_object
 from chainrule.text.given import Text
 from chainrule.text.pairs import GivenPairs

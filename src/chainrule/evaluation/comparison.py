@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from chainrule.disk import replaced_file
 from chainrule.evaluation.measure import Measured
 from chainrule.folder import to_json
 from chainrule.kinds import Figures, Task
 from chainrule.lm import Context
+from chainrule.system.disk import replaced_file
 
 RESULTS = "compare.json"
 FORMAT = "chainrule-comparison"

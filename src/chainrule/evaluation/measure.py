@@ -11,13 +11,13 @@ from typing import Any, overload
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
-from chainrule.disk import scratch_folder
+from chainrule.encoders.seq2seq.contract import ConditionalModel
+from chainrule.encoders.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.progress import SILENT, Progress, Reports, as_progress
-from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
+from chainrule.system.disk import scratch_folder
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import Pairs
 from chainrule.tokens.base import line_bounds

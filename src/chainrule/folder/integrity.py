@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from chainrule.disk import replaced_file
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
+from chainrule.system.disk import replaced_file
 
 VERIFIED = ".verified.json"
 """What is known of large files that were found right."""

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from chainrule.disk import naming
 from chainrule.errors import FolderError
 from chainrule.folder.integrity import what_it_is
+from chainrule.system.disk import naming
 
 Tensors: TypeAlias = Mapping[str, np.ndarray]
 

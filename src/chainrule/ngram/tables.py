@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.disk.tables import frame
 from chainrule.errors import TokenizerError
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.values import Values
+from chainrule.system.disk.tables import frame
 from chainrule.tokens.base import Tokenizer
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from chainrule.disk import naming
 from chainrule.errors import SettingsError
 from chainrule.kinds import Sources
 from chainrule.progress import SILENT, Progress
+from chainrule.system.disk import naming
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import sides_of

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from chainrule.disk import replaced_file
 from chainrule.errors import CorpusError, DamagedFileError, FolderError, SettingsError
 from chainrule.folder import to_json
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice
+from chainrule.system.disk import replaced_file
 from chainrule.text.corpus import BUILTIN, Corpus
 from chainrule.text.pairs import Pairs
 from chainrule.text.records import Fields

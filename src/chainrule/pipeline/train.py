@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
-from chainrule.disk import scratch_folder
 from chainrule.errors import Interrupted, SettingsError
 from chainrule.kinds import Kind, Sources, TrainingData, find_kind, learns_as
 from chainrule.lm import Context, LanguageModel
@@ -25,6 +24,7 @@ from chainrule.pipeline.run_record import (
 )
 from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.system.devices import choose_device
+from chainrule.system.disk import scratch_folder
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import GivenPairs, Pairs, as_pairs

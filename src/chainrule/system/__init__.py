@@ -1,5 +1,6 @@
-"""The machine and its process: devices, threads, signals, and packages that add to this one.
+"""The machine and its process: files, devices, threads, signals, and packages that add to this one.
 
+disk/         files that appear whole, and have an owner; tables of results
 devices.py    where networks compute
 parallel.py   work on all cores
 signals.py    Ctrl-C, termination, and what a process does before it ends

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chainrule.disk import naming, scratch_file
-from chainrule.disk.scratch import ScratchFile
 from chainrule.errors import CorpusError
 from chainrule.progress import Progress
+from chainrule.system.disk import naming, scratch_file
+from chainrule.system.disk.scratch import ScratchFile
 from chainrule.text.files import (
     BLOCK_SIZE,
     Cleaning,

@@ -19,8 +19,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TypeAlias
 
-from chainrule.disk import naming, scratch_file
 from chainrule.errors import CorpusError
+from chainrule.system.disk import naming, scratch_file
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of
 from chainrule.text.records import Fields

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from chainrule.disk import naming
 from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
+from chainrule.system.disk import naming
 from chainrule.text.corpus import Corpus
 
 _FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes come close to them

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.disk import naming
 from chainrule.errors import CorpusError
 from chainrule.progress import SILENT, Progress
+from chainrule.system.disk import naming
 from chainrule.system.parallel import Background, in_order
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chainrule.disk.tables import Curves
 from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, read_folder
+from chainrule.system.disk.tables import Curves
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
 
 _MEASURED = ("steps", "validation")

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from chainrule.disk import atomic, locks
+from chainrule.system.disk import atomic, locks
 
 from .writers import WRITERS, Writer
 

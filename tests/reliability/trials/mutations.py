@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import chainrule as cr
-from chainrule.disk.checksums import CHECKSUM, signed, unsigned
 from chainrule.errors import ChainruleError
 from chainrule.folder import integrity
+from chainrule.system.disk.checksums import CHECKSUM, signed, unsigned
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer, train_tokenizer
 
 TEXT = "i love cats\ni love dogs\ncats chase mice\nwe chase 12 cats, don't we?\n" * 5

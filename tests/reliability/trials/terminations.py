@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from chainrule.disk.scratch import sweep_scratch
+from chainrule.system.disk.scratch import sweep_scratch
 
 COMMANDS = [
     ("train", "ngram", "a.txt", "--out", "m", "--overwrite", "--set", "smoothing=jelinek-mercer"),

@@ -57,9 +57,9 @@ def explain(
     """
     from chainrule.autodiff.model import load_on_tape
     from chainrule.cli.progress import terminal_progress
-    from chainrule.disk import replaced_file
     from chainrule.inside.explain import explain as explain_prediction
     from chainrule.inside.networks import NetworkExplanation
+    from chainrule.system.disk import replaced_file
 
     if svg is not None:
         check_new_file(svg, "--svg", overwrite)

@@ -15,8 +15,8 @@ from chainrule.cli.screen.tables import results_table, show_table
 from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
-    from chainrule.masked.contract import MaskedModel
-    from chainrule.masked.filling import Filled
+    from chainrule.encoders.masked.contract import MaskedModel
+    from chainrule.encoders.masked.filling import Filled
 
 
 @click.command()
@@ -37,9 +37,9 @@ def fill(folder: str, text: str, count: int, device: str, dtype: str, as_json: b
 
     Example: chainrule fill model "The cat [MASK] on the mat"
     """
+    from chainrule.encoders.masked.filling import fill as best_fillings
     from chainrule.folder import to_json
     from chainrule.kinds import load
-    from chainrule.masked.filling import fill as best_fillings
 
     model = cast("MaskedModel", load(folder, device=device, dtype=dtype, tasks=["masked"]))
     if text == "-" and sys.stdin.isatty():

@@ -13,8 +13,8 @@ from chainrule.cli.screen.tables import results_table, show_table
 from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
+    from chainrule.encoders.masked.contract import MaskedModel
     from chainrule.evaluation.pseudo import PseudoMeasured, PseudoScored
-    from chainrule.masked.contract import MaskedModel
     from chainrule.text.corpus import Corpus
 
 WHAT_IT_IS = (

@@ -17,8 +17,8 @@ from chainrule.cli.screen.tables import results_table, show_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.tagging.contract import TaggedWords, Tagger
-    from chainrule.tagging.evaluate import TaggingMeasured
+    from chainrule.encoders.tagging.contract import TaggedWords, Tagger
+    from chainrule.encoders.tagging.evaluate import TaggingMeasured
     from chainrule.text.corpus import Corpus
     from chainrule.text.tagged import Sentence
 
@@ -65,8 +65,8 @@ def tag(
     chainrule tag model "The cat sat on the mat."
     chainrule tag model test.conllu --conllu --format conllu
     """
+    from chainrule.encoders.tagging.contract import Tagger
     from chainrule.kinds import load
-    from chainrule.tagging.contract import Tagger
     from chainrule.text.corpus import Corpus
 
     tagger = Tagger.expect(load(folder, device=device, dtype=dtype, tasks=["tagging"]))
@@ -92,7 +92,7 @@ def _conllu(corpus: Corpus) -> Iterator[Sentence]:
 
 def _lines(corpus: Corpus, split: Any) -> Iterator[Sentence]:
     """The lines of a text as sentences without tags; empty ones are left out."""
-    from chainrule.tagging.tag import words_of
+    from chainrule.encoders.tagging.tag import words_of
     from chainrule.text.tagged import Sentence
 
     for block in corpus.blocks():
@@ -134,8 +134,8 @@ def evaluate_taggers(
 ) -> None:
     """Print how good the taggers in the folders are on tagged sentences."""
     from chainrule.cli.progress import terminal_progress
+    from chainrule.encoders.tagging.evaluate import evaluate_tagger
     from chainrule.kinds import load
-    from chainrule.tagging.evaluate import evaluate_tagger
     from chainrule.text.tagged import Tagged
 
     sentences, results = Tagged.open(text, encoding_errors=options["encoding_errors"]), []

@@ -17,9 +17,9 @@ from chainrule.cli.screen.lines import echo
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
+    from chainrule.encoders.seq2seq.contract import ConditionalModel
+    from chainrule.encoders.seq2seq.translate import Translation
     from chainrule.progress import Progress
-    from chainrule.seq2seq.contract import ConditionalModel
-    from chainrule.seq2seq.translate import Translation
 
 _MOST_PICTURES = 20
 _MOST_NOTES = 5
@@ -72,8 +72,8 @@ def translate(
     chainrule translate model test.en --beams 10 > test.de
     """
     from chainrule.cli.progress import terminal_progress
+    from chainrule.encoders.seq2seq.contract import ConditionalModel
     from chainrule.kinds import load
-    from chainrule.seq2seq.contract import ConditionalModel
 
     nbest, picture = options.pop("nbest"), options["alignments"]
     strategy = _strategy(options, nbest)
@@ -98,7 +98,7 @@ def translate(
 
 
 def _strategy(options: dict[str, Any], nbest: int) -> Strategy | Beam:
-    from chainrule.seq2seq.translate import BEAM
+    from chainrule.encoders.seq2seq.translate import BEAM
 
     names = ("strategy", "beams", "ending", "temperature", "top_k", "top_p", "min_p")
     penalties = ("repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -130,7 +130,7 @@ class _Sources:
                 )
 
     def __iter__(self) -> Iterator[str]:
-        from chainrule.seq2seq.evaluate import is_cut
+        from chainrule.encoders.seq2seq.evaluate import is_cut
 
         for name, number, line in self._lines():
             if is_cut(self.lm, line):
@@ -173,7 +173,7 @@ def _translated(
     options: dict[str, Any],
     progress: Progress,
 ) -> Iterator[tuple[str, list[Translation]]]:
-    from chainrule.seq2seq.translate import FIRST_TEXTS, translate_stream
+    from chainrule.encoders.seq2seq.translate import FIRST_TEXTS, translate_stream
 
     at_once = options["batch"] or (1 if sources.is_live else FIRST_TEXTS)
     every = translate_stream(
@@ -228,8 +228,8 @@ def _nothing(lm: ConditionalModel) -> tuple[Any, Any]:
 def _draw(lm: ConditionalModel, found: list[tuple[str, Translation]], path: str) -> None:
     import numpy as np
 
-    from chainrule.disk import replaced_file
-    from chainrule.seq2seq.alignments import align_ids, alignment_picture
+    from chainrule.encoders.seq2seq.alignments import align_ids, alignment_picture
+    from chainrule.system.disk import replaced_file
 
     pictures = [align_ids(lm, lm.encode_source(source), np.asarray(one.ids)).of_words() for source, one in found]
     with replaced_file(Path(path)) as file:

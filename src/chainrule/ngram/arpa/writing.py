@@ -15,10 +15,10 @@ from typing import IO, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.disk import replaced_file
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa.numbers import write_number
 from chainrule.progress import SILENT, Progress
+from chainrule.system.disk import replaced_file
 from chainrule.system.parallel import worth_a_kernel
 
 ArpaBlock: TypeAlias = tuple[NDArray[np.integer], NDArray[np.floating], NDArray[np.floating] | None]

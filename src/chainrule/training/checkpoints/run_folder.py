@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chainrule.disk import holding, recover, remove_folder, sweep
 from chainrule.errors import SettingsError
 from chainrule.folder import MANIFEST, check_destination
+from chainrule.system.disk import holding, recover, remove_folder, sweep
 
 CHECKPOINTS, METRICS, LAST = "checkpoints", "metrics.jsonl", "last"
 

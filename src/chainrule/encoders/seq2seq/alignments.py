@@ -14,10 +14,10 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from chainrule.encoders.seq2seq.contract import ConditionalModel
+from chainrule.encoders.seq2seq.translate import translate
 from chainrule.errors import ModelError
 from chainrule.model import Model
-from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.translate import translate
 from chainrule.tokens.base import Tokenizer
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from chainrule.designs.masked import MaskedSettings
+from chainrule.encoders.masked.masking import masked_texts
 from chainrule.kinds import TrainingData
-from chainrule.masked.masking import masked_texts
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import TaskKind
 
@@ -17,7 +17,7 @@ _EVERY = 6  # of its tokens is hidden
 class MaskedKind(TaskKind):
     """Trains and loads masked models."""
 
-    backend_class = "chainrule.masked.backend:MaskedBackend"
+    backend_class = "chainrule.encoders.masked.backend:MaskedBackend"
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         return masked_texts(data, settings.share)
@@ -38,7 +38,7 @@ class MaskedKind(TaskKind):
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """The first line that is held out, with some of its tokens hidden and filled in."""
-        from chainrule.masked.filling import best_tokens
+        from chainrule.encoders.masked.filling import best_tokens
 
         ids = (data.valid or data.train).ids[:_SAMPLED].astype("int64")
         line = ids[: max(1, int((ids == data.tokenizer.eos).argmax()) or len(ids))]

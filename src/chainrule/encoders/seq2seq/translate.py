@@ -19,11 +19,11 @@ from chainrule.decode.beam import beam_search
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample
 from chainrule.decode.strategies import Beam, Forbid, Strategy
+from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.errors import DecodingError
 from chainrule.lm import State
 from chainrule.model import Model
 from chainrule.progress import SILENT, Progress, Reports, as_progress
-from chainrule.seq2seq.contract import ConditionalModel
 
 BEAM = Beam(width=5, length_power=1.0)
 """The search by default: five hypotheses, ranked by ln p per token."""

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from chainrule.disk.locks import is_abandoned, locked, remove_abandoned
-from chainrule.disk.naming import naming
+from chainrule.system.disk.locks import is_abandoned, locked, remove_abandoned
+from chainrule.system.disk.naming import naming
 
 PART, OLD = "part", "old"
 _LEGACY_OLD = "-old-"  # earlier versions moved what they replaced to `.NAME-old-12345678/NAME`

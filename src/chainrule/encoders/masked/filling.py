@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.arrays import to_numpy
+from chainrule.encoders.masked.contract import MASK, MaskedModel
 from chainrule.errors import ModelError
-from chainrule.masked.contract import MASK, MaskedModel
 from chainrule.tokens.base import Tokenizer
 
 _SPACE = b" "

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.encoders.tagging.contract import TAGS
+from chainrule.encoders.tagging.examples import TaggingData
+from chainrule.encoders.tagging.model import FREQUENT, PRETRAINED, NeuralTagger
+from chainrule.encoders.tagging.reading import WordReader
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.kinds import TrainingData, load_content
 from chainrule.neural.inference.loading import load_network
 from chainrule.neural.networks.tagging.tagger import ENCODER, TaggerNetwork
 from chainrule.neural.networks.transformer.stack import Encoder
-from chainrule.tagging.contract import TAGS
-from chainrule.tagging.examples import TaggingData
-from chainrule.tagging.model import FREQUENT, PRETRAINED, NeuralTagger
-from chainrule.tagging.reading import WordReader
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.backends.torch_backend import TorchBackend

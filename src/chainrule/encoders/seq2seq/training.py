@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from chainrule.designs.seq2seq import OF_A_START, Seq2SeqSettings
+from chainrule.encoders.seq2seq.denoising import denoising_texts
 from chainrule.errors import SettingsError
 from chainrule.folder import read_folder
 from chainrule.kinds import Rung, TrainingData
-from chainrule.seq2seq.denoising import denoising_texts
 from chainrule.settings import parse
 from chainrule.training.examples import PairExamples, Texts, pairs_of
 from chainrule.training.kinds import TaskKind
@@ -20,7 +20,7 @@ _NETWORKS = "chainrule.neural.networks.seq2seq"
 class Seq2SeqKind(TaskKind):
     """Trains and loads encoder-decoders."""
 
-    backend_class = "chainrule.seq2seq.backend:Seq2SeqBackend"
+    backend_class = "chainrule.encoders.seq2seq.backend:Seq2SeqBackend"
 
     def check(self, settings: Any, device: str) -> None:
         super().check(settings, device)
@@ -46,7 +46,7 @@ class Seq2SeqKind(TaskKind):
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """The translation of the first source that is held out; in pretraining, what a text becomes."""
-        from chainrule.seq2seq.translate import translate_ids
+        from chainrule.encoders.seq2seq.translate import translate_ids
 
         side = data if data.sources is None else data.sources
         held_out = side.valid or side.train
@@ -77,5 +77,5 @@ KIND = Seq2SeqKind("seq2seq", Seq2SeqSettings, {}).registered(
     ladder=_LADDER,
     task="translation",
     tokenizer="bpe",
-    measure="chainrule.seq2seq.evaluate:measure",
+    measure="chainrule.encoders.seq2seq.evaluate:measure",
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from chainrule.seq2seq.quality import OfLength
+from chainrule.encoders.seq2seq.quality import OfLength
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 376, 56, 80, 44, 20
 COLOURS = ("#3d6ea8", "#c8372d", "#2f8f5b", "#b98a17", "#7a4fa3", "#5c6770")

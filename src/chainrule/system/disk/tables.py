@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainrule.disk.atomic import replaced_file
 from chainrule.errors import MissingExtraError
+from chainrule.system.disk.atomic import replaced_file
 
 if TYPE_CHECKING:
     import pandas

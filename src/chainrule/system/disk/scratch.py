@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from chainrule.disk.locks import lock_open, locked, remove_abandoned
+from chainrule.system.disk.locks import lock_open, locked, remove_abandoned
 
 PREFIX = "chainrule-scratch-"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chainrule.designs.tagging import TaggerSettings
+from chainrule.encoders.tagging.examples import TaggingData, tagged_examples
+from chainrule.encoders.tagging.reading import WordReader
 from chainrule.folder import read_folder
 from chainrule.kinds import Rung, TrainingData
-from chainrule.tagging.examples import TaggingData, tagged_examples
-from chainrule.tagging.reading import WordReader
 from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import TaskKind
@@ -17,7 +17,7 @@ from chainrule.training.kinds import TaskKind
 class TaggerKind(TaskKind):
     """Trains and loads taggers."""
 
-    backend_class = "chainrule.tagging.backend:TaggerBackend"
+    backend_class = "chainrule.encoders.tagging.backend:TaggerBackend"
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on tagged sentences, which are read once for all that needs them."""
@@ -62,5 +62,5 @@ KIND = TaggerKind("tagger", TaggerSettings, {}).registered(
     ladder=_LADDER,
     task="tagging",
     tokenizer="word",
-    measure="chainrule.tagging.evaluate:measure",
+    measure="chainrule.encoders.tagging.evaluate:measure",
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from chainrule.encoders.masked.model import EncoderModel
 from chainrule.errors import DamagedFileError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.kinds import TrainingData
-from chainrule.masked.model import EncoderModel
 from chainrule.neural.inference.loading import load_network
 from chainrule.neural.networks.transformer.masked import MaskedTransformer
 from chainrule.tokens.registry import parse_tokenizer

@@ -10,7 +10,7 @@ tables.py     results as pandas frames and CSV files
 
 from __future__ import annotations
 
-from chainrule.disk.atomic import (
+from chainrule.system.disk.atomic import (
     new_folder,
     recover,
     remove_folder,
@@ -18,9 +18,9 @@ from chainrule.disk.atomic import (
     replaced_path,
     sweep,
 )
-from chainrule.disk.locks import LOCK, holding
-from chainrule.disk.naming import naming
-from chainrule.disk.scratch import scratch_file, scratch_folder
+from chainrule.system.disk.locks import LOCK, holding
+from chainrule.system.disk.naming import naming
+from chainrule.system.disk.scratch import scratch_file, scratch_folder
 
 __all__ = [
     "LOCK",

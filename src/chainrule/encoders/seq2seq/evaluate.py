@@ -17,12 +17,12 @@ import numpy as np
 
 from chainrule.arrays import batches, checked, pad, to_numpy
 from chainrule.decode.strategies import Beam, Strategy
+from chainrule.encoders.seq2seq.contract import ConditionalModel
+from chainrule.encoders.seq2seq.quality import OfLength, Quality, by_length
+from chainrule.encoders.seq2seq.translate import BEAM, translate_ids
 from chainrule.kinds import Figures, HeldOut
 from chainrule.model import Model
 from chainrule.progress import SILENT, Progress, Reports, as_progress
-from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.quality import OfLength, Quality, by_length
-from chainrule.seq2seq.translate import BEAM, translate_ids
 from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
 
 TOKENS_AT_ONCE = 1 << 14

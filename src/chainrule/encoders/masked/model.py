@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
+from chainrule.encoders.masked.contract import MaskedModel
 from chainrule.lm import Context, start_token
-from chainrule.masked.contract import MaskedModel
 from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.transformer.masked import MaskedTransformer
 from chainrule.tokens.base import Tokenizer

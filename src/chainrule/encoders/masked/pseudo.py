@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.arrays import PAD, batches, to_numpy
-from chainrule.masked.contract import MaskedModel
+from chainrule.encoders.masked.contract import MaskedModel
 from chainrule.progress import SILENT, Progress
 
 TOKENS_AT_ONCE = 1 << 14

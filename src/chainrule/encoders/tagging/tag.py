@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from chainrule.encoders.tagging.contract import TaggedWords, Tagger
 from chainrule.errors import ModelError
-from chainrule.tagging.contract import TaggedWords, Tagger
 from chainrule.tokens.words.splitting import Splitting, split_words
 
 

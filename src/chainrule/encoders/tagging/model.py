@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from chainrule.arrays import batches, pad
+from chainrule.encoders.tagging.contract import Tagger
+from chainrule.encoders.tagging.reading import WordReader, numbered, pieces
 from chainrule.errors import ModelError
 from chainrule.model import Model
 from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.tagging.tagger import ENCODER, TaggerNetwork
-from chainrule.tagging.contract import Tagger
-from chainrule.tagging.reading import WordReader, numbered, pieces
 from chainrule.text.tagged import one_word
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.batches.layouts import OVERLAP

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from chainrule.encoders.seq2seq.contract import SOURCE
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.kinds import TrainingData
@@ -15,8 +17,6 @@ from chainrule.neural.inference.loading import load_network
 from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.neural.networks.seq2seq.recurrent import RecurrentEncoderDecoder
 from chainrule.neural.networks.seq2seq.transformer import TransformerEncoderDecoder
-from chainrule.seq2seq.contract import SOURCE
-from chainrule.seq2seq.model import EncoderDecoderModel
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 from chainrule.training.backends.torch_backend import TorchBackend

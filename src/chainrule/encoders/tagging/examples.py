@@ -11,8 +11,8 @@ import numpy as np
 
 from chainrule.arrays import PAD
 from chainrule.designs.training import TrainingSettings
+from chainrule.encoders.tagging.reading import DistinctWords, WordReader
 from chainrule.kinds import TrainingData
-from chainrule.tagging.reading import DistinctWords, WordReader
 from chainrule.text.tagged import split_line
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.batches.layouts import OVERLAP, Lines, Size
