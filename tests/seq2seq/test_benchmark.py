@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 import recipes
 from benchmarks import seq2seq
+from benchmarks.seq2seq import peers
+
+import chainrule as cr
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
 
 from .toys import pairs_of
 
@@ -20,6 +24,49 @@ def test_the_benchmark_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         assert said in printed
     assert "lstm, attention" in plot.read_text(encoding="utf-8")
     assert (tmp_path / "models" / "lstm-no-attention" / "manifest.json").is_file()
+
+
+def classic(**settings: object) -> EncoderDecoderModel:
+    """A Transformer of the design of the peers, hardly trained."""
+    given = {
+        **peers.DESIGN,
+        "width": 16,
+        "layers": 2,
+        "heads": 2,
+        "hidden": 24,
+        "steps": 3,
+        "batch": 256,
+        **settings,
+    }
+    lm = cr.train("seq2seq", cr.Pairs.of(pairs_of("reverse", 60)), tokenizer="word", device="cpu", **given)
+    assert isinstance(lm, EncoderDecoderModel)
+    return lm
+
+
+def test_which_models_the_peers_can_take() -> None:
+    assert peers.unlike(classic()) is None
+    assert "placement=pre" in str(peers.unlike(classic(placement="post")))
+    assert "norm=layernorm" in str(peers.unlike(classic(preset="fast")))
+    assert "share a table" in str(peers.unlike(classic(shared=False)))
+
+
+def test_the_vocabulary_of_a_peer_has_every_token_of_ours_once() -> None:
+    lm = classic()
+    tokenizer = lm.tokenizer
+    ours = peers.vocabulary(lm).tolist()
+    assert ours[:4] == [tokenizer.unk, tokenizer.bos, tokenizer.bos, tokenizer.eos]
+    assert sorted(ours[1:4:2] + ours[:1] + ours[4:]) == list(range(tokenizer.vocab_size))
+
+
+@pytest.mark.parametrize("name", peers.PEERS)
+def test_a_peer_with_our_weights_writes_what_ours_writes(name: str) -> None:
+    make, modules = peers.PEERS[name]
+    if (why := peers.missing(modules)) is not None:
+        pytest.skip(why)
+    lm = classic(steps=150, width=32, hidden=64)
+    texts = [source for source, _ in pairs_of("reverse", 40, seed=1)]
+    ours = cr.translate(lm, texts, cr.Beam(1, ending="best"))
+    assert make(lm, 1).translate(texts, 16) == ours
 
 
 def test_the_recipe_runs(tmp_path: Path) -> None:

@@ -39,9 +39,17 @@ def test_the_benchmark(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     benchmark.main(["words", "characters", *options])
     out = capsys.readouterr().out
     assert "most frequent tag" in out and "8 x 2" in out
+    assert "words/s" in out
     with pytest.raises(SystemExit, match="needs a masked model"):
         benchmark.main(["frozen", *options])
     with pytest.raises(SystemExit, match=r"has no \*-train.conllu"):
         benchmark.main(["words", "--data", str(data)])
     with pytest.raises(SystemExit):
         benchmark.main(["nothing"])
+
+
+def test_spacy_beside_ours(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--data", str(data / "ud-english-ewt"), "--minutes", "0.01"]
+    benchmark.main(["spacy", *options])
+    out = capsys.readouterr().out
+    assert "left out: spacy: spaCy is not installed" in out or "96 x 4" in out

@@ -3,7 +3,8 @@
     quality  Multi30k, English to German: a Transformer, an LSTM with attention and one without, BLEU and chrF on
              test_2016_flickr, and BLEU against the length of the source (--plot FILE.svg)
     speed    translating 1,000 test sentences with a beam of 5, by the model of --model, or by a Transformer that is
-             trained first; beside Joey NMT or OpenNMT where it is installed (--joey, --opennmt: its model)
+             trained first; on the CPU beside Joey NMT and OpenNMT-py with the same weights, where they are
+             installed. The model needs their design: train it with --set preset=lecture --set placement=pre
 
 Without a part: both. --small makes every part so small that it runs anywhere in seconds; its figures mean nothing.
 """
@@ -11,20 +12,24 @@ Without a part: both. --small makes every part so small that it runs anywhere in
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
-import tempfile
+import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import chainrule as cr
 from benchmarks.harness import DATA, Side, race, show
+from benchmarks.seq2seq.peers import DESIGN, PEERS, missing, unlike
 from chainrule.cli.progress import terminal_progress
 from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.encoders.seq2seq.evaluate import evaluate_pairs
 from chainrule.encoders.seq2seq.length_plot import length_plot
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
+from chainrule.encoders.seq2seq.quality import Quality
 from chainrule.system.devices import choose_device
 
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -35,6 +40,10 @@ DESIGNS: dict[str, dict[str, Any]] = {
 PAIRS = [(f"a{i % 7} b{i % 5} c", f"d b{i % 5} a{i % 7}") for i in range(60)]
 """The pairs of --small."""
 BEAMS = 5
+OTHER = "chainrule, any ending"
+"""The side that lets hypotheses end at every step."""
+PEER_BATCHES = (16, 32, 64, 128)
+"""The sentences that a peer is tried with at once."""
 
 
 def main(arguments: list[str]) -> None:
@@ -57,10 +66,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--keep", type=Path, help="quality: a folder for the models")
     parser.add_argument("--plot", type=Path, help="quality: BLEU against the length of the source, as SVG")
     parser.add_argument("--rounds", type=int, default=3, help="speed: how often [3]")
-    parser.add_argument("--joey", type=Path, help="speed: the configuration of a trained Joey NMT model")
-    parser.add_argument("--opennmt", type=Path, help="speed: the checkpoint of a trained OpenNMT-py model")
+    parser.add_argument("--threads", type=int, help="speed: of torch, on all sides [as torch chooses]")
+    parser.add_argument(
+        "--peer-batch", type=int, action="append", help=f"speed: sentences at once; repeatable {list(PEER_BATCHES)}"
+    )
+    parser.add_argument("--check", action="store_true", help="speed: compare greedy translations too")
     parser.add_argument("--small", action="store_true", help="very small, to see that it runs")
     options = parser.parse_args(arguments)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
     parts: dict[str, Callable[[argparse.Namespace], None]] = {"quality": quality, "speed": speed}
     for part in options.parts:
         if part not in parts:
@@ -79,7 +93,10 @@ def pairs(options: argparse.Namespace, name: str) -> cr.Pairs:
 
 def trained(options: argparse.Namespace, design: str) -> ConditionalModel:
     """A model of a design."""
-    settings = {**DESIGNS[design], **dict(word.split("=", 1) for word in options.set)}
+    settings = {
+        **(DESIGN if design == "speed" else DESIGNS[design]),
+        **dict(word.split("=", 1) for word in options.set),
+    }
     tokenizer = cr.TokenizerChoice("bpe", vocab_size=options.vocab_size)
     settings |= {"minutes": options.minutes}
     if options.small:
@@ -121,44 +138,72 @@ def quality(options: argparse.Namespace) -> None:
 
 
 def speed(options: argparse.Namespace) -> None:
-    """Time translating the test sentences, beside peers."""
+    """Time translating the test sentences, beside peers that have the same weights."""
     device = choose_device(options.device)
     if options.model is None:
-        lm = trained(options, "transformer")
+        lm = trained(options, "speed")
     else:
         lm = ConditionalModel.expect(cr.load(options.model, device=device))
-    sources = [source for source, _ in pairs(options, "test_2016_flickr")]
-    sides = [Side("chainrule", lambda: cr.translate(lm, sources, beams=BEAMS), len(sources))]
-    with tempfile.TemporaryDirectory(prefix="chainrule-benchmark-") as folder:
-        text = Path(folder) / "source.txt"
-        text.write_text("".join(f"{source}\n" for source in sources), encoding="utf-8")
-        sides += peers(options, text, len(sources), device)
-        race(
-            f"translation on {device}, beam of {BEAMS}", "sentences", sides, 1 if options.small else options.rounds
-        )
+    test = list(pairs(options, "test_2016_flickr"))
+    sources = [source for source, _ in test]
+    other = cr.Beam(BEAMS, ending="any")
+    works: dict[str, Callable[[], list[str]]] = {
+        "chainrule": lambda: cr.translate(lm, sources, beams=BEAMS),
+        OTHER: lambda: cr.translate(lm, sources, other),
+    }
+    agreement: dict[str, str] = {}
+    for peer, batch in installed_peers(options, lm, sources):
+        works[f"{peer.name}, {batch} at once"] = partial(peer.translate, sources, batch)
+        if options.check:
+            greedy = cr.translate(lm, sources, cr.Beam(1, ending="best"))
+            agreement[peer.name] = _same(type(peer)(peer.lm, 1).translate(sources, batch), greedy)
+    written: dict[str, list[str]] = {}
+    sides = [Side(name, _noted(name, work, written), len(sources)) for name, work in works.items()]
+    rounds = 1 if options.small else options.rounds
+    race(
+        f"translation on {device}, {options.threads or 'all'} threads, beam of {BEAMS}", "sentences", sides, rounds
+    )
+    rows = []
+    for name, texts in written.items():
+        found = Quality.of(texts, [target for _, target in test])
+        words = sum(len(text.split()) for text in texts) / len(texts)
+        same = _same(texts, written["chainrule"]), _same(texts, written[OTHER])
+        rows.append([name, f"{found.bleu:.1f}", f"{words:.1f}", *same, agreement.get(name.split(",")[0], "")])
+    headings = ["side", "BLEU", "words", "as chainrule", "as the second", "greedy, as chainrule"]
+    show("what they write", headings, rows)
 
 
-def peers(options: argparse.Namespace, text: Path, count: int, device: str) -> list[Side]:
-    """The peers that are installed and have a model; what is not there is left out, and a line says so."""
-    onmt = ["onmt_translate", "-model", str(options.opennmt), "-src", str(text), "-output", f"{text}.out"]
-    onmt += ["-beam_size", str(BEAMS), *(["-gpu", "0"] if device.startswith("cuda") else [])]
-    joey = ["joeynmt", "translate", str(options.joey)]
-    sides = []
-    for name, model, command in (("Joey NMT", options.joey, joey), ("OpenNMT-py", options.opennmt, onmt)):
-        program = command[0]
-        if model is None or shutil.which(program) is None:
-            why = "no model of it is given" if shutil.which(program) else f"{program} is not installed"
-            print(f"left out: {name}: {why}")
+def _noted(name: str, work: Callable[[], list[str]], written: dict[str, list[str]]) -> Callable[[], None]:
+    """The work, which leaves what it wrote under its name."""
+
+    def noted() -> None:
+        written[name] = work()
+
+    return noted
+
+
+def _same(texts: list[str], others: list[str]) -> str:
+    """The share of texts that are the same on both sides."""
+    return f"{sum(map(operator.eq, texts, others)) / len(texts):.1%}"
+
+
+def installed_peers(
+    options: argparse.Namespace, lm: ConditionalModel, sources: list[str]
+) -> Iterator[tuple[Any, int]]:
+    """The peers that are installed, each with the size of batch that is best for it; others are named, with why."""
+    if not isinstance(lm, EncoderDecoderModel) or lm.device != "cpu":
+        print(f"left out: peers: they are compared on the CPU, the model is on {lm.device}")
+        return
+    sample = sources[::5]  # to choose a size
+    for make, modules in PEERS.values():
+        if (why := unlike(lm) or missing(modules)) is not None:
+            print(f"left out: {make.name}: {why}")
             continue
-        sides.append(Side(name, _process(command, text), count))
-    return sides
-
-
-def _process(command: list[str], text: Path) -> Callable[[], object]:
-    """A peer's command, which reads the sources; the time of its start counts, since it has no other interface."""
-
-    def work() -> object:
-        with text.open(encoding="utf-8") as file:
-            return subprocess.run(command, stdin=file, capture_output=True, check=True)
-
-    return work
+        peer, seconds = make(lm, BEAMS), {}
+        for batch in options.peer_batch or PEER_BATCHES:
+            began = time.perf_counter()
+            peer.translate(sample, batch)
+            seconds[batch] = time.perf_counter() - began
+        tried = ", ".join(f"{batch}: {len(sample) / spent:.1f}" for batch, spent in seconds.items())
+        print(f"{make.name}: sentences/s of {len(sample)}, by sentences at once: {tried}", flush=True)
+        yield peer, min(seconds, key=seconds.__getitem__)

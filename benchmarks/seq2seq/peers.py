@@ -1,0 +1,307 @@
+"""Joey NMT and OpenNMT-py with the weights of one of our models, so that they write what it writes.
+
+Both have the Transformer of "Attention is all you need" with norms before each part: sinusoidal positions, layer
+norms, ReLU, biases, one table of embeddings. A model of ours that was trained with `DESIGN` is that Transformer,
+and its weights mean the same there. So the peers write what ours writes, but for the rules of their searches.
+
+Sentences go through our tokenizer on all sides, which costs next to nothing, and in order of their length.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from chainrule.arrays import PAD, pad
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
+from chainrule.encoders.seq2seq.translate import most_tokens
+
+DESIGN = {"cell": "transformer", "preset": "lecture", "placement": "pre"}
+"""The settings of a model whose weights the peers can take."""
+
+SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
+"""The first tokens of the peers' vocabularies; <blank> is padding, of which ours has none."""
+BLANK, END = 1, 3
+
+
+class Peer(ABC):
+    """A peer that translates with our weights; constructed from (model, width of the beam)."""
+
+    name: str
+
+    def __init__(self, lm: EncoderDecoderModel, beams: int) -> None:
+        self.lm, self.beams = lm, beams
+        self.config = lm.network.decoder.config  # type: ignore[union-attr]
+        self.ours = vocabulary(lm)
+        """Our id of each of the peer's tokens."""
+        self.theirs = np.full(lm.tokenizer.vocab_size, END)
+        self.theirs[self.ours[END:]] = np.arange(END, len(self.ours))
+        if lm.tokenizer.unk is not None:
+            self.theirs[lm.tokenizer.unk] = 0
+        self.network = self.build().eval()
+        for module in self.network.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = self.config.norm_eps
+        with torch.no_grad():
+            self.copy_weights()
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The peer's network, of the size of ours."""
+
+    @abstractmethod
+    def copy_weights(self) -> None:
+        """Give the network the weights of ours."""
+
+    @abstractmethod
+    def search(self, source_BS: Tensor, lengths_B: Tensor) -> Sequence[Any]:
+        """The peer's ids of the best target of each source."""
+
+    def translate(self, texts: Sequence[str], batch: int) -> list[str]:
+        """The translation of each text, `batch` of them at a time."""
+        sources = [self.theirs[self.lm.encode_source(text)] for text in texts]
+        order = sorted(range(len(texts)), key=lambda number: -len(sources[number]))  # the longest first
+        found = [""] * len(texts)
+        for first in range(0, len(order), batch):
+            rows = order[first : first + batch]
+            source_BS = torch.from_numpy(pad([sources[row] for row in rows]))
+            lengths_B = (source_BS != PAD).sum(dim=1)
+            written = self.search(source_BS.masked_fill(source_BS == PAD, BLANK), lengths_B)
+            for row, ids in zip(rows, written, strict=True):
+                before_end = itertools.takewhile(lambda number: number != END, ids)
+                found[row] = self.lm.tokenizer.decode([self.ours[one] for one in before_end if one > END])
+        return found
+
+    def table(self) -> Tensor:
+        """Our table of embeddings in the peer's order; its padding is our <s>, which is never written either."""
+        table_VD: Tensor = self.lm.network.decoder.embedding[torch.from_numpy(self.ours)]  # type: ignore[union-attr]
+        return table_VD
+
+
+class Joey(Peer):
+    """Joey NMT, by its own `search`."""
+
+    name = "Joey NMT"
+
+    def build(self) -> nn.Module:
+        logging.disable(logging.INFO)
+        vocabulary = import_module("joeynmt.vocabulary").Vocabulary
+        names = ("unk", "pad", "bos", "eos")
+        special = {f"{name}_token": token for name, token in zip(names, SPECIAL, strict=True)}
+        special |= {f"{name}_id": number for number, name in enumerate(names)}
+        config = SimpleNamespace(**special, sep_token=None, sep_id=None, lang_tags=[])
+        words = vocabulary([f"t{number}" for number in range(len(self.ours) - len(SPECIAL))], config)
+        ours = self.config
+        part = {
+            "type": "transformer",
+            "num_layers": ours.layers,
+            "num_heads": ours.heads,
+            "hidden_size": ours.width,
+            "ff_size": ours.hidden,
+            "layer_norm": "pre",
+            "embeddings": {"embedding_dim": ours.width, "scale": True},
+        }
+        settings = {"encoder": part, "decoder": part, "tied_embeddings": True, "tied_softmax": True}
+        network: nn.Module = import_module("joeynmt.model").build_model(settings, words, words)
+        return network
+
+    def copy_weights(self) -> None:
+        ours, theirs = self.lm.network, self.network
+        theirs.src_embed.lut.weight.copy_(self.table())  # type: ignore[union-attr, operator]
+        for part in ("encoder", "decoder"):
+            mine, its = getattr(ours, part), getattr(theirs, part)
+            copy(mine.norm, its.layer_norm)
+            for block, layer in zip(mine.blocks, its.layers, strict=True):
+                own = layer.src_src_att if part == "encoder" else layer.trg_trg_att
+                copy_split(block.attention.qkv, [own.q_layer, own.k_layer, own.v_layer])
+                copy(block.attention.out, own.output_layer)
+                copy(block.attention_norm, layer.layer_norm if part == "encoder" else layer.x_layer_norm)
+                if part == "decoder":
+                    cross = layer.src_trg_att
+                    copy(block.cross.q, cross.q_layer)
+                    copy_split(block.cross.kv, [cross.k_layer, cross.v_layer])
+                    copy(block.cross.out, cross.output_layer)
+                    copy(block.cross_norm, layer.dec_layer_norm)
+                copy(block.feedforward_norm, layer.feed_forward.layer_norm)
+                copy(block.feedforward.up, layer.feed_forward.pwff_layer[0])
+                copy(block.feedforward.out, layer.feed_forward.pwff_layer[3])
+
+    def search(self, source_BS: Tensor, lengths_B: Tensor) -> Sequence[Any]:
+        batch = import_module("joeynmt.batch").Batch(
+            src=source_BS,
+            src_length=lengths_B,
+            src_prompt_mask=None,
+            trg=None,
+            trg_prompt_mask=None,
+            indices=torch.arange(len(source_BS)),
+            device=source_BS.device,
+            pad_index=BLANK,
+            eos_index=END,
+            is_train=False,
+        )
+        output, _, _ = import_module("joeynmt.search").search(
+            model=self.network,
+            batch=batch,
+            max_output_length=most_tokens(int(lengths_B.max())),
+            beam_size=self.beams,
+            beam_alpha=1.0,
+            n_best=1,
+            generate_unk=False,
+        )
+        rows: Sequence[Any] = output
+        return rows
+
+
+class OpenNMT(Peer):
+    """OpenNMT-py, by its own `Translator`; hypotheses are ranked by ln p per token, as ours."""
+
+    name = "OpenNMT-py"
+
+    def build(self) -> nn.Module:
+        logging.disable(logging.INFO)
+        parse = import_module("onmt.utils.parse").ArgumentParser
+        parser = parse()
+        import_module("onmt.opts").train_opts(parser)
+        ours = self.config
+        values: dict[str, object] = {
+            "data": "none",
+            "src_vocab": "none",
+            "encoder_type": "transformer",
+            "decoder_type": "transformer",
+            "layers": ours.layers,
+            "heads": ours.heads,
+            "hidden_size": ours.width,
+            "word_vec_size": ours.width,
+            "transformer_ff": ours.hidden,
+            "dropout": 0,
+            "attention_dropout": 0,
+        }
+        arguments = ["-position_encoding", "-add_qkvbias", "-add_ffnbias"]
+        arguments += [word for name, value in values.items() for word in (f"-{name}", str(value))]
+        options, _ = parser.parse_known_args(arguments)
+        parse.update_model_opts(options)
+        build_vocab = import_module("pyonmttok").build_vocab_from_tokens
+        words = build_vocab([f"t{i}" for i in range(len(self.ours) - len(SPECIAL))], special_tokens=SPECIAL)
+        vocabs = {"src": words, "tgt": words, "data_task": "seq2seq", "decoder_start_token": "<s>"}
+        network: nn.Module = import_module("onmt.model_builder").build_base_model(options, vocabs)
+        network.generator = nn.Linear(ours.width, len(self.ours))
+        translate = import_module("onmt.translate")
+        scorer = translate.GNMTGlobalScorer(alpha=1.0, beta=0.0, length_penalty="avg", coverage_penalty="none")
+        self.translator = translate.Translator(
+            network,
+            vocabs,
+            beam_size=self.beams,
+            dump_beam="",
+            global_scorer=scorer,
+            max_length_ratio=2,
+            ban_unk_token=True,
+            report_score=False,
+        )
+        return network
+
+    def copy_weights(self) -> None:
+        ours, theirs = self.lm.network, self.network
+        theirs.generator.weight.copy_(self.table())  # type: ignore[union-attr, operator]
+        theirs.generator.bias.zero_()  # type: ignore[union-attr, operator]
+        for part in ("encoder", "decoder"):
+            mine, its = getattr(ours, part), getattr(theirs, part)
+            its.embeddings.word_lut.weight.copy_(self.table())
+            copy(mine.norm, its.layer_norm)
+            layers = its.transformer if part == "encoder" else its.transformer_layers
+            for block, layer in zip(mine.blocks, layers, strict=True):
+                own = layer.self_attn
+                copy_split(block.attention.qkv, [own.linear_query, own.linear_keys, own.linear_values])
+                copy(block.attention.out, own.final_linear)
+                copy(block.attention_norm, layer.layer_norm if part == "encoder" else layer.layer_norm_1)
+                if part == "decoder":
+                    cross = layer.context_attn
+                    copy(block.cross.q, cross.linear_query)
+                    copy_split(block.cross.kv, [cross.linear_keys, cross.linear_values])
+                    copy(block.cross.out, cross.final_linear)
+                    copy(block.cross_norm, layer.layer_norm_2)
+                copy(block.feedforward_norm, layer.feed_forward.layer_norm)
+                copy(block.feedforward.up, layer.feed_forward.w_1)
+                copy(block.feedforward.out, layer.feed_forward.w_2)
+
+    def search(self, source_BS: Tensor, lengths_B: Tensor) -> Sequence[Any]:
+        batch = {"src": source_BS[:, :, None], "srclen": lengths_B, "ind_in_bucket": torch.arange(len(source_BS))}
+        found = self.translator.translate_batch(batch, attn_debug=False)
+        return [best[0].tolist() for best in found["predictions"]]
+
+
+PEERS: dict[str, tuple[type[Peer], tuple[str, ...]]] = {
+    "joey": (Joey, ("joeynmt.model", "joeynmt.search")),
+    "opennmt": (OpenNMT, ("onmt.translate", "pyonmttok")),
+}
+"""Each peer, and the modules that it needs."""
+
+
+def missing(modules: Sequence[str]) -> str | None:
+    """Why a peer cannot be imported; None if it can."""
+    try:
+        for module in modules:
+            import_module(module)
+    except ImportError as error:
+        return f"{modules[0].split('.')[0]} is not installed, or not all that it imports ({error})"
+    return None
+
+
+def unlike(lm: EncoderDecoderModel) -> str | None:
+    """Why the peers cannot take the weights of a model; None if they can."""
+    settings = lm.settings
+    if settings.cell != "transformer":
+        return "only a Transformer has weights for it"
+    config = settings.transformer()
+    wanted = {
+        "norm": "layernorm",
+        "placement": "pre",
+        "activation": "relu",
+        "positions": "sinusoidal",
+        "bias": True,
+        "gain": True,
+        "tied": True,
+        "qk_norm": False,
+        "scaled_embedding": True,
+        "kv_heads": config.heads,
+    }
+    for name, value in wanted.items():
+        if getattr(config, name) != value:
+            return f"its Transformer has {name}={value}, the model has {getattr(config, name)}: " + _ADVICE
+    if lm.source_tokenizer is not lm.tokenizer or not settings.shared:
+        return "its source and target share a table, those of the model do not"
+    return None
+
+
+_ADVICE = " ".join(f"--set {name}={value}" for name, value in DESIGN.items() if name != "cell")
+
+
+def vocabulary(lm: EncoderDecoderModel) -> np.ndarray:
+    """Our id of each token of a peer: four special ones, then all others in our order."""
+    tokenizer = lm.tokenizer
+    unknown = tokenizer.bos if tokenizer.unk is None else tokenizer.unk
+    special = [unknown, tokenizer.bos, tokenizer.bos, tokenizer.eos]
+    others = [number for number in range(tokenizer.vocab_size) if number not in special]
+    return np.asarray([*special, *others])
+
+
+def copy(ours: Any, theirs: Any) -> None:
+    """Copy the weight and the bias of a layer."""
+    theirs.weight.copy_(ours.weight)
+    theirs.bias.copy_(ours.bias)
+
+
+def copy_split(ours: nn.Linear, theirs: Sequence[nn.Linear]) -> None:
+    """Copy one layer of ours into several, which have equal shares of its outputs."""
+    weights, biases = ours.weight.chunk(len(theirs)), ours.bias.chunk(len(theirs))
+    for layer, weight, bias in zip(theirs, weights, biases, strict=True):
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
