@@ -118,11 +118,14 @@ def cumulative_sum(values_BN: Array) -> Array:
 
 def without(log_probs: Array, tokens: Sequence[int]) -> Array:
     """ln p, along the last axis, with these tokens made impossible."""
+    if not len(tokens):
+        return log_probs
     xp = array_namespace(log_probs)
     every_V = xp.arange(log_probs.shape[-1], device=log_probs.device)
-    for token in tokens:
-        log_probs = xp.where(every_V == token, impossible(log_probs), log_probs)
-    return log_probs
+    is_one_V = every_V == tokens[0]
+    for token in tokens[1:]:
+        is_one_V = is_one_V | (every_V == token)
+    return xp.where(is_one_V, impossible(log_probs), log_probs)
 
 
 def impossible(like: Array) -> Array:

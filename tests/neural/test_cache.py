@@ -205,3 +205,25 @@ def test_a_failed_reading_leaves_the_memory_as_it_was() -> None:
     features_BTD, _ = read(transformer, memory, some_ids(1, 3, seed=9), [3])
     expected = whole(transformer, torch.cat([some_ids(1, 20), some_ids(1, 3, seed=9)], dim=1))[:, 20:]
     torch.testing.assert_close(features_BTD, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_rows_are_reordered_at_every_step_as_in_a_search(positions: str) -> None:
+    """A copy has little space for new tokens: it runs out of it, grows, and stays right; old caches stay too."""
+    transformer = network(positions=positions)
+    ids_BT = some_ids(4, 24)
+    memory, rows, old = transformer.begin(4), torch.arange(4), []
+    generator = torch.Generator().manual_seed(5)
+    for t in range(24):
+        if t % 11:  # so that both happen: a step that selects, and several in a row that do not
+            chosen = torch.randint(4, (4,), generator=generator)
+            memory, rows = memory.select(chosen), rows[chosen]
+        old.append((memory, rows, t))
+        reading = transformer(ids_BT[rows, t : t + 1], memory)
+        torch.testing.assert_close(
+            reading.features_BTD[:, 0], whole(transformer, ids_BT[rows, : t + 1])[:, -1], **CLOSE
+        )
+        memory = reading.memory
+    for before, rows, t in old:
+        again, _ = read(transformer, before, ids_BT[rows, t:], [1] * (24 - t))
+        torch.testing.assert_close(again, whole(transformer, ids_BT[rows])[:, t:], **CLOSE)

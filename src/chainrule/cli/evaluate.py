@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -173,7 +174,6 @@ def _evaluate_pairs(
     given: tuple[str, ...], files: list[str], device: str, dtype: str, as_json: bool, options: dict[str, Any]
 ) -> None:
     from chainrule.cli.progress import terminal_progress
-    from chainrule.decode.strategies import Beam
     from chainrule.encoders.seq2seq.evaluate import evaluate_pairs
     from chainrule.encoders.seq2seq.length_plot import length_plot
     from chainrule.encoders.seq2seq.translate import BEAM
@@ -202,7 +202,7 @@ def _evaluate_pairs(
         check_task(read_folder(folder, verify=False), ["translation"])
     (pairs,) = open_examples(options, "translation", files)
     assert isinstance(pairs, Pairs)
-    beam = BEAM if options["beams"] is None else Beam(options["beams"], length_power=BEAM.length_power)
+    beam = BEAM if options["beams"] is None else replace(BEAM, width=options["beams"])
     results = []
     for folder in folders:
         lm = load(folder, device=device, dtype=dtype, tasks=["translation"])

@@ -61,14 +61,19 @@ def beam_search(
     if len(state) == 0:
         return []
     search = _Search.of(beam, best, max_tokens, begun or [[Opening()]] * len(state))
-    opened = pad([opening.ids for opening in search.openings])
-    state = lm.extend(state.select(np.repeat(np.arange(len(state)), beam.width)), opened)
+    copies = beam.width  # of a prompt with one hypothesis, its state stands for all of its rows at first
+    if begun is not None:
+        opened = pad([opening.ids for opening in search.openings])
+        state, copies = lm.extend(state.select(np.repeat(np.arange(len(state)), copies)), opened), 1
     for _ in range(int(search.limits.max())):
         values, tokens, ends = _best_tokens(lm, state, beam.width, forbid, end)
+        if copies > 1:
+            values, tokens = np.repeat(values, copies, axis=0), np.repeat(tokens, copies, axis=0)
+            ends = None if ends is None else np.repeat(ends, copies)
         rows = search.advance(values, tokens, ends, end)
         if len(rows) == 0:
             break
-        state = lm.extend(state.select(rows), search.last_tokens()[:, None])
+        state, copies = lm.extend(state.select(rows // copies), search.last_tokens()[:, None]), 1
     return search.results(end)
 
 

@@ -19,12 +19,11 @@ def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
 
 def _top_places(values_BN: Array, k: int) -> Array:
     """The places of the k largest values of each row of a torch tensor, without sorting whole rows."""
-    values_BK, places_BK = values_BN.topk(k, dim=-1)
-    least_B1 = values_BK[:, -1:]
+    values_BM, places_BM = values_BN.topk(min(k + 1, values_BN.shape[-1]), dim=-1)
     # which of the values that equal the k-th largest `topk` takes is not said: that matters if it leaves any
-    if bool(((values_BN == least_B1).sum(-1) != (values_BK == least_B1).sum(-1)).any()):
+    if values_BM.shape[-1] > k and bool((values_BM[:, k] == values_BM[:, k - 1]).any()):
         return values_BN.argsort(dim=-1, descending=True, stable=True)[:, :k]
-    places_BK = places_BK.sort(dim=-1).values
+    places_BK = places_BM[:, :k].sort(dim=-1).values
     order_BK = values_BN.gather(-1, places_BK).argsort(dim=-1, descending=True, stable=True)
     return places_BK.gather(-1, order_BK)
 

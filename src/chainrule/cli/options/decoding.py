@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
 
 
-def strategy_options(default: Literal["sample", "beam"], beams: int) -> Callable[[Command], Command]:
+def strategy_options(
+    default: Literal["sample", "beam"], beams: int, ending: Literal["any", "best"]
+) -> Callable[[Command], Command]:
     """--strategy and what goes with it, which `chosen_strategy` reads."""
 
     def decorate(command: Command) -> Command:
@@ -47,7 +49,8 @@ def strategy_options(default: Literal["sample", "beam"], beams: int) -> Callable
             click.option(
                 "--ending",
                 type=click.Choice(["any", "best"]),
-                help="When a hypothesis may end: at any step, or if that is among the best B steps. [default: any]",
+                help="When a hypothesis may end: at any step, or if that is among the best B steps. "
+                f"[default: {ending}]",
             ),
         )
         for option in reversed(options):
@@ -66,13 +69,12 @@ def chosen_strategy(
     beams: int | None,
     ending: Any,
     *,
-    most: int = 4,
-    length_power: float | None = None,
+    usual: Beam | None = None,
     **values: Any,
 ) -> Strategy | Beam:
     """The strategy that the options choose; `values` are those of the options in _PENALTIES and _FILTERS.
 
-    `most` is the number of beams by default, and `length_power` what they are ranked by, if not as usual.
+    `usual` is the search by default.
     """
     from chainrule.decode import strategies
 
@@ -82,8 +84,8 @@ def chosen_strategy(
     if strategy == "beam":
         if given:
             raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
-        beam = strategies.Beam(most if beams is None else beams, ending=ending or strategies.Beam.ending)
-        return beam if length_power is None else replace(beam, length_power=length_power)
+        usual = usual or strategies.Beam()
+        return replace(usual, width=usual.width if beams is None else beams, ending=ending or usual.ending)
     kinds: dict[str, Any] = {
         "repetition_penalty": strategies.RepetitionPenalty,
         "presence_penalty": strategies.PresencePenalty,

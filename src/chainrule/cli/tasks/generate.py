@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @model_argument
 @click.option("--prompt", default="", help="What the text begins with.")
 @heal_option
-@strategy_options("sample", beams=4)
+@strategy_options("sample", beams=4, ending="any")
 @click.option(
     "--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Maximum number of tokens."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ _MOST_NOTES = 5
 @click.command()
 @model_argument
 @click.argument("texts", nargs=-1, metavar="[TEXT|-]...")
-@strategy_options("beam", beams=5)
+@strategy_options("beam", beams=5, ending="best")
 @click.option(
     "--nbest", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The N best of each."
 )
@@ -111,7 +112,7 @@ def _strategy(options: dict[str, Any], nbest: int) -> Strategy | Beam:
             )
     if chosen["strategy"] == "greedy" and nbest > 1:
         raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
-    return chosen_strategy(**chosen, most=max(BEAM.width, nbest), length_power=BEAM.length_power)
+    return chosen_strategy(**chosen, usual=replace(BEAM, width=max(BEAM.width, nbest)))
 
 
 class _Sources:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import overload
 
@@ -25,8 +25,10 @@ from chainrule.lm import State
 from chainrule.model import Model
 from chainrule.progress import SILENT, Progress, Reports, as_progress
 
-BEAM = Beam(width=5, length_power=1.0)
-"""The search by default: five hypotheses, ranked by ln p per token."""
+BEAM = Beam(width=5, length_power=1.0, ending="best")
+"""The search by default: five hypotheses, ranked by ln p per token, until five are finished.
+
+To let hypotheses end at every step takes half as many steps again, for the same BLEU (docs/log.md)."""
 
 TOKENS_AT_ONCE = {"cpu": 1 << 14, "gpu": 1 << 18}
 """The most tokens of sources in a batch, times the width of the beam: a GPU takes many rows as fast as one."""
@@ -96,7 +98,7 @@ def translate(
     lm = ConditionalModel.expect(model)
     if beams is not None and strategy is not None:
         raise DecodingError("choose one of beams and a strategy: Beam(5) is a strategy too")
-    chosen = strategy or (BEAM if beams is None else Beam(beams, length_power=BEAM.length_power))
+    chosen = strategy or (BEAM if beams is None else replace(BEAM, width=beams))
     given = [texts] if isinstance(texts, str) else texts
     found = translate_texts(lm, given, chosen, max_tokens=max_tokens, seed=seed, progress=as_progress(progress))
     every = [best.text for best, *_ in found]

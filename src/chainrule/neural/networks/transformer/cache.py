@@ -15,6 +15,9 @@ from torch import Tensor
 
 from chainrule.designs.memory import Memory
 
+_ROOM = 8
+"""Space for new tokens in the copy of a cache."""
+
 
 class Buffer:
     """Arrays of keys and values with spare capacity, shared by a cache and those made by reading on from it."""
@@ -32,13 +35,18 @@ class Buffer:
         """A new buffer of this capacity with a copy of the first `used` positions, of all rows or of `rows_B`."""
 
         def copy(source_LBGSK: Tensor) -> Tensor:
-            known_LBGSK = source_LBGSK[:, :, :, :used]
-            if rows_B is not None:
-                known_LBGSK = known_LBGSK.index_select(1, rows_B)
-            L, B, G, _, K = known_LBGSK.shape
+            if rows_B is not None and capacity <= self.capacity:
+                # one copy: that of the known positions alone, into a larger array, would be a second one
+                target_LBGSK = source_LBGSK[:, :, :, :capacity].index_select(1, rows_B)
+            else:
+                known_LBGSK = source_LBGSK[:, :, :, :used]
+                if rows_B is not None:
+                    known_LBGSK = known_LBGSK.index_select(1, rows_B)
+                L, B, G, _, K = known_LBGSK.shape
+                target_LBGSK = source_LBGSK.new_empty(L, B, G, capacity, K)
+                target_LBGSK[:, :, :, :used] = known_LBGSK
             # zeros, as a masked position has weight 0, and 0 times what happens to be in memory may be NaN
-            target_LBGSK = source_LBGSK.new_zeros(L, B, G, capacity, K)
-            target_LBGSK[:, :, :, :used] = known_LBGSK
+            target_LBGSK[:, :, :, used:] = 0
             return target_LBGSK
 
         return Buffer(copy(self.keys_LBGSK), copy(self.values_LBGSK))
@@ -61,7 +69,9 @@ class Cache(Memory):
 
     def select(self, rows_B: Tensor) -> Cache:
         rows_B = rows_B.to(self.lengths_B.device)
-        buffer = self.buffer.copied(self.longest, self.buffer.capacity, rows_B)
+        # a search selects rows at every step: a little space for new tokens is enough, and it grows if that is not
+        capacity = min(self.longest + _ROOM, self.buffer.capacity)
+        buffer = self.buffer.copied(self.longest, capacity, rows_B)
         return Cache(buffer, 0, self.lengths_B[rows_B], self.longest, self.is_uniform, self.window)
 
     def join(self, other: Cache) -> Cache:
