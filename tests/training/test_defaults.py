@@ -101,6 +101,26 @@ def test_costs_are_those_of_the_network(kind: str, tied: bool) -> None:
     assert settings.cost(67).hidden + settings.cost(67).head == count_parameters(matrices, 67)
 
 
+def with_overhead(settings: Any, data: TrainingData, texts: Any, backend: Any) -> float:
+    """A machine on which any step takes 10 ms longer than a million tokens a second would."""
+    seconds: float = 0.01 + settings.batch / 1e6
+    return settings.batch / seconds
+
+
+def test_a_batch_is_larger_where_steps_take_long_whatever_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "_tokens_per_second", with_overhead)
+    monkeypatch.setattr(defaults.time, "perf_counter", lambda: 0.0)
+
+    def batch(tokens: int, **values: Any) -> int:
+        settings, data = parse(find_kind("transformer").settings, {"minutes": 5, **values}), texts(tokens)
+        found = defaults.complete(settings, data, texts_of(data), None, 0.0)  # type: ignore[arg-type]
+        return int(found.batch)
+
+    assert batch(10**8) >= 16_384  # half of the time of a step and more is spent on tokens
+    assert batch(10**6) < 16_384  # read many times
+    assert batch(10**8, batch=512) == 512
+
+
 def test_what_is_set_stays() -> None:
     settings = chosen("lstm", 3e10, minutes=5, hidden=77, batch=99, input_dropout=0.3, learning_rate=0.5)
     assert (settings.hidden, settings.batch, settings.input_dropout, settings.learning_rate) == (77, 99, 0.3, 0.5)

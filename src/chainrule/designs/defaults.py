@@ -58,8 +58,8 @@ class Cost:
         return 6.0 * (self.hidden + self.head)
 
 
-def batch_size(prospect: Prospect) -> int:
-    """The tokens of a step: the power of two up to the square root of all tokens that are read.
+def batch_size(prospect: Prospect, least: int = 256) -> int:
+    """The tokens of a step: the power of two up to the square root of all tokens that are read, or the `least`.
 
     So the number of steps and their size grow alike.
 
@@ -69,7 +69,12 @@ def batch_size(prospect: Prospect) -> int:
     1024
     """
     power = 1 << int(math.log2(max(1.0, prospect.seen)) / 2)
-    return max(_MULTIPLE, min(max(256, power), 1 << 16, prospect.tokens // 8 // _MULTIPLE * _MULTIPLE))
+    return max(_MULTIPLE, min(max(least, power), 1 << 16, prospect.tokens // 8 // _MULTIPLE * _MULTIPLE))
+
+
+def least_batch(optimiser: str, width: int) -> int:
+    """The fewest tokens of a step: the products of Muon cost as much as reading 5 tokens for each feature."""
+    return max(256, 4 * width) if optimiser == "muon" else 256
 
 
 def dropout_share(prospect: Prospect) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from chainrule.designs.defaults import Cost, Prospect, Values, batch_size
+from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, least_batch
 from chainrule.designs.settings import BlockSettings
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, setting
@@ -41,5 +41,6 @@ class MaskedSettings(BlockSettings):
         habits = super().habits(replace(prospect, seen=prospect.seen * self.share))
         as_read = super().habits(prospect)
         # a step should learn from as many tokens as that of another network: so it reads more of them
-        batch = batch_size(replace(prospect, seen=prospect.seen / self.share))
+        least = least_batch(as_read["optimiser"], self.width)
+        batch = batch_size(replace(prospect, seen=prospect.seen / self.share), least)
         return {**habits, "batch": batch, "window": as_read["window"]}

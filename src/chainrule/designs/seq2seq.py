@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from chainrule.designs.defaults import Cost, Prospect, Values, dropout_share
+from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropout_share, least_batch
 from chainrule.designs.networks import GATES, CellName, check_shares, check_sizes
 from chainrule.designs.settings import RECURRENT_RATES, NeuralSettings, by_width, heads_for
 from chainrule.designs.training import LEARNING_RATES, Averaging, Optimiser, TrainingSettings
@@ -189,6 +189,7 @@ class Seq2SeqSettings(NeuralSettings, Seq2SeqConfig):
         dropout = min(_MOST_DROPOUT, dropout_share(prospect)) if "dropout" in open_names(self) else self.dropout
         return {
             **super().habits(prospect),
+            "batch": batch_size(prospect, least_batch(optimiser, self.width)),
             "optimiser": optimiser,
             "learning_rate": rate,
             "heads": heads_for(self.width, None),

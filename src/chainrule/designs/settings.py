@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropout_share
+from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropout_share, least_batch
 from chainrule.designs.networks import GATES, AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.designs.training import (
     DECAYING,
@@ -168,6 +168,7 @@ class BlockSettings(NeuralSettings, TransformerConfig):
         dropout = dropout_share(prospect) if "dropout" in open_names(self) else self.dropout
         return {
             **super().habits(prospect),
+            "batch": batch_size(prospect, least_batch(optimiser, self.width)),
             "optimiser": optimiser,
             "learning_rate": LEARNING_RATES[optimiser] if rate is None else by_width(rate, self.width),
             "heads": heads_for(self.width, self.kv_heads),

@@ -41,9 +41,13 @@ ASSUMED_FLOPS = {"cpu": 3e10, "gpu": 1e14}
 ASSUMED_SECONDS = 600.0
 """The time for which sizes are chosen where steps or epochs are set."""
 
+_TIMED_STEPS = 3  # on a CPU, after one that does not count
 _PROBES = 3  # the most networks that are timed before one is chosen
 _SPENT_LEARNING = 0.9  # of the time; the rest goes to timing and validations
 _EXCERPT = 1 << 16  # the tokens on which steps are timed
+_LARGER, _GAIN = 4, 2.0  # a batch so many times as large is taken if it reads so many times as many tokens
+_FEW_EPOCHS = 8.0  # below that, tokens count for more than steps
+_TRIAL_SHARE = 0.02  # of the time, for the trial of a larger batch
 
 
 def with_time(settings: S) -> S:
@@ -139,7 +143,28 @@ def _by_speed(search: _Search, texts: Texts, backend: Backend, flops: float) -> 
     size, minutes = data.tokenizer.vocab_size, search.settings.minutes
     if (note := costly_vocabulary(search.costs[index], prospect, size, minutes)) is not None:
         data.progress.note(note)
-    return search.complete(index, search.rates[index])
+    return _with_larger_batch(search, index, texts, backend)
+
+
+def _with_larger_batch(search: _Search, index: int, texts: Texts, backend: Backend) -> Any:
+    """The settings of a size, with a larger batch as long as that pays.
+
+    Part of the time of a step does not depend on its batch: a GPU waits for its kernels to be started, and the
+    optimiser updates every parameter. Where that is most of the time, a larger batch reads far more tokens. Not so
+    where the text is read many times: there it would learn by heart in fewer steps.
+    """
+    rate, data = search.rates[index], search.data
+    chosen = search.complete(index, rate)
+    while "batch" in open_names(search.settings) and search.prospect(rate).epochs < _FEW_EPOCHS:
+        larger = replace(chosen, batch=_LARGER * chosen.batch)
+        takes_long = (1 + _TIMED_STEPS) * larger.batch / rate > _TRIAL_SHARE * search.seconds
+        if takes_long or larger.batch > min(_EXCERPT, data.train.tokens // 8):
+            break
+        faster = _tokens_per_second(larger, data, texts, backend)
+        if faster < _GAIN * rate:
+            break
+        rate, chosen = faster, replace(search.complete(index, faster), batch=larger.batch)
+    return chosen
 
 
 def _reads_enough(search: _Search, index: int) -> bool:
@@ -201,7 +226,11 @@ def _tokens_per_second(settings: Any, data: TrainingData, texts: Texts, backend:
     with engine.running(data.seed):
         timer = Autotune(engine, settings, feed, None)
         layout = timer.train.layout
-        seconds = _seconds_on_gpu(timer) if data.device.startswith("cuda") else timer.seconds(Mode(), at_most=3)
+        seconds = (
+            _seconds_on_gpu(timer)
+            if data.device.startswith("cuda")
+            else timer.seconds(Mode(), at_most=_TIMED_STEPS)
+        )
     return layout.read / layout.count(0) / seconds
 
 
