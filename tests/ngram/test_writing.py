@@ -104,6 +104,50 @@ def test_every_strategy(name: str) -> None:
     assert check(model(), STRATEGIES[name], None) == ROWS * STEPS
 
 
+PENALTIES = {
+    **{name: STRATEGIES[name] for name in STRATEGIES if STRATEGIES[name].looks_back},
+    "frequency": cr.FrequencyPenalty(0.2),
+    "frequency and top-p": cr.FrequencyPenalty(0.15) | cr.TopP(0.9),
+    "strong": cr.PresencePenalty(30.0) | cr.TopK(9),
+    "strong, without a cut": cr.RepetitionPenalty(40.0),
+    "one after the other": cr.FrequencyPenalty(0.05)
+    | cr.RepetitionPenalty(1.1)
+    | cr.Temperature(0.9)
+    | cr.MinP(0.01),
+}
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("tokenizer", ["word", "char"])
+def test_penalties_over_a_long_text(name: str, tokenizer: str) -> None:
+    """So long that most tokens are no longer looked up, but in lists of their own."""
+    assert check(model(tokenizer=tokenizer), PENALTIES[name], None, steps=350) == ROWS * 350
+
+
+def test_lists_of_what_occurred_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pairs in (1 << 12, 1 << 15):
+        monkeypatch.setattr(writer, "_OCCURRED_PAIRS", pairs)
+        for name in ("penalty and top-p", "frequency and top-p"):
+            check(model(), PENALTIES[name], None, steps=250)
+
+
+def test_a_text_with_penalties_goes_on_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the text goes on that was written last or another, nothing is left of the other's tokens."""
+    lm = model()
+    choose, uniforms = Choice(PENALTIES["frequency and top-p"], None), np.random.default_rng(3).random((2, 300))
+    scribe, state, nothing = Writer(lm.automaton), lm.start(2), np.zeros((2, 0), np.int64)
+    monkeypatch.setattr(scribe, "is_ready", lambda *_: True)
+    whole = scribe.write(state.words, choose, uniforms, nothing)
+    assert whole is not None
+    states, texts = [lm.start(1), lm.start(1)], [nothing[:1], nothing[:1]]
+    for row, first, last in ((0, 0, 100), (0, 100, 180), (1, 0, 130), (0, 180, 300), (1, 130, 131), (1, 131, 300)):
+        piece = scribe.write(states[row].words, choose, uniforms[row : row + 1, first:last], texts[row])
+        assert piece is not None
+        texts[row] = np.concatenate([texts[row], piece[0]], axis=1)
+        states[row] = lm.extend(states[row], piece[0])
+    np.testing.assert_array_equal(np.concatenate(texts), whole[0])
+
+
 @pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])
 def test_every_smoothing(smoothing: str) -> None:
     for name in ("sample", "chain", "penalty and top-p", "very cold"):
@@ -258,7 +302,13 @@ class Odd(cr.Strategy):
 def test_a_choice_without_a_plan_is_left_to_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = model()
     uniforms, nothing = np.zeros((1, 3)), np.zeros((1, 0), np.int64)
-    for strategy in (Odd(), cr.TopK(3) | Forbid((4,)), cr.Temperature(0.5) | cr.PresencePenalty(0.7)):
+    unknown = (
+        Odd(),
+        cr.TopK(3) | Forbid((4,)),
+        cr.Temperature(0.5) | cr.PresencePenalty(0.7),
+        cr.PresencePenalty(-5.0) | cr.RepetitionPenalty(1.2),
+    )
+    for strategy in unknown:
         assert Writer(lm.automaton).write(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
     monkeypatch.setattr(lm, "_patience", Patience(1e12))
     assert cr.generate(lm, "The", Odd(), max_tokens=20)

@@ -5,7 +5,9 @@ In reading order:
     cut_kernels.py      a distribution as sorted lists, cut down to its most likely tokens
     draw_kernels.py     drawing from what is left
     walk_kernels.py     the nodes of a text's last words, moved on word by word
+    past_kernels.py     the tokens that occurred in the text, for penalties
     level_kernels.py    the lists of the words seen after a context, made at its first visit and kept
+    occurred_kernels.py the lists of words that occurred, beside those of a context
     stack_kernels.py    the lists of one distribution, together with words that are gathered at each visit
     step_kernels.py     writing: locate the contexts, stack the lists, apply the strategy, draw, walk on
     rank_kernels.py     the most likely next tokens, for beam search

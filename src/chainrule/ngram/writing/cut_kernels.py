@@ -13,25 +13,48 @@ such rounds, however many tokens it keeps.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from chainrule.ngram.writing.compiled import ZERO, inner
+from chainrule.ngram.writing.past_kernels import penalised
 
 COUNT = np.int64(-1)
 """Instead of the index of a power: tokens are counted, not their mass summed."""
 
 _NARROW = 8  # a range of places up to this width is halved, without a guess where in it the cut lies
 
-SIGN, START, SIZE, ROW, LEVEL, KEPT, LOW, HIGH, ABOVE, REACH, FIELDS = range(11)
+SIGN, START, SIZE, ROW, LEVEL, KIND, BESIDE, KEPT, LOW, HIGH, ABOVE, REACH, FIELDS = range(13)
 """The columns of the array `stack`, which has a row for each list of the distribution:
 
-its sign; where it starts in the arrays of `Lists`, and its size; its first histogram, or -1 if it has none and is
-in one order only; the level after which backoffs are still to be added to its values; how many pairs are kept; and,
-during a cut, the range of places that the cut may lie at, and the number of values above the pivot, and at or
-above it.
+its sign; where it starts in the arrays of `Lists`, and its size; its first histogram, or -1 if it has none; the
+level after which backoffs are still to be added to its values; its kind; which list of the stack has its penalised
+tokens, or -1 if none has; how many pairs are kept; and, during a cut, the range of places that the cut may lie at,
+and the number of values above the pivot, and at or above it.
 """
+
+STORED, GATHERED, OCCURRED, PENALISED = (np.int64(kind) for kind in range(4))
+"""The kinds of lists: of a context, and in both orders; made for one step; of those tokens of a stored list that
+occurred in the text, to be taken out; and of the same tokens, with penalties to be added to their values.
+"""
+
+
+class Values(NamedTuple):
+    """The values of all lists, and what penalties make of them: few arrays, since they are passed by value."""
+
+    value: Any
+    times: Any
+    """In lists of penalised tokens: how often each token occurred."""
+    slope: float
+    per_time: float
+    offset: float
+
+
+@inner
+def values_of(lists: Any, plan: Any) -> Any:
+    """The values of lists."""
+    return Values(lists.values, lists.times, plan.slope, plan.per_time, plan.offset)
 
 
 @inner
@@ -43,9 +66,11 @@ def effective(value: Any, level: int, top: int, backoff: Any) -> Any:
 
 
 @inner
-def _value_at(stack: Any, j: int, place: int, values: Any, top: int, backoff: Any) -> Any:
+def value_at_place(stack: Any, j: int, place: int, values: Any, top: int, backoff: Any) -> Any:
     """ln p of a pair of a list."""
-    return effective(values[stack[j, START] + place], stack[j, LEVEL], top, backoff)
+    at = stack[j, START] + place
+    value = effective(values.value[at], stack[j, LEVEL], top, backoff)
+    return penalised(value, values.times[at], values) if stack[j, KIND] == PENALISED else value
 
 
 @inner
@@ -55,7 +80,7 @@ def _place(
     """The number of a list's pairs with ln p above the pivot, or, if not `is_strict`, at least it: low to high."""
     while low < high:
         middle = (low + high) >> 1
-        value = _value_at(stack, j, middle, values, top, backoff)
+        value = value_at_place(stack, j, middle, values, top, backoff)
         if value > pivot or (value == pivot and not is_strict):
             low = middle + 1
         else:
@@ -67,7 +92,7 @@ def _place(
 def _past_ties(stack: Any, j: int, place: int, high: int, pivot: float, values: Any, top: int, backoff: Any) -> Any:
     """The first place from `place` on whose ln p is below the pivot; that of `place` is not above it."""
     for at in range(place, min(place + 2, high)):
-        if _value_at(stack, j, at, values, top, backoff) != pivot:
+        if value_at_place(stack, j, at, values, top, backoff) != pivot:
             return at
     return _place(stack, j, min(place + 2, high), high, pivot, False, values, top, backoff)
 
@@ -92,7 +117,7 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
     """The same as `find_cut` of a few tokens, by merging the lists from their fronts; `heads` is scratch."""
     for j in range(many):
         stack[j, REACH] = 0
-        heads[j] = _value_at(stack, j, ZERO, values, top, backoff) if stack[j, KEPT] > 0 else -np.inf
+        heads[j] = value_at_place(stack, j, ZERO, values, top, backoff) if stack[j, KEPT] > 0 else -np.inf
     above = 0.0
     while True:
         pivot = -np.inf
@@ -106,7 +131,7 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
             if heads[j] == pivot:
                 kept = stack[j, KEPT]
                 place = _past_ties(stack, j, place + 1, kept, pivot, values, top, backoff)
-                heads[j] = _value_at(stack, j, place, values, top, backoff) if place < kept else -np.inf
+                heads[j] = value_at_place(stack, j, place, values, top, backoff) if place < kept else -np.inf
                 reached += stack[j, SIGN] * (place - stack[j, ABOVE])
                 stack[j, REACH] = place
         if reached >= count:
@@ -116,14 +141,13 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
 
 @inner
 def find_cut(
-    stack: Any, many: int, lists: Any, factor: Any, top: int, backoff: Any, power: int, target: float
+    stack: Any, many: int, mass: Any, factor: Any, values: Any, top: int, backoff: Any, power: int, target: float
 ) -> Any:
     """The largest ln p such that kept tokens of at least that ln p reach `target`; and what those above it reach.
 
     Counts tokens if `power` is COUNT, else sums their mass. Leaves in `stack` how many pairs are above that ln p,
     and how many reach it. Returns -inf if all kept tokens together do not reach the target.
     """
-    values, mass = lists.values, lists.mass
     for j in range(many):
         stack[j, LOW], stack[j, HIGH] = 0, stack[j, KEPT]
     least, most = 0.0, sum_to(stack, many, KEPT, power, mass, factor)  # what is reached at the ends of the ranges
@@ -136,10 +160,13 @@ def find_cut(
         if width == 0:
             return -np.inf, 0.0
         step = _guess(width, stack[widest, LOW], (target - least) / (most - least), shift)
-        pivot = _value_at(stack, widest, stack[widest, LOW] + step, values, top, backoff)
+        pivot = value_at_place(stack, widest, stack[widest, LOW] + step, values, top, backoff)
         for j in range(many):
             low, high = stack[j, LOW], stack[j, HIGH]
             stack[j, ABOVE] = _place(stack, j, low, high, pivot, True, values, top, backoff)
+        # the pivot is at its own place, even where rounding of penalties has put two values in the wrong order
+        pivot_at = stack[widest, LOW] + step
+        stack[widest, ABOVE] = min(stack[widest, ABOVE], pivot_at)
         above = sum_to(stack, many, ABOVE, power, mass, factor)
         if above >= target:
             for j in range(many):
@@ -148,6 +175,7 @@ def find_cut(
             continue
         for j in range(many):
             stack[j, REACH] = _past_ties(stack, j, stack[j, ABOVE], stack[j, HIGH], pivot, values, top, backoff)
+        stack[widest, REACH] = max(stack[widest, REACH], pivot_at + 1)
         reached = sum_to(stack, many, REACH, power, mass, factor)
         if reached >= target:
             return pivot, above
@@ -219,7 +247,7 @@ def keep_above_share(
         low, high = 0, stack[j, KEPT]
         while low < high:
             middle = (low + high) >> 1
-            value = _value_at(stack, j, middle, values, top, backoff)
+            value = value_at_place(stack, j, middle, values, top, backoff)
             if len(temperatures) > 0:
                 value -= best
             for t in range(len(temperatures)):

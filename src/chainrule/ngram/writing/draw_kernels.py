@@ -11,11 +11,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chainrule.ngram.writing.compiled import inner, kernel
-from chainrule.ngram.writing.cut_kernels import KEPT, ROW, SIGN, SIZE, START
+from chainrule.ngram.writing.cut_kernels import (
+    BESIDE,
+    GATHERED,
+    KEPT,
+    KIND,
+    LEVEL,
+    ROW,
+    SIGN,
+    SIZE,
+    START,
+    STORED,
+    effective,
+    value_at_place,
+)
+from chainrule.ngram.writing.past_kernels import penalised
 
 BLOCK = 256
 """The number of pairs of a list from one stored histogram to the next."""
 BUCKETS = 256
+
+_LEAST_LEFT = np.exp(-12.0)  # of the mass of the most likely token in any list, taken out or not
 
 
 class Lists(NamedTuple):
@@ -33,6 +49,8 @@ class Lists(NamedTuple):
     """Where the list has this token."""
     mass_by_id: Any
     """The mass of this token alone, for the last power."""
+    times: Any
+    """In lists of penalised tokens: how often each token occurred."""
 
 
 @inner
@@ -51,36 +69,40 @@ def trailing_bits(vocab_size: int) -> Any:
 
 
 @inner
-def draw(stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, work: Any) -> Any:
+def draw(
+    stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, work: Any, best: float, top: int,
+    backoff: Any, beta: float, values: Any, past: Any,
+) -> Any:  # fmt: skip
     """The first token x with Σ_{y <= x} p(y) > u Σ p(y) over the kept tokens; -1 if there is none.
 
     The bucket of a token is its id shifted right by `shift`. `work` has room for 3 numbers per bucket and per id
-    of a bucket.
+    of a bucket. `best` is the ln p that masses are relative to. -1, too, if too little is left for exact sums.
     """
     by_bucket = work[0]
-    power = factor.shape[1] - 1
-    total = _bucket_masses(stack, many, lists, factor, power, shift, by_bucket)
-    if not total > 0:
+    total = _bucket_masses(stack, many, lists, factor, shift, by_bucket)
+    if not total > _LEAST_LEFT:
         return -1
     left, bucket = uniform * total, 0
     while bucket < BUCKETS - 1 and by_bucket[bucket] <= left:
         left -= by_bucket[bucket]
         bucket += 1
-    for later in range(bucket, BUCKETS):  # more than one step only if rounding leaves a bucket too short
-        token = _draw_in(stack, many, lists, factor, power, shift, later, left, work)
+    later, step = bucket, 1
+    while later >= 0:  # more than one round only if rounding leaves a bucket too short
+        _weigh(stack, many, lists, factor, shift, later, work, best, top, backoff, beta, values, past)
+        token = _first_above(left, 1 << shift, work)
         if token >= 0:
-            return token
-        left = 0.0
-    for before in range(bucket - 1, -1, -1):
-        token = _draw_in(stack, many, lists, factor, power, shift, before, np.inf, work)
-        if token >= 0:
-            return token
+            return (later << shift) + token
+        left = 0.0 if step > 0 else np.inf
+        if later == BUCKETS - 1:
+            later, step, left = bucket, -1, np.inf
+        later += step
     return -1
 
 
 @inner
-def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, power: int, shift: int, by_bucket: Any) -> Any:
+def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, shift: int, by_bucket: Any) -> Any:
     """Write the mass of the kept tokens of each bucket; returns their sum."""
+    power = factor.shape[1] - 1
     ids, mass, rows = lists.ids, lists.mass, lists.rows
     by_bucket[:BUCKETS] = 0.0
     for j in range(many):
@@ -105,11 +127,12 @@ def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, power: int, s
 
 
 @inner
-def _draw_in(
-    stack: Any, many: int, lists: Any, factor: Any, power: int, shift: int, bucket: int, left: float, work: Any
-) -> Any:
-    """The first kept token of a bucket whose running mass exceeds `left`, the last one for infinity; -1 if none."""
-    weight, times = work[1], work[2]
+def _weigh(
+    stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: int, work: Any, best: float, top: int,
+    backoff: Any, beta: float, values: Any, past: Any,
+) -> None:  # fmt: skip
+    """Write the mass of each token of a bucket to `work`, and whether it is kept: how often, less taken out."""
+    weight, times, power = work[1], work[2], factor.shape[1] - 1
     ids, mass, places = lists.ids_by_id, lists.mass_by_id, lists.place_by_id
     first, width = bucket << shift, 1 << shift
     weight[:width] = 0.0
@@ -117,7 +140,7 @@ def _draw_in(
     for j in range(many):
         sign, start, kept = stack[j, SIGN], stack[j, START], stack[j, KEPT]
         scale = sign * factor[j, power]
-        if stack[j, ROW] < 0:  # a short list, which is in one order only
+        if stack[j, KIND] == GATHERED:
             before = 0.0
             for k in range(start, start + kept):
                 token, here = lists.ids[k] - first, lists.mass[power, k]
@@ -126,25 +149,67 @@ def _draw_in(
                     times[token] += sign
                 before = here
             continue
-        for k in range(_from_id(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
+        if stack[j, KIND] != STORED:
+            continue  # the stored list that they stand beside has their tokens
+        if stack[j, BESIDE] >= 0:
+            _weigh_penalised(stack, j, lists, scale, first, width, work, best, top, backoff, beta, values, past)
+            continue
+        for k in range(from_id(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
             token = ids[k] - first
             if token >= width:
                 break
             is_kept = np.float64(places[k] < kept)  # a factor, not a branch, which could not be predicted
             weight[token] += scale * is_kept * mass[k]
             times[token] += sign * is_kept
+
+
+@inner
+def _weigh_penalised(
+    stack: Any, j: int, lists: Any, scale: float, first: int, width: int, work: Any, best: float, top: int,
+    backoff: Any, beta: float, values: Any, past: Any,
+) -> None:  # fmt: skip
+    """`_weigh` for a stored list of which some tokens are penalised."""
+    weight, times = work[1], work[2]
+    ids, places = lists.ids_by_id, lists.place_by_id
+    sign, start, kept, other = stack[j, SIGN], stack[j, START], stack[j, KEPT], stack[j, BESIDE]
+    least, last = -np.inf, np.int64(len(past.times))  # ln p and token of the last penalised one that is kept
+    if stack[other, KEPT] == 0:
+        least = np.inf
+    elif stack[other, KEPT] < stack[other, SIZE]:
+        least = value_at_place(stack, other, stack[other, KEPT] - 1, values, top, backoff)
+        last = np.int64(lists.ids[stack[other, START] + stack[other, KEPT] - 1])
+    for k in range(from_id(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
+        token = ids[k] - first
+        if token >= width:
+            break
+        if past.logged_times[ids[k]] == 0:
+            is_kept = np.float64(places[k] < kept)
+            weight[token] += scale * is_kept * lists.mass_by_id[k]
+            times[token] += sign * is_kept
+            continue
+        value = effective(lists.values[start + places[k]], stack[j, LEVEL], top, backoff)
+        value = penalised(value, past.logged_times[ids[k]], values)
+        if value > least or (value == least and ids[k] <= last):
+            weight[token] += sign * np.exp(beta * (value - best))
+            times[token] += sign
+
+
+@inner
+def _first_above(left: float, width: int, work: Any) -> Any:
+    """The first kept token of a bucket whose running mass exceeds `left`, the last one for infinity; -1 if none."""
+    weight, times = work[1], work[2]
     running, last = 0.0, -1
     for k in range(width):
         is_kept = times[k] > 0.5
         running += weight[k] if is_kept else 0.0
         last = k if is_kept else last
         if running > left and is_kept:
-            return first + k
-    return first + last if left == np.inf and last >= 0 else -1
+            return k
+    return last if left == np.inf else -1
 
 
 @inner
-def _from_id(ids: Any, low: int, high: int, first: int) -> Any:
+def from_id(ids: Any, low: int, high: int, first: int) -> Any:
     """The first place of sorted ids from low to high - 1 with an id of at least `first`."""
     while low < high:
         middle = (low + high) >> 1

@@ -126,7 +126,7 @@ def enter(
         for k in range(at, at + size):
             own = at + lists.place_by_id[k]
             lists.mass_by_id[k] = lists.mass[power, own] - (lists.mass[power, own - 1] if own > at else 0.0)
-        row += _fill_rows(at, size, row, power, trailing_bits(len(spare.ids)), lists)
+        row += fill_rows(at, size, row, power, trailing_bits(len(spare.ids)), ZERO, lists)
         at += size
     directory.nodes[slot] = node
     used[0], used[1] = at, row
@@ -163,7 +163,7 @@ def _sort_by_id(start: int, size: int, ids: Any, values: Any, spare: Any) -> Non
     bits = 0
     while len(spare.ids) - 1 >> bits:
         bits += 1
-    at = _radix_sort(keys, items, spare.counts, size, bits)
+    at = radix_sort(keys, items, spare.counts, size, bits)
     for k in range(size):
         ids[start + k], values[start + k] = keys[at, k], spare.values[items[at, k]]
 
@@ -182,7 +182,7 @@ def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> 
             bits[k] if bits[k] >> np.uint32(31) else ~(bits[k] | np.uint32(0x80000000)) & np.uint32(0x7FFFFFFF)
         )
         items[0, k] = k
-    at = _radix_sort(keys, items, spare.counts, size, np.int64(32))
+    at = radix_sort(keys, items, spare.counts, size, np.int64(32))
     order = items[at]
     for a in range(1, size):  # values that are equal as float32 are put right
         item, b = order[a], a
@@ -196,7 +196,7 @@ def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> 
 
 
 @inner
-def _radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any:
+def radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any:
     """Sort keys and their items, stably, digit by digit; returns which of the two rows has the result."""
     at = 0
     for shift in range(0, bits if size > 0 else 0, _DIGIT):
@@ -232,15 +232,19 @@ def add_up(start: int, size: int, lists: Any, betas: Any) -> Any:
 
 
 @inner
-def _fill_rows(start: int, size: int, row: int, power: int, shift: int, lists: Any) -> Any:
-    """Write the mass by bucket of ids of all pairs up to the end of each block; returns the number of rows."""
+def fill_rows(start: int, size: int, row: int, power: int, shift: int, first: int, lists: Any) -> Any:
+    """Write the mass by bucket of ids of all pairs up to the end of each block, from the `first` block on.
+
+    Returns the number of rows.
+    """
     ids, mass, rows = lists.ids, lists.mass, lists.rows
     blocks = rows_for(size)
-    before = 0.0
-    for block in range(blocks):
+    for block in range(first, blocks):
+        begin = start + block * BLOCK
+        before = mass[power, begin - 1] if block > 0 else 0.0
         for b in range(BUCKETS):
             rows[row + block, b] = rows[row + block - 1, b] if block > 0 else 0.0
-        for k in range(start + block * BLOCK, start + min((block + 1) * BLOCK, size)):
+        for k in range(begin, min(begin + BLOCK, start + size)):
             here = mass[power, k]
             rows[row + block, ids[k] >> shift] += here - before
             before = here

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from chainrule.ngram.writing.compiled import inner, kernel
-from chainrule.ngram.writing.cut_kernels import KEPT, LEVEL, SIGN, START, effective, find_near_cut, keep_ties
+from chainrule.ngram.writing.cut_kernels import (
+    KEPT,
+    LEVEL,
+    SIGN,
+    START,
+    effective,
+    find_near_cut,
+    keep_ties,
+    values_of,
+)
 from chainrule.ngram.writing.stack_kernels import stack_up
 from chainrule.ngram.writing.step_kernels import DONE, HELP, NO_ROOM
 from chainrule.ngram.writing.walk_kernels import locate, value_after
@@ -27,7 +36,7 @@ def rank_rows(
     """
     many_wanted, size = tokens_BK.shape[1], np.int64(len(words) - 1)
     context, backoff, stack = scratch.context[0], scratch.backoff[0], scratch.stack
-    values, heads = lists.values, scratch.work[1]
+    values, heads = values_of(lists, plan), scratch.work[1]
     for row in range(rows[0], rows[1]):
         if done_B[row] > 0:
             continue
@@ -55,25 +64,25 @@ def rank_rows(
 
 @inner
 def _collect(many: int, top: int, backoff: Any, lists: Any, scratch: Any) -> Any:
-    """Put the kept tokens in front of `occurred`, their ln p in `chances`; returns their number."""
+    """Put the kept tokens in front of `ranked`, their ln p in `chances`; returns their number."""
     scratch.clock[0] += 1
     now, seen = scratch.clock[0], 0
-    stamp, times, stack = scratch.stamp[0], scratch.times, scratch.stack
+    stamp, times, stack = scratch.stamp, scratch.times, scratch.stack
     for j in range(many):  # from short contexts to long ones: what is added last holds
         for k in range(stack[j, START], stack[j, START] + stack[j, KEPT]):
             token = lists.ids[k]
             if stamp[token] != now:
                 stamp[token], times[token] = now, 0
-                scratch.occurred[seen] = token
+                scratch.ranked[seen] = token
                 seen += 1
             times[token] += stack[j, SIGN]
             if stack[j, SIGN] > 0:
                 scratch.chances[token] = effective(lists.values[k], stack[j, LEVEL], top, backoff)
     found = 0
     for k in range(seen):
-        token = scratch.occurred[k]
+        token = scratch.ranked[k]
         if times[token] > 0:
-            scratch.occurred[found] = token
+            scratch.ranked[found] = token
             found += 1
     return found
 
@@ -84,7 +93,7 @@ def _sort(found: int, scratch: Any, tokens: Any, values: Any) -> None:
     tokens[:] = 0
     values[:] = -np.inf
     for a in range(min(found, len(tokens))):
-        token, b = scratch.occurred[a], a
+        token, b = scratch.ranked[a], a
         value = scratch.chances[token]
         while b > 0 and (values[b - 1] < value or (values[b - 1] == value and tokens[b - 1] > token)):
             tokens[b], values[b] = tokens[b - 1], values[b - 1]

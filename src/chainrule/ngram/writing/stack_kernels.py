@@ -8,8 +8,22 @@ import numpy as np
 
 from chainrule.ngram.store.kernels import value_at
 from chainrule.ngram.writing.compiled import ZERO, inner, kernel
-from chainrule.ngram.writing.cut_kernels import KEPT, LEVEL, ROW, SIGN, SIZE, START, effective
-from chainrule.ngram.writing.draw_kernels import rows_for
+from chainrule.ngram.writing.cut_kernels import (
+    BESIDE,
+    GATHERED,
+    KEPT,
+    KIND,
+    LEVEL,
+    OCCURRED,
+    PENALISED,
+    ROW,
+    SIGN,
+    SIZE,
+    START,
+    STORED,
+    effective,
+)
+from chainrule.ngram.writing.draw_kernels import BLOCK, rows_for
 from chainrule.ngram.writing.level_kernels import (
     ADDED,
     FIRST,
@@ -21,10 +35,9 @@ from chainrule.ngram.writing.level_kernels import (
     make_level,
     sort_pairs,
 )
+from chainrule.ngram.writing.occurred_kernels import IN, OUT, catch_up, make_room
+from chainrule.ngram.writing.past_kernels import DISTINCT, NEW, penalised
 from chainrule.ngram.writing.walk_kernels import ask_for, code_of, value_after
-
-PRESENCE, FREQUENCY, REPETITION = 0, 1, 2
-"""The operations of a plan that change ln p of tokens that occurred."""
 
 TOGETHER = 16
 """The rows that take turns, so that each finds what it asked for in the cache."""
@@ -40,10 +53,12 @@ class Plan(NamedTuple):
 
     forbidden: Any
     """Codes of tokens."""
-    penalties: Any
-    """Which operations change ln p of tokens that occurred, in order,"""
-    strengths: Any
-    """and the value of each."""
+    looks_back: bool
+    """Whether there are penalties on tokens that occurred."""
+    slope: float
+    """Of ln p <= 0 of a token that occurred n times they make slope · ln p - per_time · n - offset."""
+    per_time: float
+    offset: float
     kinds: Any
     """Which operations narrow the choice, in order, and for each of them:"""
     numbers: Any
@@ -67,17 +82,17 @@ class Scratch(NamedTuple):
     """Arrays for one step."""
 
     stamp: Any
-    """The last step at which each token was gathered; and, in the second row, the text in which it occurred."""
+    """The last step at which each token was gathered."""
     where: Any
     """The place of each gathered token."""
-    occurred: Any
-    """The tokens of the text so far, each once."""
+    ranked: Any
+    """The tokens that are ranked, each once,"""
     times: Any
-    """How often each of them occurred."""
+    """how often lists add each of them, less how often they take it out,"""
     chances: Any
-    """ln p of each token that is ranked."""
+    """and its ln p."""
     clock: Any
-    """The number of the step and of the text."""
+    """The number of the step."""
     stack: Any
     factor: Any
     tops: Any
@@ -89,6 +104,8 @@ class Scratch(NamedTuple):
     work: Any
     gathered: Any
     """The number of pairs that each of two lists of gathered tokens may have, before all other lists."""
+    past: Any
+    """What the text consists of, for penalties."""
 
 
 @kernel
@@ -116,6 +133,8 @@ def stack_up(
     for n in range(1, top + 1):
         bottom = n if backoff[n] == -np.inf else bottom  # nothing is left to shorter contexts
         listed = n if context[n, 2] - context[n, 1] > FEW else listed
+    if plan.looks_back and not _has_room_beside(bottom, listed, context, trie, scratch.past):
+        return ZERO
     for n in range(bottom, listed + 1):
         if n > 0 and context[n, 0] == 0:
             continue
@@ -127,13 +146,51 @@ def stack_up(
                 return np.int64(-1)
             make_level(slot, n, context, backoff, trie, prob, words, lists, directory, spare, plan.betas,
                        plan.by_value)  # fmt: skip
-        place, tops = directory.places[slot], directory.tops[slot]
-        many = _push(_ADDS, place[FIRST], place[ADDED], place[FIRST_ROW], n, tops[0], many, scratch)
+        place = directory.places[slot]
+        row, at = place[FIRST_ROW], place[FIRST]
+        many = _push_stored(_ADDS, at, place[ADDED], row, n, slot, many, plan, lists, directory, spare, scratch)
         if n > bottom:
-            row = place[FIRST_ROW] + rows_for(place[ADDED])
-            at = place[FIRST] + place[ADDED]
-            many = _push(_TAKES, at, place[TAKEN], row, n - 1, tops[1], many, scratch)
+            row, at = row + rows_for(place[ADDED]), at + place[ADDED]
+            many = _push_stored(
+                _TAKES, at, place[TAKEN], row, n - 1, slot, many, plan, lists, directory, spare, scratch
+            )
     return _gather(listed, top, many, context, backoff, trie, prob, words, plan, lists, spare, scratch)
+
+
+@inner
+def _has_room_beside(bottom: int, listed: int, context: Any, trie: Any, past: Any) -> Any:
+    """Whether there is room for the lists of tokens that occurred beside those of a context."""
+    distinct = past.numbers[DISTINCT]
+    most = distinct
+    for n in range(bottom, listed + 1):
+        most += 2 * min(distinct, context[n, 2] - context[n, 1]) if n > 0 else 0
+    return make_room(most, 2 * (listed + 1), past)
+
+
+@inner
+def _push_stored(
+    sign: int, start: int, size: int, row: int, level: int, slot: int, many: int, plan: Any, lists: Any,
+    directory: Any, spare: Any, scratch: Any,
+) -> Any:  # fmt: skip
+    """Add a stored list to the stack, and those of its tokens that occurred; returns the number of lists."""
+    which = 0 if sign > 0 else 1
+    top_value, past = directory.tops[slot, which], scratch.past
+    own = many
+    many = _push(sign, start, size, row, level, STORED, top_value, many, scratch)
+    if not plan.looks_back or size == 0:
+        return many
+    index = 2 * slot + which
+    occurred = catch_up(index, start, size, plan, lists, past, spare)
+    if occurred > 0:
+        for kind, begin, value in (
+            (OCCURRED, past.entries[index, OUT], top_value),
+            (PENALISED, past.entries[index, IN], past.tops[index]),
+        ):
+            row_beside = begin // BLOCK if occurred >= BLOCK else _NO_ROWS
+            sign = -sign
+            many = _push(sign, begin, occurred, row_beside, level, kind, value, many, scratch)
+        scratch.stack[own, BESIDE] = many - 1
+    return many
 
 
 @inner
@@ -147,13 +204,15 @@ def _has_room(children: int, lists: Any, directory: Any) -> Any:
 
 
 @inner
-def _push(sign: int, start: int, size: int, row: int, level: int, top_value: float, many: int, scratch: Any) -> Any:
+def _push(
+    sign: int, start: int, size: int, row: int, level: int, kind: int, top_value: float, many: int, scratch: Any
+) -> Any:
     """Add a list to the stack unless it is empty; returns the number of lists."""
     if size == 0 and top_value == top_value:
         return many
     entry = scratch.stack[many]
     entry[SIGN], entry[START], entry[SIZE], entry[ROW], entry[LEVEL] = sign, start, size, row, level
-    entry[KEPT] = size
+    entry[KIND], entry[BESIDE], entry[KEPT] = kind, -1, size
     scratch.tops[many] = top_value
     return many + 1
 
@@ -165,11 +224,11 @@ def _gather(
 ) -> Any:  # fmt: skip
     """Stack two more lists: the words seen after contexts longer than those that are listed, and what they replace.
 
-    Tokens that the strategy forbids or penalises are among them, with what it makes of their ln p. Returns the
-    number of lists; 0 if there is a NaN.
+    Tokens that the strategy forbids are among them, and those that occurred but are not in the log yet, with what
+    it makes of their ln p. Returns the number of lists; 0 if there is a NaN.
     """
     ids, values, codes = lists.ids, lists.values, spare.keys[0]
-    stamp, where, behind = scratch.stamp[0], scratch.where, scratch.gathered[0]
+    stamp, where, behind, past = scratch.stamp, scratch.where, scratch.gathered[0], scratch.past
     scratch.clock[0] += 1
     now, found = scratch.clock[0], ZERO
     for n in range(top, listed, -1):
@@ -185,20 +244,23 @@ def _gather(
     seen = found
     for k in range(len(plan.forbidden)):
         found = _also(words[plan.forbidden[k]], found, trie, ids, spare, scratch)
-    if len(plan.penalties) > 0:
-        for k in range(scratch.clock[2]):
-            found = _also(scratch.occurred[k], found, trie, ids, spare, scratch)
+    if plan.looks_back:
+        for k in range(past.numbers[NEW]):
+            found = _also(past.new[k], found, trie, ids, spare, scratch)
     for k in range(found):
         below = value_after(np.int64(codes[k]), listed, context, backoff, trie, prob)
-        values[behind + k] = effective(below, listed, top, backoff)
+        below = effective(below, listed, top, backoff)
         if k >= seen:
-            values[k] = values[behind + k]
+            values[k] = below
+        if plan.looks_back:
+            if plan.slope != 1.0 and max(values[k], below) > 0:
+                return ZERO  # a repetition penalty divides what is above 0
+            times, logged_times = past.times[ids[k]], past.logged_times[ids[k]]
+            values[k] = penalised(values[k], times, plan) if times > 0 else values[k]
+            below = penalised(below, logged_times, plan) if logged_times > 0 else below
+        values[behind + k] = below
     for k in range(len(plan.forbidden)):
         values[where[words[plan.forbidden[k]]]] = -np.inf
-    for p in range(len(plan.penalties)):
-        for k in range(scratch.clock[2]):
-            at, times = where[scratch.occurred[k]], scratch.times[scratch.occurred[k]]
-            values[at] = _penalised(values[at], plan.penalties[p], plan.strengths[p], times)
     taken, added = ZERO, ZERO
     for k in range(found):
         if values[k] != values[k]:
@@ -213,23 +275,15 @@ def _gather(
         if plan.by_value:
             sort_pairs(start, size, lists, spare)
         top_value = add_up(start, size, lists, plan.betas)
-        many = _push(sign, start, size, _NO_ROWS, top, top_value, many, scratch)
+        many = _push(sign, start, size, _NO_ROWS, top, GATHERED, top_value, many, scratch)
     return many
 
 
 @inner
 def _also(token: int, found: int, trie: Any, ids: Any, spare: Any, scratch: Any) -> Any:
     """Gather one token more, if it is not gathered yet; returns the number of gathered tokens."""
-    if scratch.stamp[0, token] != scratch.clock[0]:
-        scratch.stamp[0, token], scratch.where[token] = scratch.clock[0], found
+    if scratch.stamp[token] != scratch.clock[0]:
+        scratch.stamp[token], scratch.where[token] = scratch.clock[0], found
         ids[found], spare.keys[0, found] = token, trie.code[token]
         found += 1
     return found
-
-
-@inner
-def _penalised(value: float, penalty: int, strength: float, times: int) -> Any:
-    """What the strategies of decode/strategies.py make of ln p of a token that occurred."""
-    if penalty == REPETITION:
-        return value / strength if value > 0 else value * strength
-    return value - strength * (np.float64(times) if penalty == FREQUENCY else 1.0)

@@ -8,17 +8,22 @@ import numpy as np
 
 from chainrule.ngram.writing.compiled import inner, kernel
 from chainrule.ngram.writing.cut_kernels import (
+    BESIDE,
     COUNT,
     KEPT,
+    KIND,
     LEVEL,
+    PENALISED,
     effective,
     find_cut,
     find_near_cut,
     keep_above_share,
     keep_ties,
     sum_to,
+    values_of,
 )
 from chainrule.ngram.writing.draw_kernels import draw, trailing_bits
+from chainrule.ngram.writing.past_kernels import begin_text, note
 from chainrule.ngram.writing.stack_kernels import TOGETHER, stack_up
 from chainrule.ngram.writing.walk_kernels import locate, walk
 
@@ -44,12 +49,12 @@ def write_rows(
     so that a call after one that has not returned DONE goes on with what is left.
     """
     steps = uniforms_BT.shape[1]
-    looks_back = len(plan.penalties) > 0
+    looks_back = plan.looks_back
     together = 1 if looks_back else TOGETHER  # what has occurred is known for one row at a time
     for first in range(rows[0], rows[1], together):
         last = min(first + together, rows[1])
         if looks_back and done_B[first] < steps:
-            _note_occurred(read_BT[first], tokens_BT[first, : done_B[first]], scratch)
+            begin_text(read_BT[first], tokens_BT[first, : done_B[first]], plan, scratch.past)
         is_going = True
         while is_going:
             is_going = False
@@ -80,30 +85,8 @@ def write_rows(
                 done_B[row] = steps if token == end else t + 1
                 is_going |= done_B[row] < steps
                 if looks_back:
-                    _note_one(token, scratch)
+                    note(token, plan, scratch.past)
     return DONE, rows[1]
-
-
-@inner
-def _note_occurred(read: Any, written: Any, scratch: Any) -> None:
-    """Begin a text with the tokens that it has so far."""
-    scratch.clock[1] += 1
-    scratch.clock[2] = 0
-    for token in read:
-        if token >= 0:
-            _note_one(token, scratch)
-    for token in written:
-        _note_one(token, scratch)
-
-
-@inner
-def _note_one(token: int, scratch: Any) -> None:
-    if scratch.stamp[1, token] != scratch.clock[1]:
-        scratch.stamp[1, token] = scratch.clock[1]
-        scratch.occurred[scratch.clock[2]] = token
-        scratch.clock[2] += 1
-        scratch.times[token] = 0
-    scratch.times[token] += 1
 
 
 @inner
@@ -112,15 +95,19 @@ def _choose(
 ) -> Any:
     """A token by the strategy; -1 if none can follow, if there is a NaN, or if sums would not be exact enough."""
     stack, factor, heads = scratch.stack, scratch.factor, scratch.work[1]
+    values = values_of(lists, plan)
     best = -np.inf
     for j in range(many):
-        scratch.tops[j] = effective(scratch.tops[j], stack[j, LEVEL], top, backoff)
-        if scratch.tops[j] != scratch.tops[j]:
+        if stack[j, KIND] == PENALISED:
+            scratch.tops[j] += plan.slope * effective(0.0, stack[j, LEVEL], top, backoff)
+        else:
+            scratch.tops[j] = effective(scratch.tops[j], stack[j, LEVEL], top, backoff)
+        if scratch.tops[j] != scratch.tops[j] or (scratch.tops[j] > 0 and stack[j, BESIDE] >= 0):
             return np.int64(-1)
         best = max(best, scratch.tops[j])
     if plan.by_value:
         largest = best
-        best, _ = find_near_cut(stack, many, lists.values, top, backoff, 1.0, heads)
+        best, _ = find_near_cut(stack, many, values, top, backoff, 1.0, heads)
         if best == -np.inf or (largest - best) * plan.steepest > _MOST_OFF:
             return np.int64(-1)
     for j in range(many):
@@ -129,19 +116,22 @@ def _choose(
     for k in range(len(plan.kinds)):
         number, power = plan.numbers[k], plan.powers[k]
         if plan.kinds[k] == TOP_K:
-            if number <= _NEAR:
-                cut, above = find_near_cut(stack, many, lists.values, top, backoff, number, heads)
+            if number <= _NEAR and not plan.looks_back:  # the fronts of lists hold tokens that occurred
+                cut, above = find_near_cut(stack, many, values, top, backoff, number, heads)
             else:
-                cut, above = find_cut(stack, many, lists, factor, top, backoff, COUNT, number)
+                cut, above = find_cut(stack, many, lists.mass, factor, values, top, backoff, COUNT, number)
             if cut > -np.inf:
                 keep_ties(stack, many, lists.ids, number - above, size)
         elif plan.kinds[k] == TOP_P:
             target = number * _ENOUGH * sum_to(stack, many, KEPT, power, lists.mass, factor)
-            cut, above = find_cut(stack, many, lists, factor, top, backoff, power, target)
+            cut, above = find_cut(stack, many, lists.mass, factor, values, top, backoff, power, target)
             if cut > -np.inf:
                 own = np.exp(plan.betas[power] * (cut - best))
                 keep_ties(stack, many, lists.ids, np.ceil((target - above) / own), size)
         else:
             before = plan.temperatures[: plan.cooled[k]]
-            keep_above_share(stack, many, lists.values, top, backoff, best, before, number)
-    return draw(stack, many, lists, factor, uniform, trailing_bits(size), scratch.work)
+            keep_above_share(stack, many, values, top, backoff, best, before, number)
+    shift, beta = trailing_bits(size), plan.betas[len(plan.betas) - 1]
+    return draw(
+        stack, many, lists, factor, uniform, shift, scratch.work, best, top, backoff, beta, values, scratch.past
+    )

@@ -16,12 +16,17 @@ from chainrule.ngram.writing.compiled import is_compiled
 from chainrule.ngram.writing.cut_kernels import FIELDS
 from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
 from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare
+from chainrule.ngram.writing.occurred_kernels import ENTRY
+from chainrule.ngram.writing.past_kernels import (
+    EDITION,
+    NUMBERS,
+    RECENT,
+    USED,
+    Past,
+)
 from chainrule.ngram.writing.rank_kernels import rank_rows
 from chainrule.ngram.writing.stack_kernels import (
     FEW,
-    FREQUENCY,
-    PRESENCE,
-    REPETITION,
     TOGETHER,
     Plan,
     Scratch,
@@ -37,13 +42,14 @@ Operations = tuple[tuple[str, Any], ...]
 
 _FIRST_PAIRS = 1 << 17
 _MOST_PAIRS = 1 << 23
-"""The most pairs that a thread keeps, of 52 bytes each; when there is room for no more, all are forgotten."""
+"""The most pairs that a thread keeps, of 56 bytes each; when there is room for no more, all are forgotten."""
+_OCCURRED_PAIRS = 1 << 22
+"""The pairs that lists of tokens that occurred have at least; when there is room for no more, all are forgotten."""
 _SLOTS = 1 << 18
 _NARROWING = {"top_k": TOP_K, "top_p": TOP_P, "min_p": MIN_P}
-_PENALTIES = {"presence_penalty": PRESENCE, "frequency_penalty": FREQUENCY, "repetition_penalty": REPETITION}
 _NOTHING_DONE = {("top_p", 1.0), ("min_p", 0.0)}
 
-_AXES = (0, 0, 1, 0, 0, 0, 0)  # of each array of `Lists`, along which there are more and more
+_AXES = (0, 0, 1, 0, 0, 0, 0, 0)  # of each array of `Lists`, along which there are more and more
 
 _MOST_DESKS = cores()
 _WORTH_A_THREAD = 256  # tokens
@@ -55,7 +61,7 @@ def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
     if operations is None:
         return None
     forbidden: list[int] = []
-    penalties: list[tuple[int, float]] = []
+    penalties: list[tuple[str, float]] = []
     temperatures: list[float] = []
     narrowing: list[tuple[int, float, float, int]] = []
     beta = 1.0
@@ -70,8 +76,10 @@ def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
             return None
         elif name == "forbid":
             forbidden += value
-        elif name in _PENALTIES:
-            penalties.append((_PENALTIES[name], value))
+        elif name.endswith("_penalty"):
+            if name == "repetition_penalty" and any(strength < 0 for _, strength in penalties):
+                return None  # it divides what is above 0 by then
+            penalties.append((name, value))
         else:
             return None
     others = {b for kind, _, b, _ in narrowing if kind == TOP_P} - {beta}
@@ -79,8 +87,8 @@ def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
     kinds, numbers, powers, cooled = zip(*narrowing, strict=True) if narrowing else ((), (), (), ())
     return Plan(
         automaton.codes[np.asarray(sorted(set(forbidden)), dtype=np.int64)],
-        np.asarray([kind for kind, _ in penalties], dtype=np.int64),
-        np.asarray([strength for _, strength in penalties], dtype=np.float64),
+        bool(penalties),
+        *_together(penalties),
         np.asarray(kinds, dtype=np.int64),
         np.asarray(numbers, dtype=np.float64),
         np.asarray([betas.index(b) if b in betas else -1 for b in powers], dtype=np.int64),
@@ -91,6 +99,19 @@ def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
         bool(narrowing) or beta > 1,
         float(automaton.log_alpha),
     )
+
+
+def _together(penalties: list[tuple[str, float]]) -> tuple[float, float, float]:
+    """The slope, per_time and offset of `Plan`."""
+    slope, per_time, offset = 1.0, 0.0, 0.0
+    for name, strength in penalties:
+        if name == "repetition_penalty":
+            slope, per_time, offset = slope * strength, per_time * strength, offset * strength
+        elif name == "frequency_penalty":
+            per_time += strength
+        else:
+            offset += strength
+    return float(slope), float(per_time), float(offset)
 
 
 class Task(NamedTuple):
@@ -141,16 +162,17 @@ class Desk:
             np.empty(size, np.float32),
             np.empty(256, np.int64),
         )
-        lists = 2 * order + 2
+        looks_back = self.plan.looks_back
+        lists = (6 if looks_back else 2) * order + 2
         width = max(BUCKETS, 1 << trailing_bits(size))
-        room = min(size, FEW * order + len(self.plan.forbidden)) if len(self.plan.penalties) == 0 else size
+        room = size if looks_back else min(size, FEW * order + len(self.plan.forbidden))
         self.scratch = Scratch(
-            np.zeros((2, size + 1), np.int64),
+            np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1),
-            np.zeros(3, np.int64),
+            np.zeros(1, np.int64),
             np.zeros((lists, FIELDS), np.int64),
             np.ones((lists, len(self.plan.betas))),
             np.zeros(lists),
@@ -159,8 +181,9 @@ class Desk:
             np.zeros(TOGETHER, np.int64),
             np.zeros((3, width)),
             np.asarray([room]),
+            _past(size + 1, 2 * room) if looks_back else _past(0, 0),
         )
-        self._begin(max(_FIRST_PAIRS, 4 * (room + size)))
+        self._begin(max(_FIRST_PAIRS, 4 * (room + size)) + int(self.scratch.past.region[1]))
 
     def fits(self, plan: Plan) -> bool:
         """Whether the lists serve for another plan, too."""
@@ -169,7 +192,7 @@ class Desk:
             np.array_equal(own.betas, plan.betas)
             and own.by_value == plan.by_value
             and len(plan.forbidden) <= len(own.forbidden)
-            and len(plan.penalties) <= len(own.penalties)
+            and (not plan.looks_back or _penalties(own) == _penalties(plan))
         )
 
     def advance(self, run: Any, task: Task | Ranking, rows: tuple[int, int], plan: Plan) -> int | None:
@@ -187,7 +210,8 @@ class Desk:
 
     def _begin(self, pairs: int) -> None:
         """Begin with no lists but that of all words, with room for so many pairs."""
-        powers = len(self.plan.betas)
+        powers, past = len(self.plan.betas), self.scratch.past
+        begin, end = past.region
         self.lists = Lists(
             np.empty(pairs, np.int32),
             np.empty(pairs, np.float64),
@@ -196,19 +220,22 @@ class Desk:
             np.empty(pairs, np.int32),
             np.empty(pairs, np.int32),
             np.empty(pairs, np.float64),
+            np.empty(pairs, np.int32),
         )
         self.directory = Directory(
             np.zeros(_SLOTS, np.int64),
             np.zeros((_SLOTS, COLUMNS), np.int64),
             np.zeros((_SLOTS, 2)),
-            np.asarray([2 * self.scratch.gathered[0], 0, 0]),
+            np.asarray([max(2 * self.scratch.gathered[0], end), end // BLOCK, 0]),
         )
+        past.numbers[EDITION] += 1
+        past.numbers[USED] = begin
         make_unigrams(self.lists, self.directory, self.spare, self.model[3], self.model[1], self.plan)
 
     def _make_room(self, is_stuck: bool) -> None:
         """Make the arrays larger, or empty them if they are large enough and were not emptied just now."""
         pairs = len(self.lists.ids)
-        if pairs >= _MOST_PAIRS and not is_stuck:
+        if pairs - int(self.scratch.past.region[1]) >= _MOST_PAIRS and not is_stuck:
             self._begin(pairs)
             return
         self.lists = Lists(*(_doubled(array, axis) for array, axis in zip(self.lists, _AXES, strict=True)))
@@ -219,6 +246,31 @@ def _doubled(array: Any, axis: int) -> Any:
     more = np.empty([size * 2 if k == axis else size for k, size in enumerate(array.shape)], array.dtype)
     more[tuple(slice(size) for size in array.shape)] = array
     return more
+
+
+def _past(size: int, begin: int) -> Past:
+    """An empty text of a vocabulary; lists of its tokens have room from a pair on."""
+    room = max(_OCCURRED_PAIRS, 8 * size) if size else 0
+    slots = 2 * _SLOTS if size else 0
+    return Past(
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.full(size, -1),
+        np.zeros(2 * size + 4 * RECENT, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(RECENT, np.int64),
+        np.zeros(NUMBERS, np.int64),
+        np.zeros(1, np.uint64),
+        np.zeros((slots, ENTRY), np.int64),
+        np.zeros(slots),
+        np.zeros(size),
+        np.asarray([begin, -(-(begin + room) // BLOCK) * BLOCK]),
+    )
+
+
+def _penalties(plan: Plan) -> tuple[bool, float, float, float]:
+    return plan.looks_back, plan.slope, plan.per_time, plan.offset
 
 
 class Writer:
