@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainrule.decode.top import top_k
+from chainrule.decode.top import reaching_share, reaching_share_by_sorting, top_k
 
 rows = st.lists(st.sampled_from([-np.inf, -3.0, -1.0, -0.5, 0.0]), min_size=1, max_size=20)
 
@@ -20,3 +21,15 @@ def test_the_largest_come_first_and_ties_go_to_the_lowest_place(row: list[float]
         values, places = top_k(array, k)
         assert places.tolist() == [expected, expected]
         assert values.tolist() == [[row[place] for place in expected]] * 2
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999999, 1 - 1e-12])
+def test_a_share_without_sorting_all(share: float) -> None:
+    """Rows whose share takes one value, some, and nearly all; of equal values the lowest indices are in."""
+    numbers = np.random.default_rng(0)
+    values = numbers.normal(size=(4, 6000)) * np.asarray([[0.0], [0.01], [1.0], [9.0]])
+    values = np.concatenate([values, values.round(), np.where(values > 1, values, -np.inf)[2:]])
+    prob = np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
+    found = reaching_share(values, prob, share)
+    np.testing.assert_array_equal(found, reaching_share_by_sorting(values, prob, share))
+    assert found.any(axis=1).all()

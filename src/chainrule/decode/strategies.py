@@ -19,7 +19,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, impossible, without
-from chainrule.decode.top import reaching_top
+from chainrule.decode.top import reaching_share, reaching_top
 from chainrule.errors import DecodingError
 
 Operations: TypeAlias = tuple[tuple[str, Any], ...]
@@ -164,13 +164,8 @@ class TopP(Strategy):
         if self.p == 1:
             return log_probs_BV
         xp = array_namespace(log_probs_BV)
-        order_BV = xp.argsort(log_probs_BV, axis=-1, descending=True, stable=True)
         prob_BV = xp.exp(normalised(xp.astype(log_probs_BV, xp.float64)))
-        sorted_BV = xp.take_along_axis(prob_BV, order_BV, axis=-1)
-        # a token is in if those before it do not make up p yet (0.5 + 0.3 makes up 0.8, however it is rounded)
-        before_BV = xp.cumulative_sum(sorted_BV, axis=-1) - sorted_BV
-        inside_BV = before_BV < self.p * (1 - 1e-9)
-        return _keep(log_probs_BV, xp.take_along_axis(inside_BV, xp.argsort(order_BV, axis=-1), axis=-1))
+        return _keep(log_probs_BV, reaching_share(log_probs_BV, prob_BV, self.p))
 
     def operations(self) -> Operations:
         return (("top_p", self.p),)

@@ -7,6 +7,8 @@ from array_api_compat import array_namespace
 
 from chainrule.arrays import Array, cumulative_sum
 
+_FIRST = 512  # values that are sorted at first; eight times as many if their probabilities do not suffice
+
 
 def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
     """The k largest values of each row, largest first, and their indices; fewer if a row has fewer."""
@@ -49,3 +51,31 @@ def reaching_top(values_BN: Array, k: int) -> Array:
     above_BN, equal_BN = values_BN > least_B1, values_BN == least_B1
     room_B1 = k - xp.sum(xp.astype(above_BN, xp.int32), axis=-1, keepdims=True)
     return above_BN | (equal_BN & (cumulative_sum(xp.astype(equal_BN, xp.int32)) <= room_B1))
+
+
+def reaching_share(values_BN: Array, prob_BN: Array, share: float) -> Array:
+    """A mask of the fewest largest values of each row whose probabilities sum to `share`."""
+    if not isinstance(values_BN, np.ndarray):
+        return reaching_share_by_sorting(values_BN, prob_BN, share)
+    mask_BN = np.zeros(values_BN.shape, dtype=bool)
+    for row, prob, mask in zip(values_BN, prob_BN, mask_BN, strict=True):
+        k, order = _FIRST, np.zeros(0, np.int64)
+        while len(order) < len(row) and not prob[order].sum() > share:
+            order = top_of_row(row, k)
+            k *= 8
+        mask[order[_inside(prob[order], share)]] = True
+    return mask_BN
+
+
+def reaching_share_by_sorting(values_BN: Array, prob_BN: Array, share: float) -> Array:
+    """The same as `reaching_share`, for any library of arrays; all values are sorted."""
+    xp = array_namespace(values_BN)
+    order_BN = xp.argsort(values_BN, axis=-1, descending=True, stable=True)
+    inside_BN = _inside(xp.take_along_axis(prob_BN, order_BN, axis=-1), share)
+    return xp.take_along_axis(inside_BN, xp.argsort(order_BN, axis=-1), axis=-1)
+
+
+def _inside(sorted_BN: Array, share: float) -> Array:
+    # one is in if those before it do not make up the share yet (0.5 + 0.3 makes up 0.8, however it is rounded)
+    before_BN = array_namespace(sorted_BN).cumulative_sum(sorted_BN, axis=-1) - sorted_BN
+    return before_BN < share * (1 - 1e-9)
