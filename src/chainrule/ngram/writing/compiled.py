@@ -24,6 +24,9 @@ inner: Any = njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 ZERO: Any = np.int64(0)
 """Where a variable that is passed on begins at 0: for a Python integer, Numba would compile functions twice."""
 
+NO: Any = np.bool_(False)
+"""The same for False."""
+
 
 def is_compiled(function: Any) -> bool:
     """Whether a kernel need not be compiled: it is loaded, or Numba kept it on disk in an earlier run."""

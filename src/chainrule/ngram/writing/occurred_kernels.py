@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.writing.compiled import ZERO, inner
+from chainrule.ngram.writing.compiled import NO, ZERO, inner
 from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, from_id, rows_for, trailing_bits
 from chainrule.ngram.writing.level_kernels import fill_rows, radix_sort, sort_pairs
 from chainrule.ngram.writing.past_kernels import EDITION, LOGGED, USED, forget_lists, penalised
@@ -58,7 +58,7 @@ def catch_up(index: int, start: int, size: int, plan: Any, lists: Any, past: Any
     _grow(entry, entry[COUNT_OF] + many, lists, past)
     shift, kept = trailing_bits(len(spare.ids)), entry[COUNT_OF]
     _take_new(start, found, seen, lists, past, spare)
-    _merge(entry[OUT], kept, many, False, False, plan, lists, shift)
+    _merge(entry[OUT], kept, many, NO, NO, plan, lists, shift)
     if many < found:
         kept = _droppenalised(entry[IN], kept, seen, lists, past)
     is_scaled = _penalise(start, found, index, entry[IN], kept, plan, lists, past, spare)

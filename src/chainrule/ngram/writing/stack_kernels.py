@@ -147,13 +147,10 @@ def stack_up(
             make_level(slot, n, context, backoff, trie, prob, words, lists, directory, spare, plan.betas,
                        plan.by_value)  # fmt: skip
         place = directory.places[slot]
-        row, at = place[FIRST_ROW], place[FIRST]
-        many = _push_stored(_ADDS, at, place[ADDED], row, n, slot, many, plan, lists, directory, spare, scratch)
-        if n > bottom:
-            row, at = row + rows_for(place[ADDED]), at + place[ADDED]
-            many = _push_stored(
-                _TAKES, at, place[TAKEN], row, n - 1, slot, many, plan, lists, directory, spare, scratch
-            )
+        row, at, size = place[FIRST_ROW], place[FIRST], place[ADDED]
+        for which in range(2 if n > bottom else 1):  # what is added, what is taken out
+            many = _push_stored(which, at, size, row, n - which, slot, many, plan, lists, directory, spare, scratch)
+            row, at, size = row + rows_for(size), at + size, place[TAKEN]
     return _gather(listed, top, many, context, backoff, trie, prob, words, plan, lists, spare, scratch)
 
 
@@ -169,12 +166,12 @@ def _has_room_beside(bottom: int, listed: int, context: Any, trie: Any, past: An
 
 @inner
 def _push_stored(
-    sign: int, start: int, size: int, row: int, level: int, slot: int, many: int, plan: Any, lists: Any,
+    which: int, start: int, size: int, row: int, level: int, slot: int, many: int, plan: Any, lists: Any,
     directory: Any, spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
     """Add a stored list to the stack, and those of its tokens that occurred; returns the number of lists."""
-    which = 0 if sign > 0 else 1
     top_value, past = directory.tops[slot, which], scratch.past
+    sign = _ADDS if which == 0 else _TAKES
     own = many
     many = _push(sign, start, size, row, level, STORED, top_value, many, scratch)
     if not plan.looks_back or size == 0:
