@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 
 demo: $(STAMP)
 	rm -rf build/demo
-	$(BIN)/chainrule compare builtin:python --minutes 0.25 --out build/demo
+	$(BIN)/chainrule compare builtin:python --out build/demo
 
 test: check
 	$(BIN)/python -m pytest -n 2

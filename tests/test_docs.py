@@ -65,7 +65,7 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_table_has_the_rungs_of_the_ladder() -> None:
-    from chainrule.evaluation.compare import rungs
+    from chainrule.evaluation.ladder import rungs
 
     table = README.partition("bits/byte")[2].partition("─\n")[2].partition("```")[0]
     rows = [line for line in table.splitlines() if "  " in line]

@@ -14,7 +14,7 @@ import chainrule as cr
 from chainrule import kinds
 from chainrule.designs.settings import TransformerSettings
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
-from chainrule.evaluation.compare import rungs
+from chainrule.evaluation.ladder import rungs
 from chainrule.ngram.train import KIND as NGRAM
 from chainrule.training.kinds import network_kind
 from listening import Listening

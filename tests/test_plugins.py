@@ -99,7 +99,7 @@ def test_a_broken_plugin_takes_nothing_down(tmp_path: Path) -> None:
     assert "ngram" in listed
     assert "cannot be loaded" in listed["exits"]["summary"]
     (tmp_path / "text").write_text("".join(f"word{i % 7} and word{i % 5}\n" for i in range(60)))
-    from chainrule.evaluation.compare import rungs
+    from chainrule.evaluation.ladder import rungs
     from listening import Listening
 
     progress = Listening()

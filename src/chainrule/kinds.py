@@ -167,6 +167,10 @@ class Rung:
 
     name: str
     settings: Mapping[str, Any]
+    share: float = 1.0
+    """Of the time that is left for networks, beside the shares of others."""
+    quick: bool = False
+    """Whether it belongs to the short ladder too."""
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def test_kinds_choose_the_tape_where_torch_is_not_installed(tmp_path: Path) -> N
     script = f"""
 import chainrule as cr
 from chainrule.errors import MissingExtraError
-from chainrule.evaluation.compare import rungs
+from chainrule.evaluation.ladder import rungs
 toy = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 5)
 loaded = cr.load(sys.argv[1])
 print(type(loaded).__name__, loaded.score(loaded.tokenizer.encode("i love cats")[None]).tolist())

@@ -9,16 +9,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from chainrule import kinds
-from chainrule.evaluation import compare as compare_models
+from chainrule.evaluation import climb as climbs
+from chainrule.evaluation import ladder as ladders
+from chainrule.evaluation.climb import Climb
 from chainrule.evaluation.comparison import COSTS, read_comparison
 from chainrule.kinds import Rung, find_kind
 
 from .running import Fails, Run, strict_json
 
-NAMES = [rung.name for rung in kinds.find_kind("ngram").ladder]
+KIND = kinds.find_kind("ngram")
+NAMES = [rung.name for rung in KIND.ladder]
 RUNGS = len(NAMES)
 NGRAMS = ("--kind", "ngram")
 
@@ -61,7 +65,7 @@ def test_every_rung_leaves_a_model_that_other_verbs_take(run: Run, comparison: d
 
 def test_a_folder_that_is_not_empty_is_left_alone(fails: Fails, comparison: dict, ladder: Path, toy: Path) -> None:
     before = sorted(ladder.iterdir())
-    assert "not empty" in fails("compare", toy, "--out", ladder)
+    assert "holds another comparison" in fails("compare", toy, "--out", ladder)
     assert sorted(ladder.iterdir()) == before
 
 
@@ -145,7 +149,7 @@ def test_valid_and_test_text_can_be_given(run: Run, corpus: Path, held_out: Path
 
 def test_a_comparison_is_replaced_only_if_asked(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
     assert run("compare", toy, "--out", tmp_path / "a", *NGRAMS).code == 0
-    assert "--overwrite" in fails("compare", toy, "--out", tmp_path / "a")
+    assert "--overwrite" in fails("compare", toy, "--seed", "7", "--out", tmp_path / "a", *NGRAMS)
     assert run("compare", toy, "--out", tmp_path / "a", "--overwrite", *NGRAMS).code == 0
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("dear friend")
@@ -184,31 +188,139 @@ def test_networks_stand_on_the_same_ladder(run: Run, corpus: Path, tmp_path: Pat
 def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
     run: Run, fails: Fails, corpus: Path, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words, climb, climbed = ("compare", corpus, *NGRAMS, "--out", tmp_path / "out"), compare_models._climb, []
+    words, up, climbed = ("compare", corpus, *NGRAMS, "--out", tmp_path / "out"), Climb.up, []
 
-    def third_stops(kind: kinds.Kind, rung: Rung, *rest: object) -> object:
+    def third_stops(climb: Climb, kind: kinds.Kind, rung: Rung) -> object:
         if len(climbed) == 2:
             raise KeyboardInterrupt
         climbed.append(rung.name)
-        return climb(kind, rung, *rest)  # type: ignore[arg-type]
+        return up(climb, kind, rung)
 
     with monkeypatch.context() as patched:
-        patched.setattr(compare_models, "_climb", third_stops)
+        patched.setattr(Climb, "up", third_stops)
         ran = run(*words)
     assert ran.code == 130
     shown = [line for line in ran.out.splitlines() if line.startswith(tuple(NAMES))]
     assert all(any(line.startswith(name) for line in shown) for name in NAMES[:2])
     assert not any(NAMES[2] in line for line in shown) and "the same command goes on" in ran.out
-    assert "holds another comparison, which was stopped" in fails(
-        "compare", toy, *NGRAMS, "--out", tmp_path / "out"
-    )
+    assert "holds another comparison" in fails("compare", toy, *NGRAMS, "--out", tmp_path / "out")
     again = run(*words, "--json")
     assert f"2 of {RUNGS} models are there from before" in again.err
     whole = run("compare", corpus, *NGRAMS, "--out", tmp_path / "whole", "--json").json
     assert [result["name"] for result in again.json["results"]] == NAMES
     for found, expected in zip(again.json["results"], whole["results"], strict=True):
         assert found["test"]["nats"] == expected["test"]["nats"]
-    assert "--overwrite" in fails(*words)
+        assert found["interval"] == expected["interval"]
+
+
+def test_models_that_exist_are_taken_up(run: Run, corpus: Path, tmp_path: Path) -> None:
+    words = ("compare", corpus, "--out", tmp_path / "out", "--json", *NGRAMS)
+    quick = run(*words, "--ladder", "quick")
+    assert [one["name"] for one in quick.json["results"]] == [one.name for one in KIND.ladder if one.quick]
+    times = {one["name"]: one["training_seconds"] for one in quick.json["results"]}
+    full = run(*words)
+    assert f"{len(times)} of {RUNGS} models are there from before; going on with the others" in full.err
+    assert [one["name"] for one in full.json["results"]] == NAMES
+    assert times.items() <= {one["name"]: one["training_seconds"] for one in full.json["results"]}.items()
+    again = run(*words)
+    assert f"{RUNGS} of {RUNGS} models are there from before\n" in again.err
+    assert again.json["results"] == full.json["results"]
+
+
+def test_a_rung_that_fails_does_not_stop_the_others(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = Climb.up
+
+    def some_fail(climb: Climb, kind: kinds.Kind, rung: Rung) -> object:
+        if rung.name in NAMES[1:3]:
+            raise RuntimeError(f"no luck with {rung.name}")
+        return up(climb, kind, rung)
+
+    words = ("compare", corpus, *NGRAMS, "--ladder", "full", "--out", tmp_path / "out")
+    with monkeypatch.context() as patched:
+        patched.setattr(Climb, "up", some_fail)
+        ran = run(*words)
+        assert ran.code == 0
+        assert f"{NAMES[1]} failed, and the others go on: no luck with {NAMES[1]}" in ran.err
+        assert f"{NAMES[2]} failed: no luck with {NAMES[2]}" in ran.out
+        found = read_comparison(tmp_path / "out")
+        assert found is not None and found.is_finished
+        assert [one.name for one in found.results] == [NAMES[0], *NAMES[3:]]
+        patched.setattr(Climb, "up", lambda *_: (_ for _ in ()).throw(RuntimeError("nothing works")))
+        none = run("compare", corpus, *NGRAMS, "--out", tmp_path / "none")
+        assert (none.code, none.out) == (2, "")
+        assert "error: no model could be trained; the first error: nothing works" in none.err
+    again = run(*words, "--json")  # what failed is tried again
+    assert [one["name"] for one in again.json["results"]] == NAMES and again.json["failures"] == []
+
+
+LADDER = """
+[[rung]]
+kind = "ngram"
+name = "pairs"
+settings = { order = 2 }
+
+[[rung]]
+kind = "elman"
+settings = { hidden = 8 }
+share = 3
+"""
+
+
+def test_a_ladder_is_read_from_a_file(run: Run, fails: Fails, corpus: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "ladder.toml", tmp_path / "out"
+    path.write_text(LADDER, encoding="utf-8")
+    ran = run("compare", corpus, "--ladder", path, "--minutes", "0.05", "--out", out, "--json")
+    assert ran.code == 0, ran.err
+    assert [one["name"] for one in ran.json["results"]] == ["pairs", "elman hidden=8"]
+    network = ran.json["results"][1]
+    assert network["settings"]["hidden"] == 8 and network["settings"]["minutes"] <= 0.05
+    for content, message in (
+        ("", "a ladder is a list of [[rung]] tables"),
+        ("[[rung]]\nname = 'x'\n", "rung 1: it has no kind"),
+        ("[[rung]]\nkind = 'ngram'\nsize = 3\n", "'size' is not one of"),
+        ("[[rung]]\nkind = 'ngram'\nsettings = { order = 'x' }\n", "rung 1: "),
+        ("[[rung]]\nkind = 'ngram'\nshare = 0\n", "should be a number above 0"),
+        ("[[rung]]\nkind = 'tagger'\n", "the kind tagger is for another task"),
+        ("[[", "cannot be read"),
+    ):
+        path.write_text(content, encoding="utf-8")
+        assert message in fails("compare", corpus, "--ladder", path, "--out", tmp_path / "x"), content
+    assert "quick, full, or a file" in fails("compare", corpus, "--ladder", "ful", "--out", tmp_path / "x")
+
+
+def test_networks_share_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(ladders.time, "perf_counter", lambda: now[0])
+    counted, small, large = Rung("a", {}), Rung("b", {"minutes": 1}), Rung("c", {"minutes": 1}, share=3.0)
+    budget = ladders.Budget(2.0, spent=20.0, began=0.0)
+    assert budget.within(counted, [small, large]) is counted
+    now[0] = 20.0  # 80 s are left
+    first = budget.within(small, [large]).settings["minutes"] * 60
+    assert first == pytest.approx(0.88 * 20, abs=0.01)
+    now[0] = 30.0  # it took 10 s: the rest goes to the next
+    assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(0.88 * 70, abs=0.01)
+    now[0] = 500.0
+    assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(1.0, abs=0.01)
+    assert ladders.Budget(None).within(large, []) is large
+
+
+def test_intervals_are_those_of_the_documents(run: Run, tmp_path: Path) -> None:
+    random, words = np.random.default_rng(0), ["a", "b", "c", "dd", "ee"]
+    lines = [" ".join(random.choice(words, 1 + number % 7)) for number in range(400)]
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ran = run("compare", text, "--out", tmp_path / "out", "--tokenizer", "word", "--ladder", "quick", *NGRAMS)
+    assert "Take " in ran.out and "for quality" in ran.out
+    found = read_comparison(tmp_path / "out")
+    assert found is not None and found.best is not None and found.best.interval is not None
+    for one in found.results:
+        if one.interval is not None:
+            assert one.interval[0] < one.test.bits_per_byte < one.interval[1]
+            if one is not found.best:
+                assert one.behind is not None and one.behind[1] <= one.behind[0] <= one.behind[2]
+    assert found.advice is not None and found.advice.startswith(f"Take {found.best.name} for quality")
 
 
 def test_the_best_model_and_the_frontiers_are_marked(run: Run, comparison: dict, ladder: Path) -> None:
@@ -230,7 +342,7 @@ def test_a_comparison_stopped_after_a_model_was_saved_can_be_overwritten(
 ) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
-        patched.setattr(compare_models, "megabytes", stop)
+        patched.setattr(climbs, "megabytes", stop)
         assert run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", out).code == 130
     assert (out / "any-gram-infinite" / "manifest.json").exists()
     ran = run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", out, "--overwrite")
@@ -241,15 +353,16 @@ def stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_two_rungs_of_one_name_are_refused_before_any_training(
-    fails: Fails, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_two_rungs_of_one_name_are_told_apart(
+    run: Run, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = find_kind("anygram")
-    twice = replace(kind, ladder=(Rung("one / two", {}), Rung("one, two", {})))
-    monkeypatch.setattr(compare_models, "find_kind", lambda name: twice)
-    told = fails("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", tmp_path / "out")
-    assert "would be called one-two" in told
-    assert not (tmp_path / "out").exists()
+    twice = replace(kind, ladder=(Rung("one / two", {}), Rung("one, two", {}), Rung("one, two", {})))
+    monkeypatch.setattr(ladders, "find_kind", lambda name: twice)
+    ran = run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", tmp_path / "out", "--json")
+    names = [one["name"] for one in ran.json["results"]]
+    assert names == ["one / two (anygram)", "one, two (anygram 2)", "one, two (anygram 3)"]
+    assert len({one["folder"] for one in ran.json["results"]}) == 3
 
 
 def test_a_rung_that_cannot_be_computed_here_is_refused_before_any_training(
@@ -257,6 +370,6 @@ def test_a_rung_that_cannot_be_computed_here_is_refused_before_any_training(
 ) -> None:
     kind = find_kind("lstm")
     small = replace(kind, ladder=(Rung("lstm", {"precision": "float8"}),))
-    monkeypatch.setattr(compare_models, "find_kind", lambda name: small)
+    monkeypatch.setattr(ladders, "find_kind", lambda name: small)
     assert "float8 needs a GPU" in fails("compare", toy, "--kind", "lstm", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -55,7 +55,14 @@ CHEAP = "°"
     help="Text to measure on; repeatable. [default: 10 % of CORPUS]",
 )
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")
-@minutes_option("The most time to train each network. [default: 0.5; other tasks 1]")
+@click.option(
+    "--ladder",
+    default="full",
+    show_default=True,
+    metavar="quick|full|FILE",
+    help="The models: a few, all, or the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
+)
+@minutes_option("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
 @tokenizer_options(None)
 @source_tokenizer_option
 @context_option
@@ -76,6 +83,9 @@ def compare(
     The documents of CORPUS are split 80/10/10: models learn from the first part, tune on the second and are
     measured on the third; --held-out and --test name texts of their own for that. Each model stays in a folder of
     DIR that generate, score, evaluate and inspect take; compare.json has every figure.
+
+    The same command goes on with a comparison that was stopped, and takes up the models that are there. ± is half
+    of the 95 % interval of a figure, over documents of the test text.
 
     Models that translate are compared on pairs: CORPUS is the sources and their targets, as for `chainrule train`.
 
@@ -102,6 +112,7 @@ def compare(
             text,
             out,
             task=task,
+            ladder=options["ladder"],
             valid=valid,
             test=test,
             kinds=kinds or None,
@@ -159,8 +170,14 @@ def _print(comparison: Comparison, out: str) -> None:
         say(screen, SCORES)
     if not all(test.lossless for test in measured):
         say(screen, UNPAID)
+    _print_failures(screen, comparison)
     _print_samples(screen, comparison, "Samples (top-p 0.9)")
     _print_best(screen, comparison, out)
+
+
+def _print_failures(screen: Console, comparison: Comparison) -> None:
+    for failure in comparison.failures:
+        say(screen, f"{failure.name} failed: {failure.error}")
 
 
 def _print_samples(screen: Console, comparison: Comparison, title: str) -> None:
@@ -177,6 +194,11 @@ def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
     best = comparison.best
     if best is not None:
         verb = VERBS[comparison.task][1]
+        equal = [one.name for one in comparison.results if not one.is_told_from_best]
+        if equal:
+            say(screen, f"\nThe test text cannot tell the best from {', '.join(equal)}.")
+        if comparison.advice is not None:
+            say(screen, f"\n{comparison.advice}")
         say(screen, f"\nThe best is {best.name}; try: chainrule {verb} {out}/{best.folder}")
 
 
@@ -201,6 +223,7 @@ def _print_task(screen: Console, comparison: Comparison, out: str) -> None:
     for note in dict.fromkeys(one.test.note for one in comparison.results if isinstance(one.test, Figures)):
         if note:
             say(screen, note)
+    _print_failures(screen, comparison)
     _print_samples(screen, comparison, "Examples")
     _print_best(screen, comparison, out)
 
@@ -214,9 +237,10 @@ def _language(comparison: Comparison) -> list[tuple[Result, Measured]]:
 
 def _table(comparison: Comparison) -> Table:
     """A row for each model: how good it is, and what it costs."""
-    table = results_table("model", "bits/byte", "perplexity", "steps", "tokens/s", "train s", "MB")
+    table = results_table("model", "bits/byte", "±", "perplexity", "steps", "tokens/s", "train s", "MB")
     for result, test in _language(comparison):
-        _add_row(table, comparison, result, [bits_per_byte(test), figure(test, test.perplexity)])
+        half = "" if result.interval is None else f"{(result.interval[1] - result.interval[0]) / 2:.3f}"
+        _add_row(table, comparison, result, [bits_per_byte(test), half, figure(test, test.perplexity)])
     return table
 
 

@@ -7,6 +7,10 @@ In reading order:
     surprisal.py   `score`: ln p of many texts and their tokens, as arrays
     pseudo.py      pseudo-log-likelihoods of texts under a masked model
     records.py     the surprisal of each record of a file, and the most surprising ones
-    compare.py     `compare`: a ladder of models, trained and measured on one split
     comparison.py  the results of a comparison, and the file that keeps them
+    ladder.py      which models are compared, and how they share the time
+    climb.py       one of them trained, measured and saved
+    intervals.py   confidence intervals over documents
+    choice.py      which model to take for what
+    compare.py     `compare`: a ladder of models, trained and measured on one split
 """

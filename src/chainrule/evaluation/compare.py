@@ -4,70 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
+
+import numpy as np
 
 from chainrule import settings as settings_of
-from chainrule.decode.generate import sample_text
-from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
-from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Result, read_comparison
-from chainrule.evaluation.measure import Measured, measure
-from chainrule.folder import MANIFEST, megabytes, to_json
-from chainrule.kinds import Figures, HeldOut, Kind, Rung, Sources, Task, TrainingData, find_kind, kind_names
+from chainrule.errors import ChainruleError, FolderError, Interrupted
+from chainrule.evaluation.choice import advice
+from chainrule.evaluation.climb import SURPRISAL, Climb, line_nats
+from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Failure, Result, loss_of, read_comparison
+from chainrule.evaluation.intervals import FEWEST, Interval, drawn_bits_per_byte, per_document
+from chainrule.evaluation.ladder import FULL, MINUTES, Budget, Ladder, find_ladder
+from chainrule.folder import MANIFEST, to_json
+from chainrule.kinds import HeldOut, Kind, Rung, Sources, Task, TrainingData
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, split_off
 from chainrule.pipeline.train import as_examples, encode_examples, lines_of
-from chainrule.progress import SILENT, Progress, Reports, as_progress
+from chainrule.progress import Progress, Reports, as_progress
 from chainrule.system.devices import choose_device
-from chainrule.system.disk import LOCK, holding, remove_folder, scratch_folder, sweep
-from chainrule.system.plugins import import_object
+from chainrule.system.disk import LOCK, holding, remove_folder, replaced_file, scratch_folder, sweep
+from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text
 from chainrule.text.pairs import GivenPairs
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import dump_tokenizer
 
-Ladder: TypeAlias = Sequence[tuple[Kind, Rung]]
-Measure: TypeAlias = Callable[[Any, HeldOut, Progress], Measured | Figures]
-"""What measures a model: a `Measured` of a language model, `Figures` of one of another task (`Kind.measure`)."""
-
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
-
-def rungs(
-    kinds: Sequence[str] | None = None, progress: Progress = SILENT, task: Task = "language"
-) -> Iterator[tuple[Kind, Rung]]:
-    """The rungs of every kind of a task, or of the named ones: kinds of other tasks share no scale with these.
-
-    A kind whose library is missing is noted and left out.
-    """
-    missing: dict[tuple[str, str], list[str]] = {}
-    for name in dict.fromkeys(kinds or kind_names()):
-        try:
-            kind = find_kind(name)
-        except MissingExtraError as error:
-            if kinds:
-                raise
-            missing.setdefault((error.library, error.extra), []).append(name)
-            continue
-        except PluginError as error:
-            if kinds:
-                raise
-            progress.note(f"left out: {error}")
-            continue
-        if kind.task != task:
-            if kinds:
-                raise ChainruleError(f"the kind {name} is for another task: compare it with --task {kind.task}")
-            continue
-        for rung in kind.ladder:
-            yield kind, rung
-    for (library, extra), names in missing.items():
-        what = f"the kind {names[0]}" if len(names) == 1 else f"each of the kinds {', '.join(names)}"
-        left_out = MissingExtraError(library, extra, what)
-        progress.note(f"left out: {left_out}")
+TEST = "test.txt"
+"""The test text, in the folder of a comparison."""
 
 
 def compare(
@@ -75,6 +45,7 @@ def compare(
     out: str | Path,
     *,
     task: Task = "language",
+    ladder: str | Path = FULL,
     valid: Text | GivenPairs | None = None,
     test: Text | GivenPairs | None = None,
     kinds: Sequence[str] | None = None,
@@ -90,24 +61,16 @@ def compare(
     """Train the ladder and measure every rung on the same held-out text; the models stay in folders of `out`.
 
     Where `valid` or `test` is not given, it is split off the corpus. compare.json grows with every rung; a
-    comparison that was stopped goes on when it is asked for again. `minutes` is the time to train a network,
-    instead of the time in the settings of its rung. A `task` other than language has a ladder and a measure of its
-    own: translation takes pairs.
+    comparison that was stopped goes on when it is asked for again, and takes up the models that are there. A rung
+    that fails is noted, and the others go on. `minutes` is the time of the whole comparison, which its networks
+    share [4; other tasks: a minute for each network]. A `task` other than language has a ladder and a measure of
+    its own: translation takes pairs. `ladder` is quick, full, or a file that lists rungs.
     """
     out, device, progress = Path(out), choose_device(device), as_progress(progress)
-    ladder = [(kind, _within(rung, minutes)) for kind, rung in rungs(kinds, progress, task)]
-    names = [_folder_name(rung) for _, rung in ladder]
-    for name in names:
-        if names.count(name) > 1:
-            raise ChainruleError(f"two models of the ladder would be called {name}: choose kinds by --kind")
-    for kind, rung in ladder:
-        kind.check(settings_of.parse(kind.settings, rung.settings), device)
-    if not ladder:
-        raise ChainruleError(
-            f"there is no model to compare: no kind adds a rung to the ladder of {task} (is torch missing?)"
-        )
-    first = ladder[0][0]
-    measure_model = _measure_of(first)
+    rungs = find_ladder(ladder, kinds, task, progress)
+    minutes = MINUTES if minutes is None and task == "language" else minutes
+    _check_some(rungs, device)
+    first = rungs[0][0]
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:
         lines, *given = (
@@ -121,7 +84,6 @@ def compare(
         data = TrainingData(
             the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device, sources=sources
         )
-        held_out = HeldOut(parts["test"], encoded["test"])
         comparison = Comparison(
             format=FORMAT,
             tokenizer=the_tokenizer.name,
@@ -129,31 +91,114 @@ def compare(
             context=context,
             parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
             results=[],
-            identity=_identity(the_tokenizer, encoded, sources, context, seed, ladder),
+            identity=_identity(the_tokenizer, encoded, sources, context, seed, rungs, minutes),
             task=task,
         )
         if earlier is not None:
             comparison.results.extend(_taken_up(earlier, comparison, out, progress))
         else:
             _clear(out)
+        _keep_text(parts["test"], out)
         comparison.write(out)
-        done = {result.name for result in comparison.results}
-        with progress.task("models", len(ladder), "models") as climbing:
-            climbing.advance(len(done))
-            for kind, rung in ladder:
-                if rung.name not in done:
-                    comparison.results.append(_climb(kind, rung, data, held_out, measure_model, out))
-                    comparison.write(out)
-                    climbing.advance(1)
-    return comparison
+        climb = Climb(data, HeldOut(parts["test"], encoded["test"]), out)
+        _climb_all(climb, rungs, comparison, Budget(minutes, spent=sum(one.seconds for one in comparison.results)))
+        finished = _with_intervals(comparison, parts["test"], out, seed)
+        finished.write(out)
+    return finished
 
 
-def _measure_of(kind: Kind) -> Measure:
-    """How the models of a kind's task are measured."""
-    if kind.measure is None:
-        return lambda model, held_out, progress: measure(model, held_out.encoded)
-    found: Measure = import_object(kind.measure)
-    return found
+def _check_some(rungs: Ladder, device: str) -> None:
+    """Refuse a ladder of which no rung can be trained on the device; a single one that cannot fails at its turn."""
+    errors = []
+    for kind, rung in rungs:
+        try:
+            kind.check(settings_of.parse(kind.settings, rung.settings), device)
+        except ChainruleError as error:
+            errors.append(error)
+    if len(errors) == len(rungs):
+        raise errors[0]
+
+
+def _climb_all(climb: Climb, rungs: Ladder, comparison: Comparison, budget: Budget) -> None:
+    """Train and measure the rungs that have no result, those that need no time of the budget first."""
+    progress, done = climb.data.progress, {result.name for result in comparison.results}
+    waiting = [(kind, rung) for kind, rung in rungs if rung.name not in done]
+    waiting.sort(key=lambda pair: "minutes" in pair[1].settings)
+    order = [rung.name for _, rung in rungs]
+    with progress.task("models", len(rungs), "models") as climbing:
+        climbing.advance(len(done))
+        while waiting:
+            kind, rung = waiting.pop(0)
+            try:
+                result = climb.up(kind, budget.within(rung, [other for _, other in waiting]))
+            except Interrupted:
+                raise
+            except (ChainruleError, RuntimeError, MemoryError) as error:
+                comparison.failures.append(Failure(rung.name, kind.name, str(error) or type(error).__name__))
+                progress.note(f"{rung.name} failed, and the others go on: {error}")
+            else:
+                comparison.results.append(result)
+                comparison.results.sort(key=lambda one: order.index(one.name))
+            comparison.write(climb.out)
+            climbing.advance(1)
+    if not comparison.results:
+        raise ChainruleError(f"no model could be trained; the first error: {comparison.failures[0].error}")
+
+
+# -- intervals --------------------------------------------------------------------------------------------
+
+
+def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) -> Comparison:
+    """The comparison with intervals of its figures, by the documents of the test text, and with its advice."""
+    found = comparison
+    lines_D, bytes_D = _documents(test)
+    fitting = [
+        (number, per_document(nats, lines_D))
+        for number, one in enumerate(comparison.results)
+        if loss_of(one) is not None
+        and (nats := line_nats(out, one.folder)) is not None
+        and len(nats) == lines_D.sum()
+        and np.isfinite(nats).all()
+    ]
+    if len(lines_D) >= FEWEST and fitting and comparison.task == "language":
+        drawn = drawn_bits_per_byte(np.stack([nats for _, nats in fitting]), bytes_D, seed)
+        results = list(comparison.results)
+        best = next((i for i, (number, _) in enumerate(fitting) if results[number] is comparison.best), None)
+        for i, (number, _) in enumerate(fitting):
+            interval, behind = Interval.of(drawn[:, i]), None
+            if best is not None and i != best:
+                apart = Interval.of(drawn[:, i] - drawn[:, best])
+                mean = _bits(results[number]) - _bits(results[fitting[best][0]])
+                behind = (mean, apart.low, apart.high)
+            results[number] = replace(results[number], interval=(interval.low, interval.high), behind=behind)
+        found = replace(comparison, results=results)
+    return replace(found, advice=advice(found))
+
+
+def _bits(result: Result) -> float:
+    loss = loss_of(result)
+    assert loss is not None
+    return loss
+
+
+def _documents(test: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """The lines and the bytes of each document of the test text."""
+    lines, sizes = [], []
+    for document in test.documents():
+        ended = document.endswith(b"\n")
+        lines.append(document.count(b"\n") + (not ended))
+        sizes.append(len(document) + (not ended))
+    return np.asarray(lines, np.int64), np.asarray(sizes, np.int64)
+
+
+def _keep_text(test: Corpus, out: Path) -> None:
+    """Keep the test text in the folder of the comparison, for its report."""
+    with replaced_file(out / TEST) as file:
+        for block in test.blocks():
+            file.write(block if block.endswith(b"\n") else block + b"\n")
+
+
+# -- comparisons that go on -------------------------------------------------------------------------------
 
 
 def _identity(
@@ -162,9 +207,10 @@ def _identity(
     sources: Sources | None,
     context: Context,
     seed: int,
-    ladder: Ladder,
+    rungs: Ladder,
+    minutes: float | None,
 ) -> dict[str, Any]:
-    """What must be the same for a comparison to go on, as plain values."""
+    """What must be the same for a model to be taken up again, as plain values."""
     of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
     return {
         **of_sources,
@@ -172,50 +218,49 @@ def _identity(
         "tokenizer": hashlib.sha256(dump_tokenizer(tokenizer).encode()).hexdigest(),
         "context": context,
         "seed": seed,
-        "ladder": [
-            {"kind": kind.name, "name": rung.name, "settings": dict(rung.settings)} for kind, rung in ladder
-        ],
+        "minutes": minutes,
+        "ladder": [_as_listed(kind, rung) for kind, rung in rungs],
     }
 
 
+def _as_listed(kind: Kind, rung: Rung) -> dict[str, Any]:
+    return {"kind": kind.name, "name": rung.name, "settings": dict(rung.settings)}
+
+
 def _taken_up(earlier: Comparison, now: Comparison, out: Path, progress: Progress) -> list[Result]:
-    """The results of a comparison that was stopped; another one than that of now is left alone."""
-    if earlier.identity != json.loads(to_json(now.identity)):
+    """The results of an earlier comparison of the same texts that this one asks for too."""
+    wanted = json.loads(to_json(now.identity))
+    common = {*wanted, *earlier.identity} - {"ladder", "minutes"}
+    if any(earlier.identity.get(name) != wanted.get(name) for name in common):
         raise FolderError(
-            f"{out} holds another comparison, which was stopped; choose another folder, or overwrite it "
+            f"{out} holds another comparison, of other texts or settings; choose another folder, or overwrite it "
             "(--overwrite)"
         )
-    kept = [result for result in earlier.results if (out / Path(result.folder).name / MANIFEST).is_file()]
-    total = len(now.identity["ladder"])
-    progress.note(f"{out}: {len(kept)} of {total} models are there from before; going on with the others")
+    same_time = earlier.identity.get("minutes") == wanted["minutes"]
+    listed = {rung["name"]: rung for rung in earlier.identity.get("ladder", [])}
+    asked = {rung["name"]: rung for rung in wanted["ladder"]}
+    kept = [
+        replace(one, interval=None, behind=None)
+        for one in earlier.results
+        if one.name in asked
+        and listed.get(one.name) == asked[one.name]
+        and (same_time or "minutes" not in asked[one.name]["settings"])
+        and (out / Path(one.folder).name / MANIFEST).is_file()
+    ]
+    going_on = "" if len(kept) == len(asked) else "; going on with the others"
+    progress.note(f"{out}: {len(kept)} of {len(asked)} models are there from before{going_on}")
     return kept
 
 
-def _folder_name(rung: Rung) -> str:
-    """The name of the folder of a rung's model."""
-    return re.sub(r"[^\w.-]+", "-", rung.name)
-
-
-def _within(rung: Rung, minutes: float | None) -> Rung:
-    """The rung with `minutes` of training time, if its settings have one."""
-    if minutes is None or "minutes" not in rung.settings:
-        return rung
-    return Rung(rung.name, {**rung.settings, "minutes": minutes})
-
-
 def _check_destination(out: Path, overwrite: bool) -> Comparison | None:
-    """Refuse a folder with anything but an earlier comparison; returns one that was stopped, and can go on."""
+    """Refuse a folder with anything but an earlier comparison; returns one whose models can be taken up."""
     sweep(out / RESULTS)
     if not out.exists() or (out.is_dir() and all(path.name == LOCK for path in out.iterdir())):
         return None
     found = read_comparison(out) if out.is_dir() else None
     if found is None:
         raise FolderError(f"{out} exists, is not empty and is no comparison; choose another folder")
-    if overwrite:
-        return None
-    if found.is_finished:
-        raise FolderError(f"{out} exists and is not empty; choose another folder, or overwrite it (--overwrite)")
-    return found
+    return None if overwrite else found
 
 
 def _clear(out: Path) -> None:
@@ -226,28 +271,5 @@ def _clear(out: Path) -> None:
         sweep(folder)
         if (folder / MANIFEST).is_file():
             remove_folder(folder)
-
-
-def _climb(kind: Kind, rung: Rung, data: TrainingData, test: HeldOut, measure_model: Measure, out: Path) -> Result:
-    """Train one rung, measure it on `test`, and save the model in a folder of `out`."""
-    began = time.perf_counter()
-    lm = kind.train(settings_of.parse(kind.settings, rung.settings), data)
-    seconds = time.perf_counter() - began
-    measured = measure_model(lm, test, data.progress)
-    lm.provenance = data.provenance()
-    lm.metrics = {"training_seconds": round(seconds, 3), **lm.metrics, **measured.to_json()}
-    sample = measured.sample if isinstance(measured, Figures) else sample_text(lm, data.seed, lines=8)
-    folder = out / _folder_name(rung)
-    lm.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here
-    return Result(
-        name=rung.name,
-        kind=kind.name,
-        settings=dict(rung.settings),
-        folder=folder.name,
-        test=measured,
-        training_seconds=seconds,
-        megabytes=megabytes(folder),
-        sample=sample,
-        steps=lm.metrics.get("steps"),
-        tokens_seen=lm.metrics.get("tokens_seen"),
-    )
+    if found is not None and (out / SURPRISAL).is_dir():
+        shutil.rmtree(out / SURPRISAL)

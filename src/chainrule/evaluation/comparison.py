@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,11 +36,40 @@ class Result:
     """The steps of a network's training; None for models that are counted."""
     tokens_seen: int | None = None
     """The tokens that a network learned from; a token counts each time."""
+    seconds: float = 0.0
+    """Training and measuring together."""
+    training_tokens_per_second: float | None = None
+    writing_tokens_per_second: float | None = None
+    """Tokens that it writes per second, one text at a time; None for models that write none."""
+    peak_megabytes: float | None = None
+    """The most memory in use while it was trained: that of the GPU, or of the whole process."""
+    parameters: int | None = None
+    flops_per_token: float | None = None
+    """Floating-point operations to predict a token; None: it is looked up."""
+    interval: tuple[float, float] | None = None
+    """Bits per byte: 95 % of draws of the test documents lie between these."""
+    behind: tuple[float, float, float] | None = None
+    """By how many bits per byte it is worse than the best on the same documents, and the interval of that."""
+
+    @property
+    def is_told_from_best(self) -> bool:
+        """Whether it is worse than the best model on nearly all draws of the documents."""
+        return self.behind is None or self.behind[1] > 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A rung that could not be trained or measured."""
+
+    name: str
+    kind: str
+    error: str
 
 
 COSTS: Mapping[str, Callable[[Result], float]] = MappingProxyType(
     {
         "speed": lambda result: -result.test.tokens_per_second,
+        "writing": lambda result: -(result.writing_tokens_per_second or 0.0),
         "training": lambda result: result.training_seconds,
         "size": lambda result: result.megabytes,
     }
@@ -62,12 +91,15 @@ class Comparison:
     identity: dict[str, Any]
     """The texts, the tokenizer, the seed and the ladder: what must be the same for a comparison to go on."""
     task: Task = "language"
+    failures: list[Failure] = field(default_factory=list)
+    advice: str | None = None
+    """Which model to take for what."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether every rung of the ladder has a result."""
+        """Whether every rung of the ladder has a result, or failed."""
         ladder = self.identity.get("ladder")  # comparisons of earlier versions do not have it
-        return ladder is None or len(self.results) == len(ladder)
+        return ladder is None or len(self.results) + len(self.failures) == len(ladder)
 
     @property
     def best(self) -> Result | None:
@@ -106,6 +138,11 @@ def loss_of(result: Result) -> float | None:
     return result.test.bits_per_byte if result.test.normalised else None
 
 
+def _read_result(values: dict[str, Any]) -> Result:
+    ranges = {name: tuple(values[name]) for name in ("interval", "behind") if values.get(name) is not None}
+    return Result(**{**values, **ranges, "test": _read_figures(values["test"])})
+
+
 def _read_figures(values: dict[str, Any]) -> Measured | Figures:
     return Figures(**values) if "values" in values else Measured(**values)
 
@@ -116,9 +153,12 @@ def read_comparison(out: Path) -> Comparison | None:
         values = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
             return None
-        results = [Result(**{**one, "test": _read_figures(one["test"])}) for one in values["results"]]
-        known = {field.name for field in fields(Comparison)} - {"results", "task"}
-        found = {name: values.get(name, {}) for name in known}
-        return Comparison(**found, results=results, task=values.get("task", "language"))
+        known = {one.name for one in fields(Comparison)} - {"results", "failures"}
+        found = {name: values[name] for name in known if name in values}
+        return Comparison(
+            **{"identity": {}, **found},
+            results=[_read_result(one) for one in values["results"]],
+            failures=[Failure(**one) for one in values.get("failures", [])],
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

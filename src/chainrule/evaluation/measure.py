@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
@@ -74,8 +74,14 @@ def evaluate(lm: LanguageModel, text: Text | Pairs, *, progress: Reports = False
         return measure(lm, encoded, progress=progress)
 
 
-def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT) -> Measured:
-    """Measure a model on ids of its own tokenizer."""
+def measure(
+    lm: LanguageModel,
+    encoded: Encoded,
+    *,
+    progress: Progress = SILENT,
+    keep: Callable[[np.ndarray], object] | None = None,
+) -> Measured:
+    """Measure a model on ids of its own tokenizer; `keep` is given ln p of every token, piece by piece."""
     nats, impossible = 0.0, 0
     began = time.perf_counter()
     with progress.task("scoring", encoded.tokens, "tokens") as task:
@@ -83,6 +89,8 @@ def measure(lm: LanguageModel, encoded: Encoded, *, progress: Progress = SILENT)
             finite = np.isfinite(scores)
             nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())
+            if keep is not None:
+                keep(scores)
             task.advance(len(scores))
     seconds = time.perf_counter() - began
     total = math.inf if impossible else nats

@@ -225,7 +225,11 @@ KIND = Kind(
     load=load,
     ladder=(
         *(
-            Rung(f"{name}, {smoothing}", {"order": order, "smoothing": smoothing})
+            Rung(
+                f"{name}, {smoothing}",
+                {"order": order, "smoothing": smoothing},
+                quick=smoothing == ("mle" if order == 1 else "modified-kneser-ney"),
+            )
             for name, (order, smoothings) in _LADDER.items()
             for smoothing in smoothings
         ),

@@ -229,7 +229,7 @@ AVERAGING = network_kind(
     AveragingSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
     tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
-    rung=Rung("bag of words", RUNG),
+    rung=Rung("bag of words", RUNG, share=0.5),
 )
 ELMAN = network_kind(
     "elman",
@@ -245,7 +245,7 @@ LSTM = network_kind(
     LstmSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("lstm", RUNG),
+    rung=Rung("lstm", RUNG, share=2.0, quick=True),
 )
 GRU = network_kind(
     "gru",
@@ -261,5 +261,5 @@ TRANSFORMER = network_kind(
     TransformerSettings,
     torch=f"{_TORCH}.transformer.decoder:Transformer",
     tape=f"{_TAPE}.transformer.decoder:TapeTransformer",
-    rung=Rung("transformer", RUNG),
+    rung=Rung("transformer", RUNG, share=2.0, quick=True),
 )

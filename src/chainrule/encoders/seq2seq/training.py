@@ -66,11 +66,11 @@ def begun(settings: Seq2SeqSettings) -> Seq2SeqSettings:
 
 
 _LADDER = (
-    Rung("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}),
+    Rung("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}, quick=True),
     Rung("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
     Rung("lstm, dot", {"cell": "lstm", "attention": "dot", "minutes": 1.0}),
-    Rung("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}),
-    Rung("transformer", {"cell": "transformer", "minutes": 1.0}),
+    Rung("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}, quick=True),
+    Rung("transformer", {"cell": "transformer", "minutes": 1.0}, quick=True),
 )
 KIND = Seq2SeqKind("seq2seq", Seq2SeqSettings, {}).registered(
     "an encoder-decoder: writes a target, such as a translation, for a source",

@@ -42,8 +42,11 @@ class TaggerKind(TaskKind):
         return str(tagged)
 
 
+_QUICK = ("lstm, one direction", "lstm, two directions", "lstm, deep, characters", "transformer, characters")
+
+
 def _rung(name: str, **settings: Any) -> Rung:
-    return Rung(name, {"characters": "none", "minutes": 1.0, **settings})
+    return Rung(name, {"characters": "none", "minutes": 1.0, **settings}, quick=name in _QUICK)
 
 
 _LADDER = (

@@ -1,0 +1,183 @@
+"""One rung of a comparison: a model is trained, measured, saved, and what it cost is written down."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule import settings as settings_of
+from chainrule.decode.generate import generate_many, sample_text
+from chainrule.designs.settings import NeuralSettings
+from chainrule.evaluation.comparison import Result
+from chainrule.evaluation.ladder import folder_name
+from chainrule.evaluation.measure import Measured, measure
+from chainrule.folder import megabytes
+from chainrule.kinds import Figures, HeldOut, Kind, Rung, TrainingData
+from chainrule.lm import LanguageModel
+from chainrule.model import Model
+from chainrule.progress import Progress
+from chainrule.system.plugins import import_object
+
+Measure: TypeAlias = Callable[[Any, HeldOut, Progress], Measured | Figures]
+"""What measures a model: a `Measured` of a language model, `Figures` of one of another task (`Kind.measure`)."""
+
+SURPRISAL = "surprisal"
+"""The folder of a comparison with a file for each language model: -ln p of every token of the test text."""
+
+_SAMPLE_LINES = 8
+_WRITING_SECONDS, _WRITING_TOKENS = 0.5, 2000
+_LOOK_EVERY = 0.05  # seconds
+
+
+@dataclass(frozen=True)
+class Climb:
+    """What all rungs of a comparison share: the data, the test text, and the folder for the models."""
+
+    data: TrainingData
+    test: HeldOut
+    out: Path
+
+    def up(self, kind: Kind, rung: Rung) -> Result:
+        """Train one rung, measure it on the test text, and save the model in a folder of its own."""
+        began = time.perf_counter()
+        settings: Any = settings_of.parse(kind.settings, rung.settings)
+        kind.check(settings, self.data.device)
+        with peak_memory(self.data.device) as memory:
+            model: Any = kind.train(settings, self.data)
+        trained = time.perf_counter() - began
+        folder = self.out / folder_name(rung.name)
+        found: Measured | Figures
+        writes: float | None = None
+        if kind.measure is None:
+            found, writes = self._measure_language(model, folder.name)
+            sample = sample_text(model, self.data.seed, lines=_SAMPLE_LINES)
+        else:
+            by: Measure = import_object(kind.measure)
+            found = by(model, self.test, self.data.progress)
+            sample = found.sample if isinstance(found, Figures) else ""
+        model.provenance = self.data.provenance()
+        model.metrics = {"training_seconds": round(trained, 3), **model.metrics, **found.to_json()}
+        model.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here
+        seen = model.metrics.get("tokens_seen")
+        return Result(
+            name=rung.name,
+            kind=kind.name,
+            settings=dict(rung.settings),
+            folder=folder.name,
+            test=found,
+            training_seconds=trained,
+            megabytes=megabytes(folder),
+            sample=sample,
+            steps=model.metrics.get("steps"),
+            tokens_seen=seen,
+            seconds=time.perf_counter() - began,
+            training_tokens_per_second=(seen or self.data.train.tokens) / trained if trained else None,
+            writing_tokens_per_second=writes,
+            peak_megabytes=memory.megabytes,
+            parameters=_parameters(model),
+            flops_per_token=_flops_per_token(model),
+        )
+
+    def _measure_language(self, lm: LanguageModel, name: str) -> tuple[Measured, float]:
+        """What the model gives the test text, kept token by token; and how fast it writes."""
+        pieces: list[np.ndarray] = []
+        found = measure(lm, self.test.encoded, keep=pieces.append)
+        nats = -np.concatenate(pieces).astype(np.float64)
+        (self.out / SURPRISAL).mkdir(exist_ok=True)
+        ends = np.flatnonzero(self.test.encoded.ids == lm.tokenizer.eos) + 1
+        lines = np.add.reduceat(nats, np.concatenate([[0], ends[:-1]])) if len(ends) else np.zeros(0)
+        np.savez_compressed(self.out / SURPRISAL / f"{name}.npz", nats=nats.astype(np.float32), line_nats=lines)
+        return found, writing_speed(lm, self.data.seed)
+
+
+def line_nats(out: Path, name: str) -> NDArray[np.float64] | None:
+    """-ln p of each line of the test text under a model of a comparison; None if that was not kept."""
+    try:
+        with np.load(out / SURPRISAL / f"{name}.npz") as found:
+            values: NDArray[np.float64] = found["line_nats"]
+            return values
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def writing_speed(lm: LanguageModel, seed: int = 0) -> float:
+    """The tokens that a model writes per second, one text at a time, after a first one that does not count."""
+    generate_many(lm, [""], max_tokens=20, seed=seed)
+    began, written, number = time.perf_counter(), 0, 0
+    while (passed := time.perf_counter() - began) < _WRITING_SECONDS and written < _WRITING_TOKENS:
+        number += 1
+        (text,) = generate_many(lm, [""], max_tokens=100, seed=seed + number)
+        written += text.tokens
+        if number >= 50 and not written:  # a model of empty lines
+            break
+    return written / passed if passed else 0.0
+
+
+def _parameters(model: Model) -> int:
+    """The numbers that a model is made of."""
+    counted = model.metrics.get("parameters")
+    return int(counted) if counted is not None else sum(int(array.size) for array in model.tensors().values())
+
+
+def _flops_per_token(model: Model) -> float | None:
+    """Floating-point operations to predict a token, a third of those to learn from one; None: it only looks up."""
+    settings = model.settings
+    if not isinstance(settings, NeuralSettings):
+        return None
+    vocabulary = next(iter(model.tokenizers.values())).vocab_size
+    return settings.cost(vocabulary).flops / 3
+
+
+# -- memory -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Peak:
+    megabytes: float | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def peak_memory(device: str) -> Iterator[_Peak]:
+    """The most memory in use inside the `with`: of the GPU if there is one, or of the process."""
+    peak = _Peak()
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(device)
+        yield peak
+        peak.megabytes = torch.cuda.max_memory_allocated(device) / 1e6
+        return
+    watching = threading.Thread(target=_watch, args=(peak,), daemon=True)
+    watching.start()
+    try:
+        yield peak
+    finally:
+        peak.stop.set()
+        watching.join()
+
+
+def _watch(peak: _Peak) -> None:
+    while (now := _resident_megabytes()) is not None:
+        peak.megabytes = max(now, peak.megabytes or 0.0)
+        if peak.stop.wait(_LOOK_EVERY):
+            break
+
+
+def _resident_megabytes() -> float | None:
+    """The memory of this process; None where the system does not tell as Linux does."""
+    import resource
+
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+        return pages * resource.getpagesize() / 1e6
+    except OSError:
+        return None
