@@ -72,6 +72,8 @@ from chainrule._version import __version__
 
 if TYPE_CHECKING:
     from chainrule.arrays import PAD, to_numpy
+    from chainrule.compose.dynamic import Dynamic
+    from chainrule.compose.mix import mix
     from chainrule.decode.generate import Generation, generate, generate_many, stream
     from chainrule.decode.strategies import (
         Beam,
@@ -114,6 +116,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
+    "chainrule.compose.dynamic": ("Dynamic",),
+    "chainrule.compose.mix": ("mix",),
     "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
     "chainrule.decode.strategies": (
         "Beam",
@@ -163,6 +167,7 @@ __all__ = [
     "ChainruleError",
     "Corpus",
     "Diagnosis",
+    "Dynamic",
     "Explanation",
     "Filled",
     "FrequencyPenalty",
@@ -199,6 +204,7 @@ __all__ = [
     "load",
     "load_arpa",
     "load_tokenizer",
+    "mix",
     "resume",
     "save_arpa",
     "score",

@@ -13,11 +13,12 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     Prepares          prepare           nothing: what takes time to load is loaded when that pays off
     Writes            write             choose and `extend`, token by token (decode/sample.py)
     Ranks             likeliest         the best of `next_log_probs` (decode/beam.py)
+    Predicts          predictions       `next_log_probs` and `extend`, token by token
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -113,4 +114,15 @@ class Ranks(Protocol):
 
         The likeliest comes first, the lowest id among equals. Where fewer are possible, ln p is -inf. No other
         token may become as likely as the last by adding a number to both. None: take the plain way.
+        """
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """Computes the distributions before many tokens at once."""
+
+    def predictions(self, state: Any, ids_BT: Array) -> Iterator[Array] | None:
+        """ln p of every token before each of the ids, as arrays [B, t, V] whose t add up to T. None: the plain way.
+
+        What stands before padding means nothing.
         """

@@ -68,6 +68,7 @@ _BUILT_IN = {
     "lstm": "chainrule.training.kinds:LSTM",
     "gru": "chainrule.training.kinds:GRU",
     "transformer": "chainrule.training.kinds:TRANSFORMER",
+    "mixture": "chainrule.compose.kind:KIND",
     "seq2seq": "chainrule.encoders.seq2seq.training:KIND",
     "masked": "chainrule.encoders.masked.training:KIND",
     "tagger": "chainrule.encoders.tagging.training:KIND",

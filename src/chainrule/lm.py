@@ -29,6 +29,7 @@ from chainrule.errors import CorpusError
 from chainrule.fast_paths import (
     Choose,
     GivesNextProbs,
+    Predicts,
     Prepares,
     Ranks,
     Reads,
@@ -49,6 +50,7 @@ __all__ = [
     "State",
     "check_rows",
     "next_probs",
+    "predictions",
     "prepare",
     "read",
     "score_in_pieces",
@@ -260,6 +262,17 @@ def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
     if isinstance(lm, Reads) and (found := lm.read(state, ids_BT)) is not None:
         return found
     return lm.score(ids_BT, state), lm.extend(state, ids_BT)
+
+
+def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Array]:
+    """ln p of every token before each of the ids, in arrays [B, t, V]; what stands before padding means nothing."""
+    if isinstance(lm, Predicts) and (found := lm.predictions(state, ids_BT)) is not None:
+        yield from found
+        return
+    check_rows(state, ids_BT)
+    for t in range(ids_BT.shape[1]):
+        yield lm.next_log_probs(state)[:, None]
+        state = lm.extend(state, ids_BT[:, t : t + 1])
 
 
 def next_probs(lm: LanguageModel, state: State) -> np.ndarray:

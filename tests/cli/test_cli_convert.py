@@ -1,4 +1,4 @@
-"""`chainrule convert` and `chainrule mix`: models from elsewhere, and two in one."""
+"""`chainrule convert`: models from elsewhere."""
 
 from __future__ import annotations
 
@@ -110,46 +110,3 @@ def test_overwrite_replaces(run: Run, arpa: Path, tmp_path: Path) -> None:
     assert run("convert", arpa, out, "--overwrite").code == 0
     assert run("convert", out, arpa, "--overwrite").code == 0
     assert arpa.read_text(encoding="utf-8") != ARPA
-
-
-# -- mix --------------------------------------------------------------------------------------------------
-
-
-def test_a_tuned_mixture_is_better_than_either(
-    run: Run, animals: Path, toy: Path, held_out: Path, tmp_path: Path
-) -> None:
-    other, out = tmp_path / "other", tmp_path / "both"
-    settings = ["--set", "smoothing=laplace", "--set", "order=2"]
-    assert run("train", "ngram", toy, "--out", other, *settings).code == 0
-    report = run("mix", animals, other, "--held-out", held_out, "--out", out, "--json").json
-    assert report["folder"] == str(out)
-    assert 0 < report["weights"][0] < 1
-    assert sum(report["weights"]) == pytest.approx(1)
-    figures = run("evaluate", out, animals, other, held_out, "--json").json
-    mixed, *single = (figure["perplexity"] for figure in figures)
-    assert mixed < min(single)
-
-
-def test_the_weight_can_be_given(run: Run, animals: Path, tmp_path: Path) -> None:
-    ran = run("mix", animals, animals, "--weight", "0.25", "--out", tmp_path / "m")
-    assert (ran.code, ran.err) == (0, "")
-    assert "25.0%" in ran.out
-    inspected = run("inspect", tmp_path / "m", "--json").json
-    assert inspected["metrics"]["weights"] == [0.25, 0.75]
-    assert inspected["config"]["smoothing"] == "mixed"
-
-
-def test_what_cannot_be_mixed_is_refused(
-    run: Run, fails: Fails, animals: Path, toy: Path, bpe_model: Path, held_out: Path, tmp_path: Path
-) -> None:
-    stream, out = tmp_path / "stream", ["--out", tmp_path / "m"]
-    assert run("train", "ngram", toy, "--context", "stream", "--set", "order=2", "--out", stream).code == 0
-    assert "choose one of --held-out and --weight" in fails("mix", animals, animals, *out)
-    both = ["--weight", "0.5", "--held-out", held_out]
-    assert "choose one of --held-out and --weight" in fails("mix", animals, animals, *out, *both)
-    assert "between 0 and 1" in fails("mix", animals, animals, "--weight", "1.5", *out)
-    assert "same context" in fails("mix", animals, stream, "--weight", "0.5", *out)
-    assert "different tokenizers" in fails("mix", animals, bpe_model, "--weight", "0.5", *out)
-    assert "no such model folder" in fails("mix", animals, tmp_path / "none", "--weight", "0.5", *out)
-    assert "--overwrite" in fails("mix", animals, animals, "--weight", "0.5", "--out", animals)
-    assert not (tmp_path / "m").exists()

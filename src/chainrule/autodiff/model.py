@@ -103,13 +103,50 @@ class TapeModel(LanguageModel):
         ids_BT, is_token_BT = self._checked(ids_BT)
         scores_BT = np.zeros(ids_BT.shape, np.float32)
         place = 0
-        for after, features_BTD in self._read(state, ids_BT, is_token_BT):
-            end = place + features_BTD.shape[1]
-            # each token is predicted from the features of the one before
-            before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
+        for before_BTD, after in self._read_before(state, ids_BT, is_token_BT):
+            end = place + before_BTD.shape[1]
             scores_BT[:, place:end] = self._pick(before_BTD, ids_BT[:, place:end])
             state, place = after, end
         return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
+
+    def features(self, state: State) -> Array:
+        """The features from which the next token of each row is predicted, [B, D]."""
+        assert isinstance(state, TapeState)
+        return state.features_BD
+
+    def read_features(self, state: State, ids_BT: AnyArray) -> tuple[Array, Array, TapeState]:
+        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
+        assert isinstance(state, TapeState)
+        check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        pieces = [state.features_BD[:, None][:, :0]]
+        for before_BTD, after in self._read_before(state, ids_BT, is_token_BT):
+            pieces.append(before_BTD)
+            state = after
+        features_BTD = np.concatenate(pieces, axis=1)
+        scores_BT = self._pick(features_BTD, ids_BT)
+        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), features_BTD, state
+
+    def predictions(self, state: State, ids_BT: AnyArray) -> Iterator[Array]:
+        """The distributions before many tokens, from one pass over them: a fast path."""
+        assert isinstance(state, TapeState)
+        check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)
+        for before_BTD, _ in self._read_before(state, ids_BT, is_token_BT):
+            for first in range(0, before_BTD.shape[1], at_once):
+                some_BTD = before_BTD[:, first : first + at_once]
+                logits_NV = self._logits(some_BTD.reshape(-1, some_BTD.shape[2]))
+                log_probs_NV = logits_NV - _log_sum_exp(logits_NV)[:, None]
+                yield log_probs_NV.reshape(*some_BTD.shape[:2], -1)
+
+    def _read_before(
+        self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
+    ) -> Iterator[tuple[Array, TapeState]]:
+        """The features from which each token is predicted, those of the token before, piece by piece."""
+        for after, features_BTD in self._read(state, ids_BT, is_token_BT):
+            yield np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1), after
+            state = after
 
     # -- elsewhere ----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
 from chainrule.cli.options.models import device_option, note_slow_precision, precision_option
 from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
 from chainrule.cli.options.texts import corpus_options, open_corpus, open_examples
@@ -70,6 +71,7 @@ def _print_table(screen: Console, results: list[tuple[str, Measured]]) -> None:
     "--plot", type=click.Path(), metavar="FILE.svg", help="Translation: draw BLEU against the length of the source."
 )
 @overwrite_option("a plot")
+@dynamic_options
 @device_option
 @precision_option
 @corpus_options
@@ -83,6 +85,9 @@ def evaluate(folders_and_text: tuple[str, ...], device: str, dtype: str, as_json
 
     With --json: one object, or a list for several folders, with perplexity, nats, bits, bits_per_byte, tokens, oov.
     A model that gives some token probability 0 has infinite perplexity; JSON has 1e999 then.
+
+    With --dynamic, each token is scored before networks learn from it: the figures are those of a model that adapts
+    to the text as it reads, and the models in DIR... stay as they are.
 
     Masked models have a pseudo-log-likelihood instead, of each token given those on both sides: no perplexity.
 
@@ -114,6 +119,7 @@ def evaluate(folders_and_text: tuple[str, ...], device: str, dtype: str, as_json
     for name in ("beams", "plot"):
         if options[name] is not None:
             raise click.UsageError(f"--{name} is for models that translate, with --source and --target")
+    dynamic = chosen_dynamic(options)
     if len(folders_and_text) < 2:
         raise click.UsageError("name one or more model folders, and then the text")
     *folders, text = folders_and_text
@@ -121,6 +127,8 @@ def evaluate(folders_and_text: tuple[str, ...], device: str, dtype: str, as_json
     # a wrong name is found at once, and not after an hour; what is damaged in the others, when they are loaded
     contents = [read_folder(folder, verify=False if place else None) for place, folder in enumerate(folders)]
     tasks = {task_of(content) for content in contents}
+    if dynamic is not None and tasks != {"language"}:
+        raise click.UsageError("--dynamic is for models that predict text")
     if tasks == {"tagging"}:
         evaluate_taggers(folders, text, device=device, dtype=dtype, as_json=as_json, **options)
         return
@@ -138,7 +146,7 @@ def evaluate(folders_and_text: tuple[str, ...], device: str, dtype: str, as_json
         if corpus is None:
             note_slow_precision(dtype, lm)
             corpus = open_corpus(options, text)
-        results.append((folder, evaluate_model(lm, corpus, progress=progress)))
+        results.append((folder, evaluate_model(lm, corpus, dynamic=dynamic, progress=progress)))
     if as_json:
         objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
         print_json(objects[0] if len(objects) == 1 else objects)

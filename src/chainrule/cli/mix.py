@@ -1,4 +1,4 @@
-"""`chainrule mix`: two n-gram models interpolated into one."""
+"""`chainrule mix`: several models, and caches, in one."""
 
 from __future__ import annotations
 
@@ -6,60 +6,205 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
+from chainrule.cli.options.models import device_option
 from chainrule.cli.options.runs import json_option, overwrite_option
 from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
 from chainrule.cli.screen.lines import console, print_json, say
+from chainrule.cli.screen.tables import results_table, show_table
 from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
+    from chainrule.compose.mixture import Mixture
     from chainrule.ngram.model import NgramModel
+    from chainrule.progress import Progress
+    from chainrule.text.corpus import Corpus
+
+_NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "dynamic_rate")
 
 
 @click.command()
-@click.argument("first", metavar="DIR1", type=click.Path())
-@click.argument("second", metavar="DIR2", type=click.Path())
+@click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path())
 @click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
 @overwrite_option("a model folder")
-@held_out_option("Text to tune the weight on.")
-@click.option("--weight", type=float, metavar="W", help="How much DIR1 counts, between 0 and 1.")
+@held_out_option("Text to tune the weights on.")
+@click.option(
+    "--weight",
+    "weights",
+    type=float,
+    multiple=True,
+    metavar="W",
+    help="How much each model counts, in their order, and then each cache; of two, the first is enough.",
+)
+@click.option("--log-linear", is_flag=True, help="Multiply powers of the probabilities instead of adding shares.")
+@click.option(
+    "--by",
+    type=click.Choice(["length", "match", "entropy"]),
+    help="Weights that depend on the context: on its length, on how much of it an n-gram model knows, or on the "
+    "entropy of what a model predicts. [default: constant]",
+)
+@click.option(
+    "--of", type=int, metavar="N", help="The model whose matches or entropy count, from 1. [default: the first fit]"
+)
+@click.option("--cache", type=int, metavar="N", help="Add a unigram cache of the last N tokens.")
+@click.option(
+    "--continuous-cache",
+    type=int,
+    metavar="N",
+    help="Add a cache of the last N tokens by how like their contexts are to the present one, for a network.",
+)
+@click.option("--theta", type=float, help="How much that cache prefers like contexts. [default: tuned]")
+@click.option("--merge", is_flag=True, help="Merge two n-gram models into one n-gram model, as fast as either.")
+@dynamic_options
+@device_option
 @corpus_options
 @json_option
 def mix(
-    first: str,
-    second: str,
+    folders: tuple[str, ...],
     out: str,
     overwrite: bool,
     held_out: tuple[str, ...],
-    weight: float | None,
+    weights: tuple[float, ...],
+    merge: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Interpolate the n-gram models in DIR1 and DIR2 into one.
+    """Mix the models in DIR... into one, whatever their kinds.
 
-    Every n-gram of either gets the weighted mean of their probabilities; what is left goes to shorter contexts, so
-    that the result is a model like any other. The weight is given, or the one that makes held-out text most likely.
+    They must have one vocabulary (train them with the same --tokenizer). The mixture's probability of a token is
+    the weighted mean of theirs, with the weights under which held-out text is most likely, or those that are given.
+    The result is a model like any other; its models are in its folder.
 
-    Example: chainrule mix general medical --held-out notes.txt --out both
+    With --merge, two n-gram models become one n-gram model that has the n-grams of both; their vocabularies may
+    differ.
+
+    With --dynamic, the weights are those for networks that learn while they score: evaluate with the same.
+
+    \b
+    chainrule mix ngram lstm --held-out valid.txt --out both
+    chainrule mix lstm ngram --continuous-cache 2000 --by entropy --held-out valid.txt --out all
+    chainrule mix ngram --cache 1000 --held-out valid.txt --out cached
+    chainrule mix general medical --merge --held-out notes.txt --out merged
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.folder import check_destination
-    from chainrule.kinds import load
-    from chainrule.ngram.mix import interpolate
 
-    if (not held_out) == (weight is None):
+    if (not held_out) == (not weights):
         raise click.UsageError("choose one of --held-out and --weight")
+    if merge:
+        for name in _NOT_MERGED:
+            if options[name] not in (None, False):
+                option = "dynamic" if name == "dynamic_rate" else name.replace("_", "-")
+                raise click.UsageError(f"--{option} is for mixtures, and not for models that --merge makes one")
+        if len(folders) != 2:
+            raise click.UsageError(f"--merge takes two models, not {len(folders)}")
+    elif len(folders) == 1 and not (options["cache"] or options["continuous_cache"]):
+        raise click.UsageError("one model is no mixture: name others, or add a --cache or --continuous-cache")
     check_destination(out, overwrite=overwrite)
     progress = terminal_progress()
     (text,) = open_corpora(options, held_out or None)
-    one, other = (load(folder, tasks=["language"]) for folder in (first, second))
-    lm = interpolate(one, other, text, weight=weight, progress=progress)
+    if merge:
+        _merge(folders, out, overwrite, text, weights, as_json, progress)
+        return
+    _mix(folders, out, overwrite, text, weights, as_json, progress, options)
+
+
+def _mix(
+    folders: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+    text: Corpus | None,
+    weights: tuple[float, ...],
+    as_json: bool,
+    progress: Progress,
+    options: dict[str, Any],
+) -> None:
+    from chainrule.compose.mix import mix as mix_models
+    from chainrule.folder import megabytes
+    from chainrule.kinds import load
+
+    models = [load(folder, device=options["device"], tasks=["language"]) for folder in folders]
+    columns = len(models) + bool(options["cache"]) + bool(options["continuous_cache"])
+    if weights and len(weights) == columns - 1 and columns == 2:
+        if not 0 < weights[0] < 1:
+            raise click.UsageError(f"the weight should lie between 0 and 1, not at {weights[0]:g}")
+        weights = (weights[0], 1 - weights[0])
+    lm = mix_models(
+        models,
+        text,
+        weights=weights or None,
+        form="log-linear" if options["log_linear"] else "linear",
+        by=options["by"] or "none",
+        of=options["of"],
+        cache=options["cache"] or 0,
+        continuous_cache=options["continuous_cache"] or 0,
+        theta=options["theta"],
+        dynamic=chosen_dynamic(options),
+        progress=progress,
+    )
     if text is not None:
         text.note_losses(progress)
     lm.save(out, overwrite=overwrite)
-    _report(lm, (first, second), out, as_json)
+    if as_json:
+        figures = {**lm.metrics, "theta": lm.settings.theta, "vocab_size": lm.tokenizer.vocab_size}
+        print_json({"folder": out, "folders": list(folders), **figures, "megabytes": megabytes(out)})
+        return
+    _report(lm, folders, out)
 
 
-def _report(lm: NgramModel, sources: tuple[str, str], out: str, as_json: bool) -> None:
+def _report(lm: Mixture, folders: tuple[str, ...], out: str) -> None:
+    """Print the weight and the held-out perplexity of each model and cache, and those of the mixture."""
+    from chainrule.folder import megabytes
+
+    figures = lm.metrics
+    names = [*folders, *figures["names"][len(folders) :]]
+    form = lm.settings.form
+    weight = "exponent" if form == "log-linear" else "weight" if lm.settings.by == "none" else "mean weight"
+    is_tuned = "held_out_perplexity" in figures
+    headings = ("model", weight, *(["held-out perplexity"] if is_tuned else []))
+    table = results_table(*headings)
+    for place, name in enumerate(names):
+        share = figures["weights"][place]
+        shown = number(share) if form == "log-linear" else f"{share:.1%}"
+        table.add_row(name, shown, *([number(figures["held_out_perplexities"][place], 4)] if is_tuned else []))
+    if is_tuned:
+        table.add_row(out, "", number(figures["held_out_perplexity"], 4))
+    screen = console()
+    show_table(screen, table)
+    gain = ""
+    if is_tuned:
+        best = min(figures["held_out_perplexities"][: len(folders)])
+        change = figures["held_out_perplexity"] / best - 1
+        gain = f"; {change:+.1%} beside the best of the models, on {figures['held_out_tokens']:,} tokens held out"
+    say(screen, f"{out}: vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB{gain}")
+
+
+# -- n-gram models merged ---------------------------------------------------------------------------------
+
+
+def _merge(
+    folders: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+    text: Corpus | None,
+    weights: tuple[float, ...],
+    as_json: bool,
+    progress: Progress,
+) -> None:
+    from chainrule.kinds import load
+    from chainrule.ngram.mix import interpolate
+
+    if len(weights) > 1:
+        raise click.UsageError("--merge takes one --weight, that of the first model")
+    one, other = (load(folder, tasks=["language"]) for folder in folders)
+    lm = interpolate(one, other, text, weight=weights[0] if weights else None, progress=progress)
+    if text is not None:
+        text.note_losses(progress)
+    lm.save(out, overwrite=overwrite)
+    _report_merged(lm, folders, out, as_json)
+
+
+def _report_merged(lm: NgramModel, sources: tuple[str, ...], out: str, as_json: bool) -> None:
     from chainrule.folder import megabytes
 
     weights, size, ngrams = lm.metrics["weights"], lm.tokenizer.vocab_size, lm.metrics["ngrams"]

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
+from chainrule.compose.dynamic import Dynamic, dynamic_scores
 from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.encoders.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.errors import ModelError
@@ -58,11 +59,19 @@ def evaluate(lm: LanguageModel, text: Pairs, *, progress: Reports = False) -> Tr
 
 
 @overload
-def evaluate(lm: LanguageModel, text: Text, *, progress: Reports = False) -> Measured: ...
+def evaluate(
+    lm: LanguageModel, text: Text, *, dynamic: Dynamic | None = None, progress: Reports = False
+) -> Measured: ...
 
 
-def evaluate(lm: LanguageModel, text: Text | Pairs, *, progress: Reports = False) -> Measured | TranslationMeasured:
-    """Measure a model on a text: strings are text, paths are files. One that translates is measured on `Pairs`."""
+def evaluate(
+    lm: LanguageModel, text: Text | Pairs, *, dynamic: Dynamic | None = None, progress: Reports = False
+) -> Measured | TranslationMeasured:
+    """Measure a model on a text: strings are text, paths are files. One that translates is measured on `Pairs`.
+
+    With `dynamic`, its networks learn from the text while it is scored: each token is scored before they learn from
+    it. The model itself stays as it is.
+    """
     if isinstance(text, Pairs):
         return evaluate_pairs(lm, text, progress=progress)
     if isinstance(lm, ConditionalModel):
@@ -71,13 +80,14 @@ def evaluate(lm: LanguageModel, text: Text | Pairs, *, progress: Reports = False
     progress = as_progress(progress)
     with scratch_folder() as folder:
         encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)
-        return measure(lm, encoded, progress=progress)
+        return measure(lm, encoded, dynamic=dynamic, progress=progress)
 
 
 def measure(
     lm: LanguageModel,
     encoded: Encoded,
     *,
+    dynamic: Dynamic | None = None,
     progress: Progress = SILENT,
     keep: Callable[[np.ndarray], object] | None = None,
 ) -> Measured:
@@ -85,7 +95,7 @@ def measure(
     nats, impossible = 0.0, 0
     began = time.perf_counter()
     with progress.task("scoring", encoded.tokens, "tokens") as task:
-        for scores in score_ids(lm, encoded.ids):
+        for scores in score_ids(lm, encoded.ids) if dynamic is None else dynamic_scores(lm, encoded.ids, dynamic):
             finite = np.isfinite(scores)
             nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ _NANOSECONDS = 1 << 22  # to write one token without kernels
 _MOST_RANKED = 256  # tokens; more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _GRID = 2  # numbers that describe a grid
+_AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
 _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
 
@@ -203,6 +204,33 @@ class NgramModel(LanguageModel):
     def next_probs(self, state: State) -> np.ndarray | None:
         """p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""
         return self.automaton.next_probs_after(self._state(state).words)
+
+    def predictions(self, state: State, ids_BT: Array) -> Iterator[Array]:
+        """The distributions before many tokens: each depends on the N-1 words before it and on nothing else."""
+        words_BTN = self._words_before(state, ids_BT)[:, :-1]
+        rows, width, order = words_BTN.shape
+        at_once = max(_AT_ONCE // (self.tokenizer.vocab_size * max(rows, 1)), 1)
+        for first in range(0, width, at_once):
+            some = words_BTN[:, first : first + at_once]
+            flat = self.automaton.next_after(some.reshape(rows * some.shape[1], order))
+            yield flat.reshape(rows, some.shape[1], -1)
+
+    def match_lengths(self, state: State, ids_BT: Array) -> np.ndarray:
+        """How many of the words before each of the ids, and after the last, are a known context: [B, T+1]."""
+        words_BTN = self._words_before(state, ids_BT)
+        rows, width, order = words_BTN.shape
+        nodes = to_numpy(self.automaton.state_of(words_BTN.reshape(rows * width, order)))
+        lengths = np.searchsorted(self.automaton.trie.first_of_length, nodes, side="right") - 1
+        return lengths.reshape(rows, width)
+
+    def _words_before(self, state: State, ids_BT: Array) -> Array:
+        """The N-1 words before each of the ids, and after the last of them, as [B, T+1, N-1]."""
+        check_rows(state, ids_BT)
+        ids_BT, history_BN = self._ids(ids_BT), self._state(state).words
+        xp = array_namespace(ids_BT)
+        text_BT = xp.concat([history_BN, xp.where(ids_BT == PAD, self.tokenizer.vocab_size, ids_BT)], axis=1)
+        every_T, every_N = (np.arange(n) for n in (ids_BT.shape[1] + 1, history_BN.shape[1]))
+        return text_BT[:, self.automaton.array(every_T[:, None] + every_N)]
 
     def prepare(self) -> None:
         """Load the kernels that compute what comes next."""

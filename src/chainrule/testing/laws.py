@@ -21,7 +21,7 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import GivesNextProbs, Ranks, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import GivesNextProbs, Predicts, Ranks, Reads, ScoresSequences, ScoresText, Writes
 from chainrule.lm import LanguageModel, score_sequences
 
 Law = Callable[[LanguageModel], None]
@@ -324,6 +324,23 @@ def reading_is_scoring_and_extending(lm: LanguageModel) -> None:
         np.testing.assert_allclose(to_numpy(scores), to_numpy(lm.score(pad(rows), state)), **CLOSE)
         expected = lm.next_log_probs(lm.extend(state, pad(rows)))
         np.testing.assert_allclose(to_numpy(lm.next_log_probs(after)), to_numpy(expected), **CLOSE)
+
+
+@law
+def predictions_are_steps(lm: LanguageModel) -> None:
+    if not isinstance(lm, Predicts):
+        return
+    rows = prefixes(lm)
+    state = lm.extend(lm.start(len(rows)), pad([rows[2]] * len(rows)))
+    found = lm.predictions(state, pad(rows))
+    if found is not None:
+        blocks = [to_numpy(block) for block in found]
+        together = np.concatenate(blocks, axis=1)
+        assert together.shape == (*pad(rows).shape, lm.tokenizer.vocab_size)
+        for i, row in enumerate(rows):
+            for t in range(len(row)):
+                expected = next_log_probs(lm, [*rows[2], *row[:t]])
+                np.testing.assert_allclose(together[i, t], expected, **CLOSE)
 
 
 @law

@@ -88,6 +88,10 @@ class NeuralModel(TorchModel, LanguageModel):
             network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
         )
 
+    def with_network(self, network: Network) -> NeuralModel:
+        """This model with another network of the same shape, such as a copy that is to learn."""
+        return self._with(network)
+
     # -- the contract -------------------------------------------------------------------------------------
 
     @torch.inference_mode()
@@ -175,22 +179,52 @@ class NeuralModel(TorchModel, LanguageModel):
         written = self._samplers[size].write(cache, window, state.features_BD, choose, uniforms_BT)
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
 
-    @torch.inference_mode()
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
         """The scores of the ids and the state after them, from one pass; None for a network with a window."""
+        if self.network.window is not None or not np.prod(ids_BT.shape):
+            check_rows(state, ids_BT)
+            return None
+        scores_BT, _, after = self.read_features(state, ids_BT)
+        return scores_BT, after
+
+    def features(self, state: State) -> Tensor:
+        """The features from which the next token of each row is predicted, [B, D]."""
+        assert isinstance(state, NeuralState)
+        return state.features_BD
+
+    @torch.inference_mode()
+    def read_features(self, state: State, ids_BT: Array) -> tuple[Tensor, Tensor, NeuralState]:
+        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
         assert isinstance(state, NeuralState)
         check_rows(state, ids_BT)
-        if self.network.window is not None or not np.prod(ids_BT.shape):
-            return None
         ids_BT, is_token_BT = self._checked(ids_BT)
-        before_BD, after, scores, place = state.features_BD, state, [], 0
-        for after, features_BTD in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last is given back)
-            end = place + features_BTD.shape[1]
-            before_BTD = torch.cat([before_BD[:, None], features_BTD[:, :-1]], dim=1)
-            scores.append(self._pick(before_BTD, ids_BT[:, place:end]))
-            before_BD, place = features_BTD[:, -1], end
-        scores_BT = torch.cat(scores, dim=1)
-        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), after
+        features, after = [state.features_BD[:, None][:, :0]], state
+        if ids_BT.numel() and self.network.window is None:
+            before_BD = state.features_BD
+            for after, features_BTD in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last is given back)
+                features.append(torch.cat([before_BD[:, None], features_BTD[:, :-1]], dim=1))
+                before_BD = features_BTD[:, -1]
+        elif ids_BT.numel():
+            features += self._features_before(ids_BT, is_token_BT, state)
+            padded = ids_BT if is_token_BT is None else torch.where(is_token_BT, ids_BT, PAD)
+            after = self.extend(state, padded)
+        features_BTD = torch.cat(features, dim=1)
+        scores_BT = self._pick(features_BTD, ids_BT)
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), features_BTD, after
+
+    def predictions(self, state: State, ids_BT: Array) -> Iterator[Tensor]:
+        """The distributions before many tokens, from one pass over them."""
+        assert isinstance(state, NeuralState)
+        check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        with torch.inference_mode():
+            pieces = list(self._features_before(ids_BT, is_token_BT, state)) if ids_BT.numel() else []
+        at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)
+        for features_BTD in pieces:
+            for some_BTD in torch.split(features_BTD, at_once, dim=1):
+                with torch.inference_mode():
+                    log_probs_BTV = self._log_probs(some_BTD)
+                yield log_probs_BTV
 
     def _beginning(self, batch_size: int) -> Tensor:
         """The start token of each row, which is read before the first one, as [B, 1]."""
