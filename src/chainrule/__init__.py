@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
+    from chainrule.tasks.filtering import Filtered, filter_corpus, filter_texts
     from chainrule.text.corpus import Corpus
     from chainrule.text.pairs import Pairs
     from chainrule.tokens.base import Tokenizer
@@ -154,6 +155,7 @@ _HOMES = {
     "chainrule.pipeline.prepare": ("TokenizerChoice",),
     "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
+    "chainrule.tasks.filtering": ("Filtered", "filter_corpus", "filter_texts"),
     "chainrule.encoders.tagging.evaluate": ("evaluate_tagger",),
     "chainrule.encoders.tagging.tag": ("tag",),
     "chainrule.training.curves": ("curves",),
@@ -170,6 +172,7 @@ __all__ = [
     "Dynamic",
     "Explanation",
     "Filled",
+    "Filtered",
     "FrequencyPenalty",
     "Generation",
     "Greedy",
@@ -198,6 +201,8 @@ __all__ = [
     "evaluate_tagger",
     "explain",
     "fill",
+    "filter_corpus",
+    "filter_texts",
     "generate",
     "generate_many",
     "interpolate",

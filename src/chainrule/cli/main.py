@@ -27,6 +27,7 @@ from chainrule.cli.options.completion import completion
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.tasks.fill import fill
+from chainrule.cli.tasks.filter import filter_verb
 from chainrule.cli.tasks.generate import generate
 from chainrule.cli.tasks.suggest import suggest
 from chainrule.cli.tasks.tag import tag
@@ -47,6 +48,7 @@ VERBS = (
     fill,
     translate,
     tag,
+    filter_verb,
     tokenize,
     mix,
     convert,

@@ -18,6 +18,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,24 +75,40 @@ class _Row(NamedTuple):
     number: int
     values: Values
     """One for each of `Fields.names`."""
+    source: bytes = b""
+    """What it is in the file, in whole lines; empty in a parquet file."""
+
+
+class Sourced(NamedTuple):
+    """A record, the number of its line or row, and what it is in its file: whole lines, nothing for parquet."""
+
+    record: Record
+    number: int
+    source: bytes
 
 
 def read_records(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Record]:
     """The records of a file that have text; `name` is what errors call the file."""
+    return (sourced.record for sourced in read_sourced(path, name, fields, cleaning))
+
+
+def read_sourced(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Sourced]:
+    """The records of a file that have text, and where each comes from; `name` is what errors call the file."""
     form = form_of(path)
     rows = {"jsonl": _jsonl_rows, "csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows}[form]
     unit = "row" if form == "parquet" else "line"
-    for number, values in rows(path, name, fields.names, cleaning):
+    for number, values, source in rows(path, name, fields.names, cleaning):
         text = _joined(values[: len(fields.text)])
         if not text:
             cleaning.skipped += 1
             continue
         clean = _clean(text, f"{name}: {unit} {number}", cleaning)
         label = values[-1] if fields.id is not None else None
-        yield Record(
+        record = Record(
             label.decode("utf-8", "replace") if label else number,
             clean if clean.endswith(b"\n") else clean + b"\n",
         )
+        yield Sourced(record, number, source)
 
 
 def _joined(values: Values) -> bytes | None:
@@ -142,7 +159,8 @@ def _jsonl_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning
                         unseen.pop(field, None)
                 if unseen and objects == _ENOUGH_OBJECTS:
                     raise _no_field(name, unseen, seen)
-            yield _Row(line, [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)])
+            values = [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)]
+            yield _Row(line, values, source + b"\n")
     if unseen and objects:
         raise _no_field(name, unseen, seen)
 
@@ -193,17 +211,40 @@ def _json_text(value: Any, field: str, place: str) -> bytes | None:
 # -- CSV and TSV ------------------------------------------------------------------------------------------
 
 
+def csv_header(path: Path, name: str, cleaning: Cleaning) -> bytes:
+    """The first row of a CSV file, with the names of its fields, as it is there; empty if there is none."""
+    return next((source for _, _, source in _cells(path, name, cleaning)), b"")
+
+
 def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) -> Iterator[_Row]:
+    header: list[str] = []
+    places: list[int] = []
+    for line, row, source in _cells(path, name, cleaning):
+        if not header:
+            header = row
+            if missing := [field for field in fields if field not in header]:
+                raise _no_field(name, dict.fromkeys(missing), header)
+            places = [header.index(field) for field in fields]
+        elif len(row) != len(header):
+            raise CorpusError(f"{name}: line {line}: {len(row)} cells, where the first row has {len(header)}")
+        else:
+            yield _Row(line, [row[place].encode() for place in places], source)
+
+
+def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, list[str], bytes]]:
+    """The rows of a CSV file that have cells: the number of the first line, the cells, and the lines themselves."""
     lines = _lines(clean_blocks(raw_pieces(path, name), name, cleaning))
     first = next(lines, None)
     if first is None:
         return
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the process: there is no other
-    reader = csv.reader(_again(first, lines), delimiter=_delimiter(first, form_of(path)), strict=True)
-    header: list[str] = []
-    places: list[int] = []
+    taken: list[str] = []  # the lines of the row that is being read
+    reader = csv.reader(
+        _noted(chain([first], lines), taken), delimiter=_delimiter(first, form_of(path)), strict=True
+    )
     while True:
         line = reader.line_num + 1
+        taken.clear()
         try:
             row = next(reader)
         except StopIteration:
@@ -213,17 +254,8 @@ def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) 
                 f"{name}: line {line}: {error} (a cell with a quote, a line end or a separator is quoted, "
                 "and a quote in it doubled)"
             ) from None
-        if not row:
-            continue
-        if not header:
-            header = row
-            if missing := [field for field in fields if field not in header]:
-                raise _no_field(name, dict.fromkeys(missing), header)
-            places = [header.index(field) for field in fields]
-        elif len(row) != len(header):
-            raise CorpusError(f"{name}: line {line}: {len(row)} cells, where the first row has {len(header)}")
-        else:
-            yield _Row(line, [row[place].encode() for place in places])
+        if row:
+            yield line, row, "".join(taken).removesuffix("\n").encode() + b"\n"
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
@@ -232,9 +264,11 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
         yield from io.StringIO(block.decode(), newline="\n")
 
 
-def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
+def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
+    """The lines, each of which is added to `taken` when it is read."""
+    for line in lines:
+        taken.append(line)
+        yield line
 
 
 def _delimiter(header: str, form: str) -> str:

@@ -1,0 +1,4 @@
+"""Tasks: language models put to work, each with the field's metric.
+
+filtering.py   the fluent part of a corpus: documents of low perplexity
+"""
