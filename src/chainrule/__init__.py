@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
     from chainrule.tasks.filtering import Filtered, filter_corpus, filter_texts
+    from chainrule.tasks.prediction import Keystrokes, keystrokes
     from chainrule.text.corpus import Corpus
     from chainrule.text.pairs import Pairs
     from chainrule.tokens.base import Tokenizer
@@ -156,6 +157,7 @@ _HOMES = {
     "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
     "chainrule.tasks.filtering": ("Filtered", "filter_corpus", "filter_texts"),
+    "chainrule.tasks.prediction": ("Keystrokes", "keystrokes"),
     "chainrule.encoders.tagging.evaluate": ("evaluate_tagger",),
     "chainrule.encoders.tagging.tag": ("tag",),
     "chainrule.training.curves": ("curves",),
@@ -176,6 +178,7 @@ __all__ = [
     "FrequencyPenalty",
     "Generation",
     "Greedy",
+    "Keystrokes",
     "LanguageModel",
     "Measured",
     "MinP",
@@ -206,6 +209,7 @@ __all__ = [
     "generate",
     "generate_many",
     "interpolate",
+    "keystrokes",
     "load",
     "load_arpa",
     "load_tokenizer",

@@ -29,6 +29,7 @@ from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.tasks.fill import fill
 from chainrule.cli.tasks.filter import filter_verb
 from chainrule.cli.tasks.generate import generate
+from chainrule.cli.tasks.predict import predict
 from chainrule.cli.tasks.suggest import suggest
 from chainrule.cli.tasks.tag import tag
 from chainrule.cli.tasks.translate import translate
@@ -48,6 +49,7 @@ VERBS = (
     fill,
     translate,
     tag,
+    predict,
     filter_verb,
     tokenize,
     mix,

@@ -1,4 +1,5 @@
 """Tasks: language models put to work, each with the field's metric.
 
 filtering.py   the fluent part of a corpus: documents of low perplexity
+    prediction.py  suggestions as one types: the keystrokes that they save
 """
