@@ -180,7 +180,13 @@ def test_networks_stand_on_the_same_ladder(run: Run, corpus: Path, tmp_path: Pat
     assert ran.code == 0, ran.err
     perplexity = {result["name"]: result["test"]["perplexity"] for result in ran.json["results"]}
     assert list(perplexity)[:2] == ["feed-forward", "transformer"]
-    assert len(perplexity) == 2 + RUNGS
+    assert len(perplexity) == 2 + RUNGS + 1
+    mixture = ran.json["results"][-1]
+    assert mixture["kind"] == mixture["name"] == "mixture"
+    network, counted = mixture["settings"]["models"]
+    assert network in ("feed-forward", "transformer") and counted in NAMES
+    assert perplexity["mixture"] < 1.02 * min(perplexity[network], perplexity[counted])
+    assert run("inspect", tmp_path / "a" / "mixture").code == 0
     assert perplexity["transformer"] < ran.json["vocab_size"]
     assert run("generate", tmp_path / "a" / "transformer", "--max-tokens", "5").code == 0
 

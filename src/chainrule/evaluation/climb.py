@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,23 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
+from chainrule.compose.mix import mix
 from chainrule.decode.generate import generate_many, sample_text
 from chainrule.designs.settings import NeuralSettings
-from chainrule.evaluation.comparison import Result
+from chainrule.evaluation.comparison import Result, loss_of
 from chainrule.evaluation.ladder import folder_name
 from chainrule.evaluation.measure import Measured, measure
 from chainrule.folder import megabytes
-from chainrule.kinds import Figures, HeldOut, Kind, Rung, TrainingData
+from chainrule.kinds import Figures, HeldOut, Kind, Rung, TrainingData, find_kind, load
 from chainrule.lm import LanguageModel
 from chainrule.model import Model
 from chainrule.progress import Progress
 from chainrule.system.plugins import import_object
+from chainrule.text.corpus import Corpus
 
 Measure: TypeAlias = Callable[[Any, HeldOut, Progress], Measured | Figures]
 """What measures a model: a `Measured` of a language model, `Figures` of one of another task (`Kind.measure`)."""
 
 SURPRISAL = "surprisal"
 """The folder of a comparison with a file for each language model: -ln p of every token of the test text."""
+
+MIXTURE = "mixture"
+"""The name of the last model of a comparison: its best network mixed with its best model that counts."""
 
 _SAMPLE_LINES = 8
 _WRITING_SECONDS, _WRITING_TOKENS = 0.5, 2000
@@ -53,6 +59,42 @@ class Climb:
         with peak_memory(self.data.device) as memory:
             model: Any = kind.train(settings, self.data)
         trained = time.perf_counter() - began
+        seen = model.metrics.get("tokens_seen")
+        result = self._measured(kind, rung, model, trained)
+        return replace(
+            result,
+            seconds=time.perf_counter() - began,
+            training_tokens_per_second=(seen or self.data.train.tokens) / trained if trained else None,
+            peak_megabytes=memory.megabytes,
+        )
+
+    def mixture(self, results: Sequence[Result], valid: Corpus) -> Result | None:
+        """The best network mixed with the best model that counts, tuned on `valid`; None if there are not both.
+
+        Its training is that of both, and the tuning.
+        """
+        began, found = time.perf_counter(), []
+        for computes in (True, False):
+            fitting = [
+                (loss, number)
+                for number, one in enumerate(results)
+                if (one.flops_per_token is not None) is computes
+                and (loss := loss_of(one)) is not None
+                and math.isfinite(loss)
+            ]
+            if not fitting:
+                return None
+            found.append(results[min(fitting)[1]])
+        models = [load(self.out / one.folder, device=self.data.device) for one in found]
+        mixed = mix(models, valid, progress=self.data.progress)
+        names = [one.name for one in found]
+        trained = sum(one.training_seconds for one in found) + time.perf_counter() - began
+        result = self._measured(find_kind("mixture"), Rung(MIXTURE, {"models": names}), mixed, trained)
+        flops = next((one.flops_per_token for one in found if one.flops_per_token is not None), None)
+        return replace(result, seconds=time.perf_counter() - began, flops_per_token=flops)
+
+    def _measured(self, kind: Kind, rung: Rung, model: Any, trained: float) -> Result:
+        """What a model gives on the test text; it is saved in a folder of its own."""
         folder = self.out / folder_name(rung.name)
         found: Measured | Figures
         writes: float | None = None
@@ -66,7 +108,6 @@ class Climb:
         model.provenance = self.data.provenance()
         model.metrics = {"training_seconds": round(trained, 3), **model.metrics, **found.to_json()}
         model.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here
-        seen = model.metrics.get("tokens_seen")
         return Result(
             name=rung.name,
             kind=kind.name,
@@ -77,11 +118,8 @@ class Climb:
             megabytes=megabytes(folder),
             sample=sample,
             steps=model.metrics.get("steps"),
-            tokens_seen=seen,
-            seconds=time.perf_counter() - began,
-            training_tokens_per_second=(seen or self.data.train.tokens) / trained if trained else None,
+            tokens_seen=model.metrics.get("tokens_seen"),
             writing_tokens_per_second=writes,
-            peak_megabytes=memory.megabytes,
             parameters=_parameters(model),
             flops_per_token=_flops_per_token(model),
         )
@@ -124,7 +162,8 @@ def writing_speed(lm: LanguageModel, seed: int = 0) -> float:
 def _parameters(model: Model) -> int:
     """The numbers that a model is made of."""
     counted = model.metrics.get("parameters")
-    return int(counted) if counted is not None else sum(int(array.size) for array in model.tensors().values())
+    own = int(counted) if counted is not None else sum(int(array.size) for array in model.tensors().values())
+    return own + sum(_parameters(part) for part in model.parts().values())
 
 
 def _flops_per_token(model: Model) -> float | None:

@@ -102,6 +102,7 @@ def compare(
         comparison.write(out)
         climb = Climb(data, HeldOut(parts["test"], encoded["test"]), out)
         _climb_all(climb, rungs, comparison, Budget(minutes, spent=sum(one.seconds for one in comparison.results)))
+        _add_mixture(climb, comparison, parts["valid"])
         finished = _with_intervals(comparison, parts["test"], out, seed)
         finished.write(out)
     return finished
@@ -143,6 +144,21 @@ def _climb_all(climb: Climb, rungs: Ladder, comparison: Comparison, budget: Budg
             climbing.advance(1)
     if not comparison.results:
         raise ChainruleError(f"no model could be trained; the first error: {comparison.failures[0].error}")
+
+
+def _add_mixture(climb: Climb, comparison: Comparison, valid: Corpus) -> None:
+    """Add the mixture of the best network and the best model that counts, where there are both."""
+    if comparison.task != "language":
+        return
+    try:
+        with climb.data.progress.task("mixing"):
+            mixed = climb.mixture(comparison.results, valid)
+    except Interrupted:
+        raise
+    except (ChainruleError, RuntimeError, MemoryError) as error:
+        climb.data.progress.note(f"the mixture failed: {error}")
+    else:
+        comparison.results.extend([] if mixed is None else [mixed])
 
 
 # -- intervals --------------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ class Comparison:
     def is_finished(self) -> bool:
         """Whether every rung of the ladder has a result, or failed."""
         ladder = self.identity.get("ladder")  # comparisons of earlier versions do not have it
-        return ladder is None or len(self.results) + len(self.failures) == len(ladder)
+        done = {one.name for one in self.results} | {one.name for one in self.failures}
+        return ladder is None or all(rung["name"] in done for rung in ladder)
 
     @property
     def best(self) -> Result | None:
