@@ -23,8 +23,8 @@ from chainrule.cli.progress import terminal_progress
 from chainrule.compose.mixture import Mixture
 from chainrule.errors import ChainruleError
 
-RATES = (3e-5, 1e-4, 3e-4)
-DECAYS = (1e-3, 5e-3)
+RATES = (3e-5, 1e-4, 3e-4, 1e-3)
+DECAYS = (1e-3, 1e-2)
 
 
 def main(arguments: list[str]) -> None:

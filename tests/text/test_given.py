@@ -99,6 +99,7 @@ USES: dict[str, Callable[[cr.LanguageModel, Any], Any]] = {
     "valid": lambda lm, text: _tuned(text).perplexity("a b"),
     "evaluate": lambda lm, text: cr.evaluate(lm, text).nats,
     "interpolate": lambda lm, text: cr.interpolate(lm, lm, text).perplexity("i love cats"),
+    "mix": lambda lm, text: cr.mix([lm], text, cache=3).metrics["weights"],
     "train_tokenizer": lambda lm, text: cr.train_tokenizer("word", text).vocab_size,
     "score_lines": lambda lm, text: [line.log_prob for line in cr.score_lines(lm, text)],
     "perplexity": lambda lm, text: lm.perplexity(text),
