@@ -150,6 +150,7 @@ def test_public_names_are_pinned() -> None:
     assert set(cr.__all__) == {
         "PAD",
         "Alignment",
+        "Anomaly",
         "Beam",
         "ChainruleError",
         "Corpus",
@@ -180,6 +181,7 @@ def test_public_names_are_pinned() -> None:
         "TopP",
         "__version__",
         "align",
+        "anomalies",
         "compare",
         "curves",
         "diagnose",

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
+    from chainrule.tasks.anomalies import Anomaly, anomalies
     from chainrule.tasks.filtering import Filtered, filter_corpus, filter_texts
     from chainrule.tasks.prediction import Keystrokes, keystrokes
     from chainrule.text.corpus import Corpus
@@ -156,6 +157,7 @@ _HOMES = {
     "chainrule.pipeline.prepare": ("TokenizerChoice",),
     "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
+    "chainrule.tasks.anomalies": ("Anomaly", "anomalies"),
     "chainrule.tasks.filtering": ("Filtered", "filter_corpus", "filter_texts"),
     "chainrule.tasks.prediction": ("Keystrokes", "keystrokes"),
     "chainrule.encoders.tagging.evaluate": ("evaluate_tagger",),
@@ -167,6 +169,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "PAD",
     "Alignment",
+    "Anomaly",
     "Beam",
     "ChainruleError",
     "Corpus",
@@ -197,6 +200,7 @@ __all__ = [
     "TopP",
     "__version__",
     "align",
+    "anomalies",
     "compare",
     "curves",
     "diagnose",

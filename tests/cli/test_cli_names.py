@@ -33,7 +33,19 @@ def test_one_thing_has_one_name() -> None:
         "explain",
     }
     assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare"}
-    reading = {"train", "compare", "mix", "evaluate", "score", "tag", "tokenize", "translate", "filter", "predict"}
+    reading = {
+        "train",
+        "compare",
+        "mix",
+        "evaluate",
+        "score",
+        "tag",
+        "tokenize",
+        "translate",
+        "filter",
+        "predict",
+        "anomalies",
+    }
     for name in ("--field", "--files", "--encoding-errors"):
         assert {verb for verb, names in every.items() if name in names} == reading
 

@@ -26,6 +26,7 @@ from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.options.completion import completion
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
+from chainrule.cli.tasks.anomalies import anomalies
 from chainrule.cli.tasks.fill import fill
 from chainrule.cli.tasks.filter import filter_verb
 from chainrule.cli.tasks.generate import generate
@@ -51,6 +52,7 @@ VERBS = (
     tag,
     predict,
     filter_verb,
+    anomalies,
     tokenize,
     mix,
     convert,
