@@ -110,7 +110,11 @@ if TYPE_CHECKING:
     from chainrule.pipeline.train import train
     from chainrule.tasks.anomalies import Anomaly, anomalies
     from chainrule.tasks.filtering import Filtered, filter_corpus, filter_texts
+    from chainrule.tasks.nbest.lists import NbestList
+    from chainrule.tasks.nbest.rerank import rerank
+    from chainrule.tasks.pairs import minimal_pairs
     from chainrule.tasks.prediction import Keystrokes, keystrokes
+    from chainrule.tasks.spelling.correct import Correction, correct
     from chainrule.text.corpus import Corpus
     from chainrule.text.pairs import Pairs
     from chainrule.tokens.base import Tokenizer
@@ -160,6 +164,10 @@ _HOMES = {
     "chainrule.tasks.anomalies": ("Anomaly", "anomalies"),
     "chainrule.tasks.filtering": ("Filtered", "filter_corpus", "filter_texts"),
     "chainrule.tasks.prediction": ("Keystrokes", "keystrokes"),
+    "chainrule.tasks.nbest.lists": ("NbestList",),
+    "chainrule.tasks.nbest.rerank": ("rerank",),
+    "chainrule.tasks.pairs": ("minimal_pairs",),
+    "chainrule.tasks.spelling.correct": ("Correction", "correct"),
     "chainrule.encoders.tagging.evaluate": ("evaluate_tagger",),
     "chainrule.encoders.tagging.tag": ("tag",),
     "chainrule.training.curves": ("curves",),
@@ -173,6 +181,7 @@ __all__ = [
     "Beam",
     "ChainruleError",
     "Corpus",
+    "Correction",
     "Diagnosis",
     "Dynamic",
     "Explanation",
@@ -185,6 +194,7 @@ __all__ = [
     "LanguageModel",
     "Measured",
     "MinP",
+    "NbestList",
     "Pairs",
     "PresencePenalty",
     "RepetitionPenalty",
@@ -202,6 +212,7 @@ __all__ = [
     "align",
     "anomalies",
     "compare",
+    "correct",
     "curves",
     "diagnose",
     "evaluate",
@@ -217,7 +228,9 @@ __all__ = [
     "load",
     "load_arpa",
     "load_tokenizer",
+    "minimal_pairs",
     "mix",
+    "rerank",
     "resume",
     "save_arpa",
     "score",

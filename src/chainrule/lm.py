@@ -53,6 +53,7 @@ __all__ = [
     "predictions",
     "prepare",
     "read",
+    "score_choices",
     "score_in_pieces",
     "score_rows",
     "score_sequences",
@@ -273,6 +274,15 @@ def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Arra
     for t in range(ids_BT.shape[1]):
         yield lm.next_log_probs(state)[:, None]
         state = lm.extend(state, ids_BT[:, t : t + 1])
+
+
+def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np.ndarray) -> np.ndarray:
+    """ln p of a token after a row of the state, for each of R pairs of a row and a token."""
+    if isinstance(lm, ScoresSequences):  # a token by itself costs it little, and all of the vocabulary much
+        found_R: np.ndarray = to_numpy(lm.score(ids_R[:, None], state.select(rows_R)))[:, 0]
+    else:
+        found_R = to_numpy(lm.next_log_probs(state))[rows_R, ids_R]
+    return found_R
 
 
 def next_probs(lm: LanguageModel, state: State) -> np.ndarray:

@@ -27,10 +27,13 @@ from chainrule.cli.options.completion import completion
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.tasks.anomalies import anomalies
+from chainrule.cli.tasks.correct import correct
 from chainrule.cli.tasks.fill import fill
 from chainrule.cli.tasks.filter import filter_verb
 from chainrule.cli.tasks.generate import generate
+from chainrule.cli.tasks.pairs import pairs
 from chainrule.cli.tasks.predict import predict
+from chainrule.cli.tasks.rerank import rerank
 from chainrule.cli.tasks.suggest import suggest
 from chainrule.cli.tasks.tag import tag
 from chainrule.cli.tasks.translate import translate
@@ -53,6 +56,9 @@ VERBS = (
     predict,
     filter_verb,
     anomalies,
+    correct,
+    rerank,
+    pairs,
     tokenize,
     mix,
     convert,

@@ -1,0 +1,85 @@
+"""N-best lists: hypotheses for one utterance, each with scores, and the reference where it is known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from chainrule.errors import CorpusError, SettingsError
+from chainrule.tasks.objects import read_objects, text_field
+
+
+@dataclass(frozen=True)
+class NbestList:
+    """The hypotheses for one utterance, the best by the recogniser first."""
+
+    hypotheses: tuple[str, ...]
+    scores: Mapping[str, tuple[float, ...]]
+    """The scores that came with them, by name: each has a number for every hypothesis."""
+    reference: str | None = None
+    id: int | str = ""
+
+
+GivenLists: TypeAlias = str | Path | Iterable[NbestList]
+"""What stands for n-best lists in Python: a file, or lists in memory."""
+
+
+def read_lists(
+    path: str | Path,
+    *,
+    hypotheses: str = "input",
+    reference: str = "output",
+    scores: Sequence[str] = ("am_score",),
+    id_field: str = "id",
+    needs_references: bool = True,
+) -> Iterator[NbestList]:
+    """The lists of a file of JSON objects; an error names the file, the line and the field."""
+    for number, (place, record) in enumerate(read_objects(path)):
+        texts = _list_of(record, hypotheses, place, str, "texts")
+        if not texts:
+            raise CorpusError(f'{place}: the field "{hypotheses}" is an empty list: there should be a hypothesis')
+        given = {name: _list_of(record, name, place, (int, float), "numbers") for name in scores}
+        for name, numbers in given.items():
+            if len(numbers) != len(texts):
+                raise CorpusError(
+                    f'{place}: the field "{name}" has {len(numbers)} numbers, and "{hypotheses}" {len(texts)} texts'
+                )
+            if not all(map(math.isfinite, numbers)):
+                raise CorpusError(f'{place}: the field "{name}" has a number that is not finite')
+        known = needs_references or reference in record
+        yield NbestList(
+            tuple(texts),
+            {name: tuple(map(float, numbers)) for name, numbers in given.items()},
+            text_field(record, reference, place) if known else None,
+            record.get(id_field, number),
+        )
+
+
+def _list_of(record: dict[str, Any], name: str, place: str, kind: Any, what: str) -> list[Any]:
+    if name not in record:
+        there = ", ".join(record) or "none"
+        raise CorpusError(f'{place}: there is no field "{name}"; there are: {there}')
+    values = record[name]
+    if not isinstance(values, list):
+        raise CorpusError(
+            f'{place}: the field "{name}" should hold a list of {what}, not {json.dumps(values)[:40]}'
+        )
+    for value in values:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise CorpusError(f'{place}: the field "{name}" should hold {what}, not {json.dumps(value)[:40]}')
+    return values
+
+
+def parts(count: int, share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of lists, drawn at random, to tune weights on, and those of the others, both ascending."""
+    if not 0 < share < 1 or not 0 < round(count * share) < count:
+        raise SettingsError(f"a share of {share} of {count} lists to tune on leaves one part empty: choose another")
+    order = np.random.default_rng(seed).permutation(count)
+    size = round(count * share)
+    return np.sort(order[:size]), np.sort(order[size:])

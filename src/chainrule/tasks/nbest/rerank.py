@@ -1,0 +1,168 @@
+"""N-best lists ordered anew: the given scores, a language model's and the length, in a log-linear combination.
+
+    score(h) = Σ_i w_i score_i(h) + w_lm ln p(h) + w_words |h| + w_unknown (unknown words of h)
+
+The weights are tuned for the fewest word errors on a part of the lists (weights.py), and measured on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from chainrule.errors import CorpusError, ModelError, SettingsError
+from chainrule.evaluation.surprisal import score
+from chainrule.lm import LanguageModel
+from chainrule.tasks.nbest.errors import WordErrorRates, word_errors
+from chainrule.tasks.nbest.lists import GivenLists, NbestList, parts, read_lists
+from chainrule.tasks.nbest.weights import chosen, tune
+
+OWN = ("lm", "words", "unknown")
+"""The features that are added to the given scores: ln p, the number of words, and how many of them are unknown."""
+_FOLDS = 4
+
+Learner: TypeAlias = Callable[[list[str]], LanguageModel]
+"""What trains a model on references."""
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """Lists in their new order, and what that is worth."""
+
+    lists: tuple[NbestList, ...]
+    totals: tuple[np.ndarray, ...]
+    """The weighted score of each hypothesis of each list."""
+    weights: dict[str, float]
+    tuned: WordErrorRates | None
+    """On the lists that the weights were tuned on; None if they were given."""
+    tested: WordErrorRates | None
+    """On the other lists; None if references are not known."""
+    model: LanguageModel
+    """The language model; of a function that trains one, the model of all references of the tuning part."""
+
+    @property
+    def best(self) -> list[str]:
+        """The best hypothesis of each list."""
+        return [one.hypotheses[int(np.argmax(some))] for one, some in zip(self.lists, self.totals, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Weights and rates as JSON."""
+        rates = {"tuned": self.tuned, "tested": self.tested}
+        return {"weights": self.weights, **{name: rate and rate.to_json() for name, rate in rates.items()}}
+
+
+def rerank(
+    lm: LanguageModel | Learner,
+    lists: GivenLists,
+    *,
+    weights: Mapping[str, float] | None = None,
+    share: float = 0.5,
+    seed: int = 0,
+) -> Reranked:
+    """Order n-best lists anew by their scores and a language model.
+
+    Weights are tuned on a random share of the lists, and the word error rates are those of the others; or they are
+    given, by the names of the scores and of OWN. Instead of a model a function may be given that trains one on a
+    list of references: it gets those of the tuning part, and while weights are tuned, a list is scored by a model
+    that has not read its reference.
+    """
+    every = tuple(read_lists(lists) if isinstance(lists, (str, Path)) else lists)
+    names = _names(every)
+    if weights is not None:
+        given = LanguageModel.expect(lm)
+        return _result(every, features(given, every, names), _as_vector(weights, names), names, given, None)
+    if missing := [one.id for one in every if one.reference is None]:
+        raise CorpusError(f"list {missing[0]} has no reference, which tuning needs: give weights instead")
+    tuning, testing = parts(len(every), share, seed)
+    some = [every[i] for i in tuning]
+    if isinstance(lm, LanguageModel) or not callable(lm):
+        model = LanguageModel.expect(lm)
+        tuned_on = features(model, some, names)
+    else:
+        tuned_on, model = _learned(lm, some, names), LanguageModel.expect(lm([_reference(one) for one in some]))
+    errors, _ = word_errors(some)
+    start_D = np.asarray([float(name not in OWN) for name in names])  # the given scores alone
+    weights_D = tune(tuned_on, errors, start_D, seed=seed)
+    weights_D /= abs(weights_D[0]) or 1.0  # any positive factor chooses the same
+    whole = features(model, every, names)
+    for i, of_list in zip(tuning.tolist(), tuned_on, strict=True):
+        whole[i] = of_list
+    return _result(every, whole, weights_D, names, model, (tuning, testing))
+
+
+def _result(
+    lists: tuple[NbestList, ...],
+    whole: list[np.ndarray],
+    weights_D: np.ndarray,
+    names: Sequence[str],
+    model: LanguageModel,
+    split: tuple[np.ndarray, np.ndarray] | None,
+) -> Reranked:
+    def rates(rows: Sequence[int]) -> WordErrorRates | None:
+        if not all(lists[i].reference is not None for i in rows):
+            return None
+        errors, words = word_errors([lists[i] for i in rows])
+        return WordErrorRates.of(errors, words, chosen([whole[i] for i in rows], weights_D))
+
+    tuned = None if split is None else rates(split[0].tolist())
+    tested = rates(range(len(lists)) if split is None else split[1].tolist())
+    totals = tuple(some_KD @ weights_D for some_KD in whole)
+    return Reranked(lists, totals, dict(zip(names, weights_D.tolist(), strict=True)), tuned, tested, model)
+
+
+def features(lm: LanguageModel, lists: Sequence[NbestList], names: Sequence[str]) -> list[np.ndarray]:
+    """The features of each list's hypotheses, [K, D]: the given scores, and OWN."""
+    scores = score(lm, [text for one in lists for text in one.hypotheses])
+    log_probs, unknown = scores.log_prob, scores.unknown
+    if not np.isfinite(log_probs).all():
+        text = scores.texts[int(np.argmin(np.isfinite(log_probs)))]
+        raise ModelError(f"to the model the hypothesis {text!r} is impossible: use a model that is smoothed")
+    found, first = [], 0
+    for one in lists:
+        last = first + len(one.hypotheses)
+        words = [len(text.split()) for text in one.hypotheses]
+        given = [one.scores[name] for name in names if name not in OWN]
+        found.append(np.asarray([*given, log_probs[first:last], words, unknown[first:last]], dtype=np.float64).T)
+        first = last
+    return found
+
+
+def _learned(learner: Learner, lists: Sequence[NbestList], names: Sequence[str]) -> list[np.ndarray]:
+    """The features of each list by a model of the other lists' references, in folds."""
+    folds = min(_FOLDS, len(lists))
+    if folds < 2:
+        raise CorpusError("there is one list to tune on; to train a model on references takes two or more")
+    found: list[np.ndarray] = [np.empty(0)] * len(lists)
+    for fold in range(folds):
+        lm = LanguageModel.expect(learner([_reference(one) for i, one in enumerate(lists) if i % folds != fold]))
+        rows = range(fold, len(lists), folds)
+        for i, some_KD in zip(rows, features(lm, [lists[i] for i in rows], names), strict=True):
+            found[i] = some_KD
+    return found
+
+
+def _reference(one: NbestList) -> str:
+    assert one.reference is not None
+    return one.reference
+
+
+def _names(lists: Sequence[NbestList]) -> list[str]:
+    if not lists:
+        raise CorpusError("there are no n-best lists")
+    given = list(lists[0].scores)
+    for number, one in enumerate(lists):
+        if list(one.scores) != given:
+            raise CorpusError(f"list {number} has the scores {list(one.scores)}, the first one {given}")
+    if taken := [name for name in given if name in OWN]:
+        raise CorpusError(f'a score may not be called "{taken[0]}", which is a feature of its own here')
+    return [*given, *OWN]
+
+
+def _as_vector(weights: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
+    if unknown := [name for name in weights if name not in names]:
+        raise SettingsError(f'there is no score "{unknown[0]}" to weigh; there are: {", ".join(names)}')
+    return np.asarray([float(weights.get(name, 0.0)) for name in names])

@@ -1,0 +1,249 @@
+"""Minimal pairs: two sentences that differ in one thing, of which one is right (Marvin and Linzen 2018; BLiMP).
+
+A model that knows the language gives the right one the greater probability. A tie counts half: a model that cannot
+tell the sentences apart is as good as chance.
+
+>>> import chainrule as cr
+>>> lm = cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace")
+>>> judged = cr.minimal_pairs(lm, [("the cat sleeps", "the cat sleep"), ("the cats sleep", "the cats sleeps")])
+>>> judged.accuracy, judged.fewer_tokens
+(1.0, 0.5)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from chainrule.encoders.masked.contract import MaskedModel
+from chainrule.encoders.masked.pseudo import pseudo_log_likelihoods
+from chainrule.errors import CorpusError
+from chainrule.evaluation.surprisal import score
+from chainrule.lm import LanguageModel
+from chainrule.model import Model
+from chainrule.progress import Reports, as_progress
+from chainrule.tasks.objects import read_objects, text_field
+from chainrule.tokens.base import utf8
+
+By: TypeAlias = Literal["total", "mean"]
+
+GROUPS = ("linguistics_term", "UID", "phenomenon", "field")
+"""The fields that may name a phenomenon, the first of them that a record has."""
+EVERYTHING = "all"
+"""The phenomenon of pairs that name none."""
+_AT_ONCE = 1024  # pairs
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """A right sentence and a wrong one, and what they are about."""
+
+    good: str
+    bad: str
+    phenomenon: str = EVERYTHING
+
+
+GivenMinimalPairs: TypeAlias = str | Path | Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]
+"""What stands for minimal pairs in Python: a file, or pairs in memory."""
+
+
+@dataclass(frozen=True)
+class JudgedPair:
+    """A pair with ln p of both sentences, or their pseudo-log-likelihoods; or either for each token."""
+
+    pair: MinimalPair
+    good: float
+    bad: float
+    fewer_tokens: float
+    """1 if the right sentence has fewer tokens, 0 if it has more, 0.5 if as many."""
+    is_same: bool
+    """Whether both sentences are the same tokens, as where only unknown words differ."""
+
+    @property
+    def credit(self) -> float:
+        """1 if the right sentence is preferred, 0 if the wrong one is, 0.5 for a tie."""
+        if self.is_same or self.good == self.bad:
+            return 0.5
+        return float(self.good > self.bad)
+
+    def to_json(self) -> dict[str, Any]:
+        """The pair as JSON."""
+        return {
+            "good": self.pair.good,
+            "bad": self.pair.bad,
+            "phenomenon": self.pair.phenomenon,
+            "good_log_prob": self.good,
+            "bad_log_prob": self.bad,
+            "credit": self.credit,
+        }
+
+
+@dataclass(frozen=True)
+class Phenomenon:
+    """How a model judges the pairs of one phenomenon."""
+
+    name: str
+    pairs: int
+    ties: int
+    accuracy: float
+    """The share of pairs judged rightly; a tie counts half."""
+    low: float
+    """The lower end of its 95 % confidence interval (Wilson)."""
+    high: float
+    fewer_tokens: float
+    """The accuracy of a baseline that prefers the sentence of fewer tokens."""
+
+    @classmethod
+    def of(cls, name: str, judged: Sequence[JudgedPair]) -> Phenomenon:
+        """The figures of some pairs."""
+        credits_N = np.asarray([one.credit for one in judged])
+        accuracy = float(credits_N.mean())
+        baseline = float(np.mean([one.fewer_tokens for one in judged]))
+        return cls(
+            name, len(judged), int((credits_N == 0.5).sum()), accuracy, *wilson(accuracy, len(judged)), baseline
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        return {
+            "name": self.name,
+            "pairs": self.pairs,
+            "ties": self.ties,
+            "accuracy": self.accuracy,
+            "interval": [self.low, self.high],
+            "fewer_tokens": self.fewer_tokens,
+        }
+
+
+@dataclass(frozen=True)
+class JudgedPairs:
+    """How a model judges minimal pairs: all of them, and those of each phenomenon."""
+
+    whole: Phenomenon
+    phenomena: tuple[Phenomenon, ...]
+    """In the order in which they first occur."""
+    pairs: tuple[JudgedPair, ...]
+    by: By
+
+    @property
+    def accuracy(self) -> float:
+        """The share of all pairs judged rightly; a tie counts half."""
+        return self.whole.accuracy
+
+    @property
+    def fewer_tokens(self) -> float:
+        """The accuracy of a baseline that prefers the sentence of fewer tokens."""
+        return self.whole.fewer_tokens
+
+    @property
+    def mean_accuracy(self) -> float:
+        """The mean of the accuracies of the phenomena, each of the same weight."""
+        return math.fsum(one.accuracy for one in self.phenomena) / len(self.phenomena)
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON; the pairs themselves are left out."""
+        phenomena = [one.to_json() for one in self.phenomena]
+        return {**self.whole.to_json(), "mean_accuracy": self.mean_accuracy, "by": self.by, "phenomena": phenomena}
+
+
+def minimal_pairs(
+    model: Model, pairs: GivenMinimalPairs, *, by: By = "total", progress: Reports = False
+) -> JudgedPairs:
+    """How often a model prefers the right sentence of each pair, by ln p of both.
+
+    A masked model goes by pseudo-log-likelihoods. Sentences may differ in length: `by="mean"` compares ln p per
+    token instead of the whole sentence's.
+    """
+    if isinstance(pairs, (str, Path)):
+        pairs = read_pairs(pairs)
+    receiver = as_progress(progress)
+    with receiver.task("judging", unit="pairs") as task:
+        judged = []
+        for one in judge(model, pairs, by=by):
+            judged.append(one)
+            task.advance(1)
+    return summed_up(judged, by)
+
+
+def summed_up(judged: Sequence[JudgedPair], by: By) -> JudgedPairs:
+    """The figures of pairs that were judged."""
+    if not judged:
+        raise CorpusError("there are no pairs to judge")
+    groups: dict[str, list[JudgedPair]] = {}
+    for one in judged:
+        groups.setdefault(one.pair.phenomenon, []).append(one)
+    phenomena = tuple(Phenomenon.of(name, some) for name, some in groups.items())
+    return JudgedPairs(Phenomenon.of(EVERYTHING, judged), phenomena, tuple(judged), by)
+
+
+def judge(
+    model: Model, pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]], *, by: By = "total"
+) -> Iterator[JudgedPair]:
+    """Each pair with what the model gives both sentences, some at a time."""
+    if not isinstance(model, (LanguageModel, MaskedModel)):
+        LanguageModel.expect(model)  # which says what to call for a model of another task
+    every = iter(_checked(pairs))
+    while some := list(islice(every, _AT_ONCE)):
+        log_probs, tokens = _scored(model, [sentence for pair in some for sentence in (pair.good, pair.bad)])
+        for number, pair in enumerate(some):
+            good, bad = 2 * number, 2 * number + 1
+            lengths = len(tokens[good]), len(tokens[bad])
+            divisors = lengths if by == "mean" else (1, 1)
+            yield JudgedPair(
+                pair,
+                log_probs[good] / max(1, divisors[0]),
+                log_probs[bad] / max(1, divisors[1]),
+                fewer_tokens=0.5 + 0.5 * ((lengths[0] < lengths[1]) - (lengths[0] > lengths[1])),
+                is_same=tokens[good] == tokens[bad],
+            )
+
+
+def _scored(model: Model, sentences: list[str]) -> tuple[list[float], list[tuple[int, ...]]]:
+    """ln p of each sentence, or its pseudo-log-likelihood, and its tokens."""
+    if isinstance(model, MaskedModel):
+        rows = [model.tokenizer.encode_lines(utf8(sentence)) for sentence in sentences]  # a line ends in </s>
+        log_probs = [float(found.sum()) for found in pseudo_log_likelihoods(model, rows)]
+        return log_probs, [tuple(row.tolist()) for row in rows]
+    scores = score(LanguageModel.expect(model), sentences)
+    return scores.log_prob.tolist(), [scores[number].ids for number in range(len(scores))]
+
+
+def _checked(pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]) -> Iterator[MinimalPair]:
+    for number, given in enumerate(pairs):
+        pair = given if isinstance(given, MinimalPair) else MinimalPair(*given)
+        if pair.good == pair.bad:
+            raise CorpusError(f"pair {number}: both sentences are {pair.good!r}: one should be right, one wrong")
+        yield pair
+
+
+def read_pairs(
+    path: str | Path, *, good: str = "sentence_good", bad: str = "sentence_bad", group: str | None = None
+) -> Iterator[MinimalPair]:
+    """The pairs of a file of JSON objects, by default under BLiMP's names.
+
+    `group` is the field that names the phenomenon; if none is given, the first of GROUPS that a record has.
+    """
+    for place, record in read_objects(path):
+        right, wrong = text_field(record, good, place), text_field(record, bad, place)
+        if right == wrong:
+            raise CorpusError(f'{place}: the sentences "{good}" and "{bad}" are equal: {right!r}')
+        name = group or next((field for field in GROUPS if field in record), None)
+        yield MinimalPair(right, wrong, text_field(record, name, place) if name else EVERYTHING)
+
+
+def wilson(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The confidence interval of a share of `count` trials by Wilson's score.
+
+    (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
+    """
+    z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2
+    middle = share + z2 / (2 * count)
+    spread = math.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2)))
+    return max(0.0, (middle - spread) / (1 + z2 / count)), min(1.0, (middle + spread) / (1 + z2 / count))

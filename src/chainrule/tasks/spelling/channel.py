@@ -1,0 +1,203 @@
+"""The error model: p(typed | right) as a product over edits (Kernighan, Church and Gale 1990).
+
+    deletion       xy typed as x     del[x, y]
+    insertion      x typed as xy     ins[x, y]
+    substitution   y typed as x      sub[y, x]
+    transposition  xy typed as yx    trans[x, y]
+
+Each is a probability given that a word is misspelled; letters that are typed as they are cost nothing. Of several
+ways to make the typed word of the right one, the most likely counts. Letters are small ones of the Latin alphabet;
+all others are one class, and the beginning of a word is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from chainrule.errors import CorpusError
+from chainrule.text.files import Cleaning, clean_blocks, raw_pieces
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
+OTHER, START = len(LETTERS), len(LETTERS) + 1
+SYMBOLS = len(LETTERS) + 2
+
+_VOWELS = "aeiouy"
+_ALIKE = ("ck", "cs", "sz", "fv", "mn", "gj", "td", "bp", "kq", "sx", "rl", "wu", "ct", "gd", "hk", "vw")
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_RANK = {letter: number for number, letter in enumerate(LETTERS)}
+
+
+@dataclass(frozen=True)
+class Channel:
+    """-ln of the probability of each edit, by the letters that it is about; arrays [SYMBOLS, SYMBOLS]."""
+
+    delete: np.ndarray
+    """[x, y]: y is left out after x."""
+    insert: np.ndarray
+    """[x, y]: y is typed after x, where it does not belong."""
+    substitute: np.ndarray
+    """[y, x]: x is typed for y; 0 where they are equal."""
+    transpose: np.ndarray
+    """[x, y]: yx is typed for xy."""
+
+    @classmethod
+    def default(cls) -> Channel:
+        """Costs that suit misspellings by people: letters left out or doubled, vowels and like sounds confused."""
+        delete = np.full((SYMBOLS, SYMBOLS), 3.4)
+        np.fill_diagonal(delete, 2.3)  # one of a double letter
+        insert = np.full((SYMBOLS, SYMBOLS), 6.3)
+        np.fill_diagonal(insert, 3.8)  # a letter doubled
+        insert[:, [_RANK[vowel] for vowel in _VOWELS]] -= 0.8
+        substitute = np.full((SYMBOLS, SYMBOLS), 6.5)
+        for row in _ROWS:
+            for one, other in pairwise(row):
+                _both(substitute, one, other, 5.5)
+        for alike in _ALIKE:
+            _both(substitute, alike[0], alike[1], 4.4)
+        for one in _VOWELS:
+            for other in _VOWELS:
+                _both(substitute, one, other, 4.0)
+        np.fill_diagonal(substitute, 0.0)
+        transpose = np.full((SYMBOLS, SYMBOLS), 4.3)
+        delete[START] += 2.3  # the first letter is seldom wrong
+        insert[START] += 2.3
+        return cls(delete, insert, substitute, transpose)
+
+    @classmethod
+    def learned(cls, pairs: Iterable[tuple[str, str]]) -> Channel:
+        """The edits that make the typed words of the right ones, counted in pairs (typed, right), add-one smoothed.
+
+        p = (edits + 1) / (how often the letters stand in the right words + SYMBOLS)
+        """
+        # how often an edit was seen, and how often it could have been; edits are found by the default costs
+        costs = cls.default()
+        edits = {name: np.ones((SYMBOLS, SYMBOLS)) for name in ("delete", "insert", "substitute", "transpose")}
+        letters, bigrams, learned_from = np.zeros(SYMBOLS), np.zeros((SYMBOLS, SYMBOLS)), 0
+        for typed, right in pairs:
+            if typed == right:
+                continue
+            learned_from += 1
+            codes = [START, *encoded(right)]
+            np.add.at(letters, codes, 1)
+            np.add.at(bigrams, (codes[:-1], codes[1:]), 1)
+            for name, one, other in costs.edits(typed, right):
+                edits[name][one, other] += 1
+        if not learned_from:
+            raise CorpusError("there are no misspelled words to learn errors from")
+        after = letters[:, None] + SYMBOLS
+        substitute = -np.log(edits["substitute"] / after)
+        np.fill_diagonal(substitute, 0.0)
+        return cls(
+            -np.log(edits["delete"] / (bigrams + SYMBOLS)),
+            -np.log(edits["insert"] / after),
+            substitute,
+            -np.log(edits["transpose"] / (bigrams + SYMBOLS)),
+        )
+
+    def cost(self, typed: str, right: str) -> float:
+        """-ln p(typed | right), letter by letter: the reference for `costs`."""
+        return self._table(encoded(typed), encoded(right))[-1][-1]
+
+    def _table(self, typed: Sequence[int], right: Sequence[int]) -> list[list[float]]:
+        """[i][j]: the least cost at which the first j letters are typed for the first i."""
+        right = [START, *right]
+        table = [[0.0] * (len(typed) + 1) for _ in right]
+        for i in range(len(right)):
+            for j in range(len(typed) + 1):
+                ways = [0.0] if i == j == 0 else []
+                if i > 0:
+                    ways.append(table[i - 1][j] + float(self.delete[right[i - 1], right[i]]))
+                if j > 0:
+                    ways.append(table[i][j - 1] + float(self.insert[right[i], typed[j - 1]]))
+                if i > 0 and j > 0:
+                    ways.append(table[i - 1][j - 1] + float(self.substitute[right[i], typed[j - 1]]))
+                if i > 1 and j > 1 and right[i] == typed[j - 2] and right[i - 1] == typed[j - 1]:
+                    ways.append(table[i - 2][j - 2] + float(self.transpose[right[i - 1], right[i]]))
+                table[i][j] = min(ways)
+        return table
+
+    def edits(self, typed: str, right: str) -> list[tuple[str, int, int]]:
+        """The edits of the likeliest way from the right word to the typed one: the array, and its two letters."""
+        t, r = encoded(typed), [START, *encoded(right)]
+        table, i, j = self._table(t, r[1:]), len(r) - 1, len(t)
+        found: list[tuple[str, int, int]] = []
+        while i or j:
+            here = table[i][j]
+            if i and j and np.isclose(here, table[i - 1][j - 1] + self.substitute[r[i], t[j - 1]]):
+                if r[i] != t[j - 1]:
+                    found.append(("substitute", r[i], t[j - 1]))
+                i, j = i - 1, j - 1
+            elif i and np.isclose(here, table[i - 1][j] + self.delete[r[i - 1], r[i]]):
+                found.append(("delete", r[i - 1], r[i]))
+                i -= 1
+            elif j and np.isclose(here, table[i][j - 1] + self.insert[r[i], t[j - 1]]):
+                found.append(("insert", r[i], t[j - 1]))
+                j -= 1
+            else:
+                found.append(("transpose", r[i - 1], r[i]))
+                i, j = i - 2, j - 2
+        return found[::-1]
+
+    def costs(self, typed: Sequence[int], words_NL: np.ndarray, lengths_N: np.ndarray, most: int) -> np.ndarray:
+        """-ln p(typed | word) of many words at once, by ways of at most `most` insertions or deletions in a row.
+
+        Words are codes as `encoded` gives them, filled up with any.
+        """
+        count, longest = words_NL.shape
+        right_NL = np.concatenate([np.full((count, 1), START), words_NL], axis=1)
+        table = np.full((longest + 1, len(typed) + 1, count), np.inf)
+        table[0, 0] = 0.0
+        for i in range(longest + 1):
+            now, before = right_NL[:, i], right_NL[:, max(i - 1, 0)]
+            deleted = self.delete[before, now]
+            for j in range(max(0, i - most), min(len(typed), i + most) + 1):
+                best = table[i, j]
+                if i > 0:
+                    np.minimum(best, table[i - 1, j] + deleted, out=best)
+                if j > 0:
+                    np.minimum(best, table[i, j - 1] + self.insert[now, typed[j - 1]], out=best)
+                if i > 0 and j > 0:
+                    np.minimum(best, table[i - 1, j - 1] + self.substitute[now, typed[j - 1]], out=best)
+                if i > 1 and j > 1:
+                    crossed = (now == typed[j - 2]) & (before == typed[j - 1])
+                    swapped = np.where(crossed, table[i - 2, j - 2] + self.transpose[before, now], np.inf)
+                    np.minimum(best, swapped, out=best)
+        costs_N: np.ndarray = table[lengths_N, len(typed), np.arange(count)]
+        return costs_N
+
+
+def encoded(word: str) -> list[int]:
+    """The letters of a word as indices of a channel's arrays."""
+    return [_RANK.get(letter, OTHER) for letter in word.lower().replace("’", "'")]
+
+
+def _both(table: np.ndarray, one: str, other: str, cost: float) -> None:
+    table[_RANK[one], _RANK[other]] = table[_RANK[other], _RANK[one]] = cost
+
+
+def read_misspellings(path: str | Path) -> list[tuple[str, str]]:
+    """Pairs (typed, right) of a file whose lines are "typed TAB right" or "right: typed typed ..."."""
+    pairs: list[tuple[str, str]] = []
+    line = 0
+    for block in clean_blocks(raw_pieces(Path(path), str(path)), str(path), Cleaning()):
+        for source in block.decode().removesuffix("\n").split("\n"):
+            line += 1
+            if not source.strip():
+                continue
+            typed, tab, right = source.partition("\t")
+            if tab and typed.strip() and right.strip():
+                pairs.append((typed.strip(), right.strip()))
+                continue
+            right, colon, typed = source.partition(":")
+            if tab or not colon or not right.strip() or not typed.split():
+                form = "typed TAB right, or right: typed typed ..."
+                raise CorpusError(f"{path}: line {line}: expected {form}, found {source[:40]!r}")
+            pairs.extend((word, right.strip()) for word in typed.split())
+    if not pairs:
+        raise CorpusError(f"{path}: there are no misspelled words in it")
+    return pairs

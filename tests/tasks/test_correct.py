@@ -1,0 +1,301 @@
+"""Spelling correction: candidates, the channel, and words corrected in context."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.cli.conftest import fails, plain_terminal, run, run_alone  # noqa: F401 (fixtures)
+from tests.cli.running import Fails, Run
+
+import chainrule as cr
+from chainrule.tasks.spelling.candidates import Neighbours, edit_distance
+from chainrule.tasks.spelling.channel import SYMBOLS, Channel, encoded, read_misspellings
+from chainrule.tasks.spelling.correct import Corrector
+from chainrule.tasks.spelling.measure import measure_clean, measure_misspellings
+from chainrule.tasks.spelling.words import in_case_of, words_of
+
+TEXT = [
+    "the cat sat on the mat",
+    "the dog sat on the mat",
+    "a piece of cake and a piece of bread",
+    "peace and war and peace again",
+    "I went to London to see the queen",
+    "The cat saw the dog",
+]
+
+
+@pytest.fixture(scope="module")
+def lm() -> cr.LanguageModel:
+    return cr.train("ngram", TEXT * 5, order=3, tokenizer="word:unicode")
+
+
+@pytest.fixture(scope="module")
+def corrector(lm: cr.LanguageModel) -> Corrector:
+    return Corrector(lm)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, lm: cr.LanguageModel) -> Path:
+    lm.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+# -- candidates -------------------------------------------------------------------------------------------
+
+SHORT = st.text("abc", min_size=1, max_size=6)
+
+
+def test_distances_by_hand() -> None:
+    assert edit_distance("teh", "the") == 1
+    assert edit_distance("acress", "across") == 1
+    assert edit_distance("contenpted", "contented") == 1
+    assert edit_distance("kitten", "sitting") == 3
+    assert edit_distance("", "ab") == 2
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SHORT, min_size=1, max_size=30, unique=True), SHORT)
+def test_neighbours_are_all_words_within_two_edits(words: list[str], typed: str) -> None:
+    neighbours = Neighbours(words)
+    for most in (1, 2):
+        numbers, distances = neighbours.near(typed, most)
+        found = {words[n]: int(d) for n, d in zip(numbers, distances, strict=True)}
+        assert found == {word: d for word in words if (d := edit_distance(word, typed)) <= most}
+
+
+def test_neighbours_of_any_letters() -> None:
+    neighbours = Neighbours(["naïve", "日本語", "x" * 60])
+    assert neighbours.near("naive")[0].tolist() == [0]
+    assert neighbours.near("日本")[0].tolist() == [1]
+    assert neighbours.near("x" * 59)[0].tolist() == []  # longer than what is filed
+    assert neighbours.near("")[0].tolist() == []
+    assert Neighbours([]).near("word")[0].tolist() == []
+
+
+# -- the channel ------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.text("abcé", min_size=1, max_size=5), min_size=1, max_size=8),
+    st.text("abcé", min_size=1, max_size=5),
+)
+def test_costs_of_many_words_are_those_of_each(words: list[str], typed: str) -> None:
+    channel = Channel.default()
+    codes = [encoded(word) for word in words]
+    rows = np.zeros((len(words), max(map(len, codes))), dtype=np.int64)
+    for row, some in zip(rows, codes, strict=True):
+        row[: len(some)] = some
+    found = channel.costs(encoded(typed), rows, np.asarray([len(some) for some in codes]), most=6)
+    np.testing.assert_allclose(found, [channel.cost(typed, word) for word in words])
+
+
+def test_costs_by_hand() -> None:
+    channel = Channel.default()
+    assert channel.cost("the", "the") == 0
+    assert channel.cost("teh", "the") == pytest.approx(4.3)  # he swapped
+    assert channel.cost("begining", "beginning") == pytest.approx(2.3)  # one of a double letter
+    assert channel.cost("independant", "independent") == pytest.approx(4.0)  # a vowel for a vowel
+    assert channel.edits("teh", "the") == [("transpose", *encoded("he"))]
+    assert channel.edits("aples", "apple") == [("delete", *encoded("pp")), ("insert", *encoded("es"))]
+
+
+def test_learned_costs_are_counts() -> None:
+    # "a" was typed for "e" twice; "e" stands in the right words 3 times: (2 + 1) / (3 + SYMBOLS)
+    channel = Channel.learned([("bat", "bet"), ("sat", "set"), ("te", "tee"), ("same", "same")])
+    e, a = encoded("ea")
+    assert channel.substitute[e, a] == pytest.approx(-np.log(3 / (4 + SYMBOLS)))
+    assert channel.substitute[e, e] == 0
+    assert channel.delete[e, e] == pytest.approx(-np.log(2 / (1 + SYMBOLS)))
+    t, h = encoded("th")
+    assert channel.transpose[t, h] == pytest.approx(-np.log(1 / SYMBOLS))
+    assert channel.cost("bat", "bet") < channel.cost("bot", "bet")
+    with pytest.raises(cr.ChainruleError, match="no misspelled words"):
+        Channel.learned([("same", "same")])
+
+
+def test_misspellings_of_both_forms(tmp_path: Path) -> None:
+    file = tmp_path / "errors.txt"
+    file.write_text("beginning: begining beginnning\n\nteh\tthe\n")
+    assert read_misspellings(file) == [("begining", "beginning"), ("beginnning", "beginning"), ("teh", "the")]
+    for text, named in (
+        ("the: the\nword\n", "line 2: expected typed TAB"),
+        ("word:\n", "line 1"),
+        ("\n", "no misspelled"),
+    ):
+        file.write_text(text)
+        with pytest.raises(cr.ChainruleError, match=named):
+            read_misspellings(file)
+
+
+# -- words ------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(lambda text: "\n" not in text))
+def test_words_are_those_of_the_tokenizer(line: str) -> None:
+    for splitting in ("whitespace", "unicode"):
+        words = words_of(line, splitting)  # type: ignore[arg-type]
+        name = "word" if splitting == "whitespace" else "word:unicode"
+        if any(word.text for word in words):
+            tokenizer = cr.train_tokenizer(name, cr.Corpus.from_text(line))
+            assert [word.text for word in words] == [tokenizer.token(int(i)) for i in tokenizer.encode(line)]
+        for word in words:
+            assert line[word.start : word.start + len(word.text)] == word.text
+            assert line[word.core_start : word.core_start + len(word.core)] == word.core
+            assert "".join([word.around[0], word.core, word.around[1]]) == word.text
+
+
+def test_case() -> None:
+    assert [in_case_of("the", typed) for typed in ("teh", "Teh", "TEH", "tEh")] == ["the", "The", "THE", "the"]
+
+
+# -- correction -------------------------------------------------------------------------------------------
+
+
+def test_case_punctuation_and_spaces_stay(corrector: Corrector) -> None:
+    (found,) = corrector.correct(['  Teh cta, "sat" on\tTHHE mat (queeen)! 42 x'])
+    assert found.corrected == '  The cat, "sat" on\tTHE mat (queen)! 42 x'
+    assert [(edit.typed, edit.corrected) for edit in found.edits] == [
+        ("Teh", "The"),
+        ("cta", "cat"),
+        ("THHE", "THE"),
+        ("queeen", "queen"),
+    ]
+    for edit in found.edits:
+        assert found.original[edit.start : edit.end] == edit.typed
+        assert 0.5 < edit.probability <= 1
+
+
+def test_a_real_word_is_corrected_in_context() -> None:
+    text = ["the cat sat on the mat"] * 40 + ["they fit the form", "from here to there"] * 3
+    better = Corrector(cr.train("ngram", text, order=3, tokenizer="word:unicode"), keep=0.9)
+    (found,) = better.correct(["the cat sat on they mat"])
+    assert found.corrected == "the cat sat on the mat"
+    assert [one.corrected for one in better.correct(["they fit the form"])] == ["they fit the form"]
+
+
+def test_right_text_is_left_alone(corrector: Corrector) -> None:
+    for line in (*TEXT, "", "   ", "Zbigniew", "!?", "3.14"):
+        (found,) = corrector.correct([line])
+        assert (found.corrected, found.edits) == (line, ())
+
+
+def test_lines_together_are_lines_alone(corrector: Corrector) -> None:
+    lines = ["teh cat", "", "a peice of cakke and a dgo", "I wnet to Lodnon", *TEXT, "x"]
+    together = list(corrector.correct(lines))
+    alone = [one for line in lines for one in corrector.correct([line])]
+    assert [one.corrected for one in together] == [one.corrected for one in alone]
+    assert [one.original for one in together] == lines
+    assert together[3].corrected == "I went to London"
+
+
+def test_the_search_finds_the_best_reading(lm: cr.LanguageModel) -> None:
+    """With enough readings kept, the beam finds what trying all combinations finds."""
+    corrector = Corrector(lm, beams=2000, choices=4, keep=0.9)
+    line = "teh cta sta on"
+    words = corrector.words_of(line)
+    choices = [corrector.choices_of(word) for word in words]
+
+    def total(taken: tuple[int, ...]) -> float:
+        ids = np.asarray([[int(of.ids[i]) for of, i in zip(choices, taken, strict=True)]])
+        given = sum(float(of.scores[i]) for of, i in zip(choices, taken, strict=True))
+        by_model = np.asarray([of.by_model[i] for of, i in zip(choices, taken, strict=True)])
+        return given + float((lm.score(ids)[0] * by_model).sum())
+
+    best = max(itertools.product(*(range(len(of.words)) for of in choices)), key=total)
+    (found,) = corrector.correct([line])
+    assert found.corrected == " ".join(of.words[i] for of, i in zip(choices, best, strict=True)) == "the cat sat on"
+
+
+def test_whitespace_words_keep_their_punctuation() -> None:
+    lm = cr.train("ngram", ["the cat, the dog.", "a cat, a dog."] * 5, order=2, tokenizer="word")
+    assert cr.correct(lm, '"teh cta, teh dgo.')[0].corrected == '"the cat, the dog.'
+
+
+def test_a_network_scores_too() -> None:
+    lm = cr.train("lstm", TEXT * 20, tokenizer="word:unicode", steps=5, seed=1)
+    found = cr.correct(lm, ["teh cat sat on the mat", "the dgo"], keep=0)
+    assert len(found) == 2
+    assert found[0].corrected != found[0].original
+
+
+def test_an_impossible_word_does_not_rule_out_the_line() -> None:
+    lm = cr.train("ngram", ["the cat sat", "a dog ran"], order=2, smoothing="mle", tokenizer="word:unicode")
+    assert cr.correct(lm, "teh cat ran")[0].corrected == "the cat ran"
+
+
+def test_measures_by_hand(lm: cr.LanguageModel) -> None:
+    corrector = Corrector(lm)
+    # right, right, right word unknown (kept), wrong: "mat" is nearer to "mta" than "sat"
+    pairs = [("teh", "the"), ("qeuen", "Queen"), ("zzyzx", "zyzzyva"), ("mta", "sat")]
+    measured = measure_misspellings(corrector, pairs)
+    assert (measured.texts, measured.accuracy, measured.baseline) == (4, 0.5, 0.5)
+    assert measured.unreachable == 0.25
+    clean = measure_clean(corrector, [*TEXT[:2], "the queeen"])
+    assert (clean.words, clean.changed) == (14, 1)
+    assert clean.rate == clean.baseline == clean.unknown == pytest.approx(1 / 14)
+
+
+# -- the verb ---------------------------------------------------------------------------------------------
+
+
+def test_the_verb(run: Run, run_alone: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    assert run("correct", folder, "Teh cta sat.").out == "The cat sat.\n"
+    found = run("correct", folder, "Teh cta sat.", "--json").json
+    assert found["corrected"] == "The cat sat."
+    assert [edit["start"] for edit in found["edits"]] == [0, 4]
+    file = tmp_path / "text.txt"
+    file.write_text("teh cat\n\nthe dgo\n")
+    assert run("correct", folder, file).out == "the cat\n\nthe dog\n"
+    assert run_alone("correct", folder, stdin=b"teh cat\nthe dgo").out == "the cat\nthe dog\n"
+
+
+def test_the_verb_measures(run: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    wrong, right = tmp_path / "wrong.txt", tmp_path / "right.txt"
+    wrong.write_text("the: teh\ncat: cta caat\n")
+    right.write_text("\n".join(TEXT))
+    words = ("correct", folder, "--evaluate", wrong, "--clean", right)
+    figures = run(*words, "--json").json
+    assert figures["misspelled"]["accuracy"] == 1
+    assert figures["clean"]["changed"] == 0
+    shown = run(*words).out
+    assert "100.0%" in shown
+    assert "falsely changed" in shown
+    learned = run("correct", folder, "teh cat", "--errors", wrong).out
+    assert learned == "the cat\n"
+
+
+def test_what_is_refused_is_one_line(
+    fails: Fails,  # noqa: F811
+    folder: Path,
+    tmp_path: Path,
+) -> None:
+    bpe = cr.train("ngram", TEXT, order=2, tokenizer="char")
+    bpe.save(tmp_path / "char")
+    assert "takes a model of words, and the tokens of this one are char" in fails(
+        "correct", tmp_path / "char", "a b"
+    )
+    assert "--keep" in fails("correct", folder, "a b", "--keep", "1")
+    assert "No such file" in fails("correct", folder, "a b", "--errors", tmp_path / "none.txt")
+    (tmp_path / "empty").mkdir()
+    assert "empty" in fails("correct", tmp_path / "empty", "a b")
+    for options in ({"keep": 1.0}, {"new": -0.1}, {"beams": 0}, {"choices": 0}):
+        given: Any = options
+        with pytest.raises(cr.ChainruleError, match="should be at least"):
+            cr.correct(cr.load(folder), "a b", **given)
+    with pytest.raises(cr.ChainruleError, match="expected a model, not 'model'"):
+        cr.correct("model", "a b")  # type: ignore[arg-type]
+
+
+def test_json_has_every_field(folder: Path) -> None:
+    found = json.loads(json.dumps(cr.correct(cr.load(folder), "teh")[0].to_json()))
+    assert set(found) == {"original", "corrected", "edits"}
+    assert set(found["edits"][0]) == {"start", "end", "typed", "corrected", "probability"}
