@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.resume import resume
     from chainrule.pipeline.train import train
+    from chainrule.report.write import Report, make_report, write_report
     from chainrule.tasks.anomalies import Anomaly, anomalies
     from chainrule.tasks.filtering import Filtered, filter_corpus, filter_texts
     from chainrule.tasks.nbest.lists import NbestList
@@ -154,6 +155,7 @@ _HOMES = {
     "chainrule.ngram.mix": ("interpolate",),
     "chainrule.encoders.seq2seq.alignments": ("Alignment", "align"),
     "chainrule.encoders.seq2seq.translate": ("translate",),
+    "chainrule.report.write": ("Report", "make_report", "write_report"),
     "chainrule.text.corpus": ("Corpus",),
     "chainrule.text.pairs": ("Pairs",),
     "chainrule.tokens.base": ("Tokenizer",),
@@ -198,6 +200,7 @@ __all__ = [
     "Pairs",
     "PresencePenalty",
     "RepetitionPenalty",
+    "Report",
     "Sample",
     "Scores",
     "State",
@@ -228,6 +231,7 @@ __all__ = [
     "load",
     "load_arpa",
     "load_tokenizer",
+    "make_report",
     "minimal_pairs",
     "mix",
     "rerank",
@@ -242,6 +246,7 @@ __all__ = [
     "train",
     "train_tokenizer",
     "translate",
+    "write_report",
 ]
 
 

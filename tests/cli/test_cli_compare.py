@@ -279,8 +279,9 @@ def test_a_ladder_is_read_from_a_file(run: Run, fails: Fails, corpus: Path, tmp_
     path.write_text(LADDER, encoding="utf-8")
     ran = run("compare", corpus, "--ladder", path, "--minutes", "0.05", "--out", out, "--json")
     assert ran.code == 0, ran.err
-    assert [one["name"] for one in ran.json["results"]] == ["pairs", "elman hidden=8"]
+    assert [one["name"] for one in ran.json["results"]] == ["pairs", "elman hidden=8", "mixture"]
     network = ran.json["results"][1]
+    assert ran.json["results"][2]["settings"]["models"] == ["elman hidden=8", "pairs"]
     assert network["settings"]["hidden"] == 8 and network["settings"]["minutes"] <= 0.05
     for content, message in (
         ("", "a ladder is a list of [[rung]] tables"),

@@ -31,6 +31,7 @@ def test_one_thing_has_one_name() -> None:
         "suggest",
         "diagnose",
         "explain",
+        "report",
     }
     assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare"}
     reading = {

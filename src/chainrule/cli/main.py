@@ -24,6 +24,7 @@ from chainrule.cli.networks.diagnose import diagnose
 from chainrule.cli.networks.explain import explain
 from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.options.completion import completion
+from chainrule.cli.report import report
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.tasks.anomalies import anomalies
@@ -44,6 +45,7 @@ from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, e
 
 VERBS = (
     compare,
+    report,
     train,
     resume,
     evaluate,

@@ -13,4 +13,5 @@ In reading order:
     intervals.py   confidence intervals over documents
     choice.py      which model to take for what
     compare.py     `compare`: a ladder of models, trained and measured on one split
+    surprisals_record.py  the surprisal of every token of a held-out text, on disk, with its place in bytes
 """

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
 from chainrule.compose.mix import mix
@@ -21,6 +20,7 @@ from chainrule.designs.settings import NeuralSettings
 from chainrule.evaluation.comparison import Result, loss_of
 from chainrule.evaluation.ladder import folder_name
 from chainrule.evaluation.measure import Measured, measure
+from chainrule.evaluation.surprisals_record import Surprisals, token_ends, write_surprisals
 from chainrule.folder import megabytes
 from chainrule.kinds import Figures, HeldOut, Kind, Rung, TrainingData, find_kind, load
 from chainrule.lm import LanguageModel
@@ -31,9 +31,6 @@ from chainrule.text.corpus import Corpus
 
 Measure: TypeAlias = Callable[[Any, HeldOut, Progress], Measured | Figures]
 """What measures a model: a `Measured` of a language model, `Figures` of one of another task (`Kind.measure`)."""
-
-SURPRISAL = "surprisal"
-"""The folder of a comparison with a file for each language model: -ln p of every token of the test text."""
 
 MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best model that counts."""
@@ -50,6 +47,8 @@ class Climb:
     data: TrainingData
     test: HeldOut
     out: Path
+    text: bytes
+    """The test text, each line ended."""
 
     def up(self, kind: Kind, rung: Rung) -> Result:
         """Train one rung, measure it on the test text, and save the model in a folder of its own."""
@@ -129,21 +128,9 @@ class Climb:
         pieces: list[np.ndarray] = []
         found = measure(lm, self.test.encoded, keep=pieces.append)
         nats = -np.concatenate(pieces).astype(np.float64)
-        (self.out / SURPRISAL).mkdir(exist_ok=True)
-        ends = np.flatnonzero(self.test.encoded.ids == lm.tokenizer.eos) + 1
-        lines = np.add.reduceat(nats, np.concatenate([[0], ends[:-1]])) if len(ends) else np.zeros(0)
-        np.savez_compressed(self.out / SURPRISAL / f"{name}.npz", nats=nats.astype(np.float32), line_nats=lines)
+        ends = token_ends(lm.tokenizer, self.text, np.asarray(self.test.encoded.ids))
+        write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), ends))
         return found, writing_speed(lm, self.data.seed)
-
-
-def line_nats(out: Path, name: str) -> NDArray[np.float64] | None:
-    """-ln p of each line of the test text under a model of a comparison; None if that was not kept."""
-    try:
-        with np.load(out / SURPRISAL / f"{name}.npz") as found:
-            values: NDArray[np.float64] = found["line_nats"]
-            return values
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 def writing_speed(lm: LanguageModel, seed: int = 0) -> float:

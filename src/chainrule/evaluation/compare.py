@@ -15,10 +15,11 @@ import numpy as np
 from chainrule import settings as settings_of
 from chainrule.errors import ChainruleError, FolderError, Interrupted
 from chainrule.evaluation.choice import advice
-from chainrule.evaluation.climb import SURPRISAL, Climb, line_nats
+from chainrule.evaluation.climb import Climb
 from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Failure, Result, loss_of, read_comparison
 from chainrule.evaluation.intervals import FEWEST, Interval, drawn_bits_per_byte, per_document
 from chainrule.evaluation.ladder import FULL, MINUTES, Budget, Ladder, find_ladder
+from chainrule.evaluation.surprisals_record import SURPRISALS, Surprisals, read_surprisals, write_text
 from chainrule.folder import MANIFEST, to_json
 from chainrule.kinds import HeldOut, Kind, Rung, Sources, Task, TrainingData
 from chainrule.lm import Context
@@ -26,7 +27,7 @@ from chainrule.pipeline.prepare import TokenizerChoice, split_off
 from chainrule.pipeline.train import as_examples, encode_examples, lines_of
 from chainrule.progress import Progress, Reports, as_progress
 from chainrule.system.devices import choose_device
-from chainrule.system.disk import LOCK, holding, remove_folder, replaced_file, scratch_folder, sweep
+from chainrule.system.disk import LOCK, holding, remove_folder, scratch_folder, sweep
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text
 from chainrule.text.pairs import GivenPairs
@@ -35,9 +36,6 @@ from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import dump_tokenizer
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
-
-TEST = "test.txt"
-"""The test text, in the folder of a comparison."""
 
 
 def compare(
@@ -98,9 +96,10 @@ def compare(
             comparison.results.extend(_taken_up(earlier, comparison, out, progress))
         else:
             _clear(out)
-        _keep_text(parts["test"], out)
+        out.mkdir(exist_ok=True)
+        text = write_text(out, parts["test"])
         comparison.write(out)
-        climb = Climb(data, HeldOut(parts["test"], encoded["test"]), out)
+        climb = Climb(data, HeldOut(parts["test"], encoded["test"]), out, text)
         _climb_all(climb, rungs, comparison, Budget(minutes, spent=sum(one.seconds for one in comparison.results)))
         _add_mixture(climb, comparison, parts["valid"])
         finished = _with_intervals(comparison, parts["test"], out, seed)
@@ -167,16 +166,15 @@ def _add_mixture(climb: Climb, comparison: Comparison, valid: Corpus) -> None:
 def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) -> Comparison:
     """The comparison with intervals of its figures, by the documents of the test text, and with its advice."""
     found = comparison
-    lines_D, bytes_D = _documents(test)
+    bytes_D = np.asarray([len(one) + (not one.endswith(b"\n")) for one in test.documents()], np.int64)
     fitting = [
-        (number, per_document(nats, lines_D))
+        (number, nats_D)
         for number, one in enumerate(comparison.results)
         if loss_of(one) is not None
-        and (nats := line_nats(out, one.folder)) is not None
-        and len(nats) == lines_D.sum()
-        and np.isfinite(nats).all()
+        and (kept := read_surprisals(out, one.folder, int(bytes_D.sum()))) is not None
+        and np.isfinite(nats_D := _per_document(kept, bytes_D)).all()
     ]
-    if len(lines_D) >= FEWEST and fitting and comparison.task == "language":
+    if len(bytes_D) >= FEWEST and fitting:
         drawn = drawn_bits_per_byte(np.stack([nats for _, nats in fitting]), bytes_D, seed)
         results = list(comparison.results)
         best = next((i for i, (number, _) in enumerate(fitting) if results[number] is comparison.best), None)
@@ -197,21 +195,10 @@ def _bits(result: Result) -> float:
     return loss
 
 
-def _documents(test: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """The lines and the bytes of each document of the test text."""
-    lines, sizes = [], []
-    for document in test.documents():
-        ended = document.endswith(b"\n")
-        lines.append(document.count(b"\n") + (not ended))
-        sizes.append(len(document) + (not ended))
-    return np.asarray(lines, np.int64), np.asarray(sizes, np.int64)
-
-
-def _keep_text(test: Corpus, out: Path) -> None:
-    """Keep the test text in the folder of the comparison, for its report."""
-    with replaced_file(out / TEST) as file:
-        for block in test.blocks():
-            file.write(block if block.endswith(b"\n") else block + b"\n")
+def _per_document(kept: Surprisals, bytes_D: np.ndarray) -> np.ndarray:
+    """-ln p of each document: no token goes from one to the next, since each ends with a line."""
+    tokens_D = np.diff(np.searchsorted(kept.ends, np.cumsum(bytes_D), side="right"), prepend=0)
+    return per_document(kept.nats.astype(np.float64), tokens_D)
 
 
 # -- comparisons that go on -------------------------------------------------------------------------------
@@ -287,5 +274,5 @@ def _clear(out: Path) -> None:
         sweep(folder)
         if (folder / MANIFEST).is_file():
             remove_folder(folder)
-    if found is not None and (out / SURPRISAL).is_dir():
-        shutil.rmtree(out / SURPRISAL)
+    if found is not None and (out / SURPRISALS).is_dir():
+        shutil.rmtree(out / SURPRISALS)

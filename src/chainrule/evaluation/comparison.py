@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -126,6 +127,24 @@ class Comparison:
         """The comparison as plain values."""
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        """The table, for a notebook: how good each model is and what it costs; the best in bold."""
+        rows = []
+        for result in self.results:
+            loss = loss_of(result)
+            cells = [
+                escape(result.name),
+                "" if loss is None else f"{loss:.4g}",
+                f"{result.training_seconds:.3g}",
+                f"{result.megabytes:.3g}",
+                f"{result.test.tokens_per_second:,.0f}",
+            ]
+            strong = ("<b>", "</b>") if result is self.best else ("", "")
+            rows.append("<tr>" + "".join(f"<td>{strong[0]}{cell}{strong[1]}</td>" for cell in cells) + "</tr>")
+        loss_name = "bits/byte" if self.task == "language" else "loss"
+        head = "".join(f"<th>{name}</th>" for name in ("model", loss_name, "train s", "MB", "tokens/s"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
     def write(self, out: Path) -> None:
         """Write the comparison into its folder."""
         with replaced_file(out / RESULTS) as file:
@@ -141,11 +160,15 @@ def loss_of(result: Result) -> float | None:
 
 def _read_result(values: dict[str, Any]) -> Result:
     ranges = {name: tuple(values[name]) for name in ("interval", "behind") if values.get(name) is not None}
-    return Result(**{**values, **ranges, "test": _read_figures(values["test"])})
+    known = {one.name for one in fields(Result)}  # a later version may say more
+    found = {name: value for name, value in values.items() if name in known}
+    return Result(**{**found, **ranges, "test": _read_figures(values["test"])})
 
 
 def _read_figures(values: dict[str, Any]) -> Measured | Figures:
-    return Figures(**values) if "values" in values else Measured(**values)
+    of = Figures if "values" in values else Measured
+    known = {one.name for one in fields(of)}
+    return of(**{name: value for name, value in values.items() if name in known})
 
 
 def read_comparison(out: Path) -> Comparison | None:

@@ -1,0 +1,152 @@
+"""The files of a report: one HTML page, the figures as JSON, and the charts as PNG and SVG.
+
+    DIR/report.html    opens in any browser, without a network
+    DIR/report.json    every number of the page
+    DIR/report/        the charts, CHART.svg and CHART.png
+
+The report of a model folder stands beside it (MODEL.report.html): such a folder holds a model and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from chainrule.errors import FolderError
+from chainrule.evaluation.comparison import RESULTS
+from chainrule.folder import MANIFEST, to_json
+from chainrule.progress import Reports, as_progress
+from chainrule.report.charts import altair, comparison_charts, run_charts
+from chainrule.report.page import comparison_page, run_page
+from chainrule.report.record import ComparisonRecord, comparison_record
+from chainrule.report.run import RunRecord, is_going_on, is_run, run_record
+from chainrule.system.disk import replaced_file
+from chainrule.text.given import Text
+
+SECONDS = 5
+"""Between two pages of a run that is followed."""
+_SCALE = 2.0  # pixels of a PNG for each unit of a chart
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A report: its figures, its charts, and its page, which a notebook shows."""
+
+    record: ComparisonRecord | RunRecord
+    charts: Mapping[str, Any]
+    """Altair charts by name; each shows itself in a notebook."""
+    html: str
+    place: Path = field(compare=False)
+    """Where the page is written."""
+
+    def __repr__(self) -> str:
+        return f"<Report {self.record.title}: {', '.join(self.charts)}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        title, page = escape(self.record.title), escape(self.html)
+        frame = f'<iframe title="{title}" style="width:100%;height:80vh;border:0" srcdoc="{page}"></iframe>'
+        return {"text/plain": repr(self), "text/html": frame}
+
+    def write(self, *, pictures: bool = True) -> Path:
+        """Write the page, the JSON record and, with `pictures`, the charts; returns the path of the page."""
+        stem = self.place.with_suffix("")
+        if pictures and self.charts:
+            stem.mkdir(exist_ok=True)
+            for name, chart in self.charts.items():
+                _write_pictures(chart.to_dict(), stem / name)
+        with replaced_file(stem.with_name(f"{stem.name}.json")) as file:
+            file.write(to_json(self.record.to_json(), indent=1).encode(errors="replace") + b"\n")
+        with replaced_file(self.place) as file:
+            file.write(self.html.encode(errors="replace"))
+        return self.place
+
+
+def _write_pictures(spec: dict[str, Any], path: Path) -> None:
+    import vl_convert
+
+    with replaced_file(path.with_name(f"{path.name}.svg")) as file:
+        file.write(vl_convert.vegalite_to_svg(spec).encode())
+    with replaced_file(path.with_name(f"{path.name}.png")) as file:
+        file.write(vl_convert.vegalite_to_png({**spec, "background": "white"}, scale=_SCALE))
+
+
+def make_report(
+    folder: str | Path,
+    *,
+    test: Text | None = None,
+    prompts: Sequence[str] | None = None,
+    progress: Reports = False,
+) -> Report:
+    """The report of a comparison folder, a run folder, or a model folder with training curves; nothing is written.
+
+    `test` is the held-out text of a comparison that kept none: the surprisals of its models on it are computed, and
+    kept. `prompts` are what models go on from in the samples; by default beginnings of lines of the held-out text.
+    """
+    folder = Path(folder)
+    altair()
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: {'a file, not a folder' if folder.exists() else 'no such folder'}")
+    if (folder / RESULTS).is_file():
+        record = comparison_record(folder, test=test, prompts=prompts, progress=as_progress(progress))
+        charts = comparison_charts(record)
+        return Report(record, charts, comparison_page(record, charts), folder / "report.html")
+    if test is not None or prompts is not None:
+        raise FolderError(
+            f"{folder}: only the report of a comparison takes a text and prompts; it has no {RESULTS}"
+        )
+    return _run_report(folder, following=False)
+
+
+def _run_report(folder: Path, *, following: bool) -> Report:
+    if not is_run(folder) and not (folder / MANIFEST).is_file():
+        raise FolderError(
+            f"{folder}: neither a comparison ({RESULTS}), nor a run folder (metrics.jsonl), nor a model folder "
+            f"({MANIFEST})"
+        )
+    record = run_record(folder)
+    charts = run_charts(record)
+    html = run_page(record, charts, SECONDS if following else None)
+    place = (
+        folder / "report.html"
+        if is_run(folder)
+        else folder.resolve().with_name(f"{folder.resolve().name}.report.html")
+    )
+    return Report(record, charts, html, place)
+
+
+def write_report(
+    folder: str | Path,
+    *,
+    test: Text | None = None,
+    prompts: Sequence[str] | None = None,
+    pictures: bool = True,
+    progress: Reports = False,
+) -> Path:
+    """Write the report of a comparison, a run or a model folder, and return its page; see `make_report`."""
+    return make_report(folder, test=test, prompts=prompts, progress=progress).write(pictures=pictures)
+
+
+def watch_report(
+    folder: str | Path, *, seconds: float = SECONDS, on_page: Callable[[Path], None] = lambda page: None
+) -> Path:
+    """Write the page of a run again and again while it goes on, and once more at its end.
+
+    `on_page` is told of the page once it is there. A run that has ended is written once.
+    """
+    folder = Path(folder)
+    altair()
+    first = True
+    while is_run(folder) and is_going_on(folder):
+        page = _run_report(folder, following=True).write(pictures=False)
+        if first:
+            on_page(page)
+            first = False
+        time.sleep(seconds)
+    page = _run_report(folder, following=False).write()
+    if first:
+        on_page(page)
+    return page

@@ -1,0 +1,239 @@
+"""The report of a comparison: its figures agree with the comparison's, and its page is safe and whole."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.report.conftest import HELD_OUT, edit
+
+import chainrule as cr
+from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError
+from chainrule.evaluation.comparison import read_comparison
+from chainrule.report.page import text
+from chainrule.report.record import ComparisonRecord, comparison_record
+
+pytest.importorskip("altair")
+
+
+def record_of(folder: Path) -> ComparisonRecord:
+    return comparison_record(folder, prompts=[])
+
+
+def test_the_numbers_are_those_of_evaluate(made: Path) -> None:
+    """The bits of all words of the map, over the bytes, are the bits per byte that `evaluate` measures."""
+    record = record_of(made)
+    assert record.map is not None
+    assert "".join(record.map.words) == HELD_OUT
+    for row in record.drawn:
+        measured = cr.evaluate(cr.load(made / row.folder), HELD_OUT.splitlines())
+        assert row.loss == pytest.approx(measured.bits_per_byte, rel=1e-4)
+        if math.isfinite(row.loss or math.inf):
+            bits = sum(record.map.tenths[row.name]) / 10
+            assert bits / len(HELD_OUT.encode()) == pytest.approx(measured.bits_per_byte, rel=0.01)
+
+
+def test_the_best_and_the_frontier_are_those_of_the_comparison(made: Path) -> None:
+    comparison, record = read_comparison(made), record_of(made)
+    assert comparison is not None
+    assert comparison.best is not None
+    assert [row.name for row in record.models if row.is_best] == [comparison.best.name]
+    assert record.drawn[0].name == comparison.best.name
+    assert {row.kind for row in record.drawn} == {"ngram", "elman"}
+    on = {row.name for row in record.models if "megabytes" in row.frontier}
+    assert on == comparison.frontier("size")
+    assert comparison.best.name in record.advice
+
+
+def test_everything_is_there(made: Path) -> None:
+    record = comparison_record(made)
+    assert record.missing == []
+    assert [curve.name for curve in record.curves] == ["elman"]
+    assert record.position is not None
+    assert record.frequency is not None
+    assert record.frequency.by == "times the token stands in the training text"  # the ladder has a unigram model
+    assert record.samples.prompts == ["", "A function is", "The order of"]
+    for texts in record.samples.texts.values():
+        for prompt, sample in zip(record.samples.prompts, texts, strict=True):
+            assert sample.startswith(prompt)
+    assert record.map is not None
+    assert len(record.map.spans) == len(record.drawn) * (len(record.drawn) - 1)
+    for pair in record.map.spans:
+        for span in pair["spans"]:
+            assert span["other"] > span["bits"]
+            assert span["before"].lstrip("…") + span["text"] in HELD_OUT
+
+
+def test_later_fields_of_a_comparison_are_shown(ladder: Path) -> None:
+    values = json.loads((ladder / "compare.json").read_text())
+    for number, result in enumerate(values["results"]):
+        result |= {"interval": [1.25, 2.5], "parameters": 1000 + number, "peak_megabytes": None, "unheard_of": 1}
+    name = values["results"][0]["name"]
+    curve = [{"name": name, "tokens": tokens, "bits_per_byte": 3.0} for tokens in (100, 200)]
+    (ladder / "compare.json").write_text(json.dumps(values | {"curve": curve}))
+    report = cr.make_report(ladder, prompts=["The"])
+    assert {"cost-parameters", "learning"} <= report.charts.keys()
+    assert "cost-peak-megabytes" not in report.charts
+    assert "1.250 to 2.500" in report.html
+    assert isinstance(report.record, ComparisonRecord)
+    assert report.record.models[0].interval == (1.25, 2.5)
+
+
+class Reader(HTMLParser):
+    """The elements of a page, and the text of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.found[-1][0] == "script":
+            self.scripts[-1] += data
+
+
+def read_page(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    return reader
+
+
+def test_the_page_loads_nothing_and_escapes_all_text(ladder: Path) -> None:
+    bad = '</script><script>alert(1)</script><img src=x onerror=alert(2)> & "quoted" \x00\x1b[31m \u2028 \ud800'
+    values = json.loads((ladder / "compare.json").read_text())
+    for result in values["results"]:
+        result["sample"] = bad
+        result["name"] += " <i>"
+    (ladder / "compare.json").write_text(json.dumps(values))
+    (ladder / "test.txt").write_text(HELD_OUT)
+    page = cr.write_report(ladder, prompts=[], pictures=False)
+    html = page.read_text(encoding="utf-8")
+    reader = read_page(html)
+    assert not [attrs for tag, attrs in reader.found if tag in ("img", "link", "iframe") or "onerror" in attrs]
+    assert not [attrs for _, attrs in reader.found if "src" in attrs]
+    assert len(reader.scripts) == 3
+    data = json.loads(reader.scripts[0])
+    assert data["map"]["words"][0] == "The"
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in html
+    assert "alert(1)</script>" not in html
+    assert json.loads((ladder / "report.json").read_text(encoding="utf-8"))["what"] == "comparison"
+
+
+def test_texts_in_html() -> None:
+    assert text('<a href="x">') == "&lt;a href=&quot;x&quot;&gt;"
+    assert text("a\x00b\tc\x7f\ud800") == "a␀b\tc␡?"
+
+
+def test_the_page_is_put_together_well(ladder: Path) -> None:
+    """Every link leads somewhere, ids are unique, tables have captions, and charts have data."""
+    page = cr.write_report(ladder, prompts=["The"])
+    html = page.read_text(encoding="utf-8")
+    reader = read_page(html)
+    ids = [str(attrs["id"]) for _, attrs in reader.found if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = [str(attrs["href"]) for tag, attrs in reader.found if tag == "a"]
+    assert links
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    tags = [tag for tag, _ in reader.found]
+    assert tags.count("table") == tags.count("caption") > 1
+    charts = json.loads(reader.scripts[0])["charts"]
+    assert [attrs["data-chart"] for _, attrs in reader.found if "data-chart" in attrs] == list(charts)
+    assert not re.search(r"\{\{\w+\}\}", html.replace(reader.scripts[1], ""))
+    for name in charts:
+        assert (ladder / "report" / f"{name}.svg").read_text().startswith("<svg")
+        assert (ladder / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert page.stat().st_size < 1_500_000
+
+
+def test_a_comparison_that_kept_no_text_says_how_to_give_it(ladder: Path) -> None:
+    (ladder / "test.txt").unlink()
+    record = record_of(ladder)
+    assert record.map is None
+    assert record.position is None
+    assert "--test FILE" in record.missing[0]
+    again = comparison_record(ladder, test=[*HELD_OUT.splitlines()], prompts=[])
+    assert again.map is not None
+    assert again.missing == []
+
+
+def test_a_model_that_was_removed_is_still_in_the_table(ladder: Path) -> None:
+    import shutil
+
+    removed = record_of(ladder).drawn[0]
+    shutil.rmtree(ladder / removed.folder)
+    record = comparison_record(ladder, prompts=["The"])
+    assert removed.name in [row.name for row in record.models]
+    assert record.samples.texts[removed.name][1:] == [""]
+
+
+def test_other_tasks_have_a_table_without_a_map(ladder: Path) -> None:
+    values = json.loads((ladder / "compare.json").read_text())
+    for number, result in enumerate(values["results"]):
+        figures = {"values": {"BLEU": 20.0 + number}, "loss": 80.0 - number, "tokens_per_second": 100.0}
+        result["test"] = {**figures, "note": "a note", "sample": "ein Hund"}
+    (ladder / "compare.json").write_text(json.dumps(values | {"task": "translation"}))
+    report = cr.make_report(ladder)
+    assert isinstance(report.record, ComparisonRecord)
+    assert report.record.map is None
+    assert "BLEU" in report.html
+    with pytest.raises(ChainruleError, match="translation has no surprisals"):
+        cr.make_report(ladder, test=["a"])
+
+
+def test_bad_folders(ladder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FolderError, match=r"neither a comparison \(compare.json\), nor a run folder"):
+        cr.write_report(tmp_path / "empty")
+    with pytest.raises(FolderError, match="no such folder"):
+        cr.write_report(tmp_path / "nothing")
+    with pytest.raises(FolderError, match="a file, not a folder"):
+        cr.write_report(ladder / "compare.json")
+    with pytest.raises(FolderError, match="takes a text"):
+        cr.write_report(ladder / "elman", prompts=["The"])
+    edit(ladder, results=[])
+    with pytest.raises(FolderError, match="no model of this comparison is finished"):
+        cr.write_report(ladder)
+    (ladder / "compare.json").write_text("{")
+    with pytest.raises(FolderError, match="not the results of a comparison"):
+        cr.write_report(ladder)
+
+
+def test_surprisals_of_another_text_are_refused(ladder: Path) -> None:
+    (ladder / "test.txt").write_text("another text\n")
+    with pytest.raises(DamagedFileError, match="not the surprisals of"):
+        cr.make_report(ladder)
+
+
+def test_a_missing_library_is_named(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtraError, match=r"a report needs altair, .* pip install 'chainrule\[report\]'"):
+        cr.write_report(ladder)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(MissingExtraError, match="a report needs vl-convert-python"):
+        cr.write_report(ladder)
+
+
+def test_notebooks_show_comparisons_and_reports(made: Path) -> None:
+    comparison = read_comparison(made)
+    assert comparison is not None
+    assert comparison.best is not None
+    table = comparison._repr_html_()
+    assert f"<b>{comparison.best.name}</b>" in table
+    assert table.count("<tr>") == len(comparison.results) + 1
+    report = cr.make_report(made, prompts=[])
+    bundle = report._repr_mimebundle_()
+    assert bundle["text/plain"].startswith("<Report Comparison ladder: cost-training-seconds")
+    assert bundle["text/html"].startswith("<iframe")
+    assert read_page(bundle["text/html"]).found[0][1]["srcdoc"] == report.html
+    assert report.charts["position"]._repr_mimebundle_()
