@@ -125,6 +125,7 @@ class Corrector:
         self.channel = channel or Channel.default()
         self.keep, self.new, self.lm_weight, self.beams, self.choices = keep, new, lm_weight, beams, choices
         self._remembered: dict[str, _Choices] = {}
+        self._spelled: dict[str, float] = {}
         self._ids = {word: i for i, word in enumerate(self.lm.tokenizer.words, start=3)}
         forms: dict[str, list[tuple[str, int]]] = {}  # the forms of a word that differ in case, most frequent first
         for word, i in self._ids.items():
@@ -149,6 +150,7 @@ class Corrector:
 
     def _corrected(self, lines: Sequence[str]) -> Iterator[Correction]:
         words = [self.words_of(line) for line in lines]
+        self._spell(word for some in words for word in some)
         choices = [[self.choices_of(word) for word in some] for some in words]
         for line, typed, given, (taken, probabilities) in zip(
             lines, words, choices, self._search(choices), strict=True
@@ -223,6 +225,7 @@ class Corrector:
         if (found := self._remembered.get(word.text)) is None:
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
+            self._spell([word])
             found = self._remembered[word.text] = self._find_choices(word)
         return found
 
@@ -237,7 +240,7 @@ class Corrector:
         costs = self._costs(lower, numbers)
         words, ids, scores = [word.core], [unknown], [_log(self.keep)]
         if known is None:
-            scores[0] += _log(self.new) + self._spelled(word.core)
+            scores[0] += _log(self.new) + self._spelled[word.core]
         else:
             ids[0] = self._form(word, known)[1]
         for place in self._likeliest(numbers, costs):
@@ -288,11 +291,19 @@ class Corrector:
             return None
         return train("ngram", Corpus.from_text("\n".join(words)), tokenizer="char", order=_SPELLING_ORDER)
 
-    def _spelled(self, word: str) -> float:
-        """ln p of the spelling of a word; without a model, of letters that are equally likely."""
+    def _spell(self, words: Iterable[TypedWord]) -> None:
+        """Find ln p of the spellings of unknown words, all at once; without a model letters are equally likely."""
+        if len(self._spelled) >= _REMEMBERED:
+            self._spelled.clear()
+        unknown = (word.core for word in words if word.core and word.core.lower() not in self._number_of)
+        new = [core for core in dict.fromkeys(unknown) if core not in self._spelled]
+        if not new:
+            return
         if self._spelling is None:
-            return -(len(word) + 1) * math.log(27)
-        return max(float(score(self._spelling, [word]).log_prob[0]), _IMPOSSIBLE)
+            self._spelled |= {word: -(len(word) + 1) * math.log(27) for word in new}
+        else:
+            log_probs = np.maximum(score(self._spelling, new).log_prob, _IMPOSSIBLE)
+            self._spelled |= dict(zip(new, log_probs.tolist(), strict=True))
 
     # -- the baseline -------------------------------------------------------------------------------------
 
