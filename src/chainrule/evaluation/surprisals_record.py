@@ -96,9 +96,9 @@ def write_surprisals(folder: Path, name: str, found: Surprisals) -> None:
 
 
 def read_text(folder: Path) -> bytes | None:
-    """The held-out text of a comparison; None if the folder has none."""
+    """The held-out text of a comparison, its last line ended too; None if the folder has none."""
     path = folder / TEXT
-    return path.read_bytes() if path.is_file() else None
+    return path.read_bytes().removesuffix(b"\n") + b"\n" if path.is_file() else None
 
 
 def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:
