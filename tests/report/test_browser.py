@@ -113,11 +113,11 @@ def test_the_map_is_read_by_keyboard(opened: Opened) -> None:
     before = opened.page.inner_text("#map-readout")
     opened.page.keyboard.press("ArrowRight")
     after = opened.page.inner_text("#map-readout")
-    assert before.startswith("The: ")
-    assert after.startswith("value: ")
+    assert before.startswith("“The”: ")
+    assert after.startswith("“value”: ")
     assert " bits by " in after
     opened.page.keyboard.press("End")
-    assert opened.page.inner_text("#map-readout").startswith("line end: ")
+    assert opened.page.inner_text("#map-readout").startswith("“↵”: ")
 
 
 def test_everything_that_acts_is_reached_by_tab(opened: Opened) -> None:

@@ -38,7 +38,7 @@ def test_the_advice_names_the_best_and_the_cheapest_of_those_nearly_as_good() ->
     said = advice(names, losses, {TRAINING: [60, 2, 1], SIZE: [10, 1, 0.1], SPEED: [100, 50, 900]})
     assert said == (
         "For quality pick big, which also scores fastest (100 tokens/s); of the models within 10% of it, "
-        "small trains fastest (2.00 s) and is the smallest (1.00 MB)."
+        "small trains fastest (2 s) and is the smallest (1 MB)."
     )
     assert advice(["a"], [1.0], {TRAINING: [1.0]}) == "For quality pick a."
     assert "none can be recommended" in advice(["a", "b"], [math.inf, None], {TRAINING: [1.0, 1.0]})

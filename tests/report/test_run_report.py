@@ -65,6 +65,7 @@ def test_the_page_of_a_run(tmp_path: Path) -> None:
     assert page == run / "report.html"
     assert 'http-equiv="refresh"' not in html
     assert "<dt>hidden</dt><dd>64</dd>" in html
+    assert "<dt>step</dt><dd>30</dd>" in html
     assert "<dd>&lt;b&gt;</dd>" in html
     names = {path.stem for path in (run / "report").glob("*.svg")}
     assert names == {"loss", "learning-rate", "tokens-per-second", "grad-norm"}

@@ -94,6 +94,6 @@ def shown(value: float | None, digits: int = 3) -> str:
         return ""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    if value == 0 or abs(value) >= 10**digits:
+    if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
         return f"{value:,.0f}"
     return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"

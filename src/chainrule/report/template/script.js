@@ -128,8 +128,8 @@ function showMap(map) {
     at = Math.max(0, Math.min(i, spans.length - 1));
     spans[at].classList.add("at");
     if (scroll) text.scrollTop = spans[at].offsetTop - text.clientHeight / 3;
-    const word = map.words[at].trim() || "line end";
-    readout.textContent = `${word}: ${bits(one.value, at).toFixed(1)} bits by ${one.value}, ${bits(two.value, at).toFixed(1)} by ${two.value}`;
+    const word = map.words[at].trim() || "↵";
+    readout.textContent = `“${word}”: ${bits(one.value, at).toFixed(1)} bits by ${one.value}, ${bits(two.value, at).toFixed(1)} by ${two.value}`;
   }
 
   const keys = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 10, ArrowUp: -10, PageDown: 100, PageUp: -100 };
