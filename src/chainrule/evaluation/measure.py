@@ -6,12 +6,11 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
-from chainrule.compose.dynamic import Dynamic, dynamic_scores
 from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.encoders.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.errors import ModelError
@@ -23,6 +22,9 @@ from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import Pairs
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
+
+if TYPE_CHECKING:
+    from chainrule.compose.dynamic import Dynamic
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def measure(
     nats, impossible = 0.0, 0
     began = time.perf_counter()
     with progress.task("scoring", encoded.tokens, "tokens") as task:
-        for scores in score_ids(lm, encoded.ids) if dynamic is None else dynamic_scores(lm, encoded.ids, dynamic):
+        for scores in score_ids(lm, encoded.ids) if dynamic is None else _learning(lm, encoded.ids, dynamic):
             finite = np.isfinite(scores)
             nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())
@@ -119,6 +121,12 @@ def measure(
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),
     )
+
+
+def _learning(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iterator[np.ndarray]:
+    from chainrule.compose.dynamic import dynamic_scores
+
+    return dynamic_scores(lm, ids, dynamic)
 
 
 def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
