@@ -27,6 +27,24 @@ RUNGS = len(NAMES)
 NGRAMS = ("--kind", "ngram")
 
 
+@pytest.fixture(autouse=True)
+def no_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No report, which takes seconds, but where a test is about it."""
+    if "report" not in request.node.name:
+        monkeypatch.setattr("chainrule.cli.compare.write_page", lambda out: None)
+
+
+def test_a_report_is_written_at_the_end(run: Run, corpus: Path, tmp_path: Path) -> None:
+    words = ("compare", corpus, "--ladder", "quick", *NGRAMS, "--out", tmp_path / "out")
+    ran = run(*words)
+    assert ran.code == 0, ran.err
+    assert f"The report: {tmp_path / 'out' / 'report.html'}" in " ".join(ran.out.split())
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    found = read_comparison(tmp_path / "out")
+    assert found is not None and found.advice is not None and found.advice in page
+    assert "The report:" not in run(*words, "--no-report").out
+
+
 @pytest.fixture(scope="module")
 def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compare") / "ladder"

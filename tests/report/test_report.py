@@ -44,7 +44,7 @@ def test_the_best_and_the_frontier_are_those_of_the_comparison(made: Path) -> No
     assert comparison.best is not None
     assert [row.name for row in record.models if row.is_best] == [comparison.best.name]
     assert record.drawn[0].name == comparison.best.name
-    assert {row.kind for row in record.drawn} == {"ngram", "elman"}
+    assert {row.kind for row in record.drawn} == {"ngram", "elman", "mixture"}
     on = {row.name for row in record.models if "megabytes" in row.frontier}
     assert on == comparison.frontier("size")
     assert comparison.best.name in record.advice

@@ -63,6 +63,7 @@ CHEAP = "°"
     help="The models: a few, all, or the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
 )
 @minutes_option("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
+@click.option("--report/--no-report", default=True, show_default=True, help="Write DIR/report.html at the end.")
 @tokenizer_options(None)
 @source_tokenizer_option
 @context_option
@@ -135,6 +136,23 @@ def compare(
         _print_what_there_is(out)
         raise
     _print(comparison, out)
+    if options["report"] and task == "language":
+        write_page(out)
+
+
+def write_page(out: str) -> None:
+    """Write the report of a comparison, and say where it is."""
+    from chainrule.cli.progress import terminal_progress
+    from chainrule.errors import ChainruleError
+    from chainrule.report.write import write_report
+
+    screen = console()
+    try:
+        page = write_report(out, pictures=False, progress=terminal_progress())
+    except ChainruleError as error:  # a library that is missing, say: the comparison is done all the same
+        say(screen, f"There is no report: {error}")
+    else:
+        say(screen, f"The report: {page}")
 
 
 def _print_what_there_is(out: str) -> None:

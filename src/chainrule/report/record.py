@@ -169,7 +169,8 @@ def comparison_record(
         context=comparison.context,
         parts=comparison.parts,
         is_finished=comparison.is_finished,
-        advice=advice(
+        advice=comparison.advice
+        or advice(
             [row.name for row in rows],
             [row.loss for row in rows],
             {cost: [row.costs[cost.key] for row in rows] for cost in costs},
@@ -374,6 +375,7 @@ def _map(words: Words, drawn: Sequence[Row], found: dict[str, Surprisals]) -> Su
         spans = [
             {**_place(words, numbers, one), "bits": round(one.bits, 1), "other": round(one.bits_of_other, 1)}
             for one in best_spans(bits_of_better, bits_of_other, lines, SPANS)
+            if round(one.bits, 1) < round(one.bits_of_other, 1)  # a difference that can be seen
         ]
         pairs.append({"better": better, "than": other, "spans": spans})
     tenths = {name: [round(10 * value) for value in values[:size].tolist()] for name, values in bits.items()}
