@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -22,7 +22,7 @@ from chainrule.compose.caches import Cache, CacheState, HasFeatures
 from chainrule.compose.gates import Floats, Gate, HasMatches, entropies
 from chainrule.errors import SettingsError
 from chainrule.lm import LanguageModel, State, check_rows, predictions, read, score_sequences
-from chainrule.settings import setting
+from chainrule.settings import Groups, setting
 
 KIND_NAME = "mixture"
 Form: TypeAlias = Literal["linear", "log-linear"]
@@ -36,6 +36,11 @@ _PRECISIONS = ("bfloat16", "float32", "float64")
 @dataclass(frozen=True)
 class MixtureSettings:
     """What a mixture is made of; `chainrule mix` makes it."""
+
+    GROUPS: ClassVar[Groups] = {
+        "design": ("models", "form", "by", "of"),
+        "caches": ("cache", "continuous_cache", "continuous_cache_of", "theta"),
+    }
 
     models: int = setting(2, "how many models it has")
     form: Literal["linear", "log-linear"] = setting(

@@ -46,7 +46,9 @@ def run(count: int, seed: int = 0) -> Counter[str]:
     """`count` mutations; returns how many of each sort there were, and problems under "wrong: ..."."""
     generator, found = random.Random(seed), Counter[str]()
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (GIGABYTES << 30, before[1]))
+    # beside what the process has reserved: a library may reserve more than that without using it
+    reserved = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (reserved + (GIGABYTES << 30), before[1]))
     handler = signal.signal(signal.SIGALRM, _late)
     folder = Path(tempfile.mkdtemp(prefix="trial-"))
     try:
