@@ -46,6 +46,7 @@ def test_one_thing_has_one_name() -> None:
         "filter",
         "predict",
         "anomalies",
+        "correct",
     }
     for name in ("--field", "--files", "--encoding-errors"):
         assert {verb for verb, names in every.items() if name in names} == reading

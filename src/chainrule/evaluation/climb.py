@@ -36,7 +36,7 @@ MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best model that counts."""
 
 _SAMPLE_LINES = 8
-_WRITING_SECONDS, _WRITING_TOKENS = 0.5, 2000
+_WRITING_SECONDS, _WRITING_TOKENS = 0.1, 2000
 _LOOK_EVERY = 0.05  # seconds
 
 

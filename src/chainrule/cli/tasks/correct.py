@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="How likely a right word is one that the vocabulary lacks. [default: 0.002]",
 )
 @click.option("--lm-weight", type=float, metavar="W", help="The power of the model's probabilities. [default: 1]")
-@click.option("--beams", type=click.IntRange(1), metavar="B", help="Readings of a line that are kept. [default: 6]")
+@click.option("--beams", type=int, metavar="B", help="Readings of a line that are kept. [default: 6]")
 @click.option(
     "--evaluate",
     type=click.Path(),

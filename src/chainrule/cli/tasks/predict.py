@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="How many words are suggested at a time.",
 )
-@click.option("--evaluate", metavar="TEXT", type=click.Path(), help="Measure the keystrokes saved in typing TEXT.")
+@click.option("--evaluate", metavar="FILE", type=click.Path(), help="Measure the keystrokes saved in typing FILE.")
 @click.option("--lines", type=click.IntRange(1), metavar="N", help="With --evaluate: only the first N lines.")
 @corpus_options
 @device_option
