@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from chainrule.evaluation.choice import advice
 from chainrule.evaluation.comparison import FORMAT, Comparison, Result
 from chainrule.kinds import Figures
@@ -28,3 +30,4 @@ def test_nothing_is_said_where_nothing_is_gained() -> None:
     assert chosen(result("only", 1.0, 100, 50, 60)) == "Take only for quality."
     assert chosen(result("a", 1.0, 100, 50, 60), result("b", 1.01, 150, 30, 50)) == "Take a for quality."
     assert chosen() is None
+    assert chosen(result("a", math.inf, 100, 50, 60)) is None

@@ -1,15 +1,14 @@
-"""Costs: the frontier is that of the comparison, and the advice follows from it."""
+"""Costs: the frontier is that of the comparison."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.evaluation.comparison import loss_of, read_comparison
-from chainrule.report.costs import COSTS, advice, frontier
+from chainrule.report.costs import COSTS, frontier
 
 TRAINING, SIZE, SPEED = COSTS[:3]
 
@@ -31,17 +30,6 @@ def test_what_is_not_on_the_frontier_is_beaten_by_something_that_is(points: list
     for point, holds in zip(points, on, strict=True):
         beaten = any(b[0] <= point[0] and b[1] <= point[1] and b != point for b in best)
         assert beaten != holds
-
-
-def test_the_advice_names_the_best_and_the_cheapest_of_those_nearly_as_good() -> None:
-    names, losses = ["big", "small", "poor"], [1.0, 1.05, 2.0]
-    said = advice(names, losses, {TRAINING: [60, 2, 1], SIZE: [10, 1, 0.1], SPEED: [100, 50, 900]})
-    assert said == (
-        "For quality pick big, which also scores fastest (100 tokens/s); of the models within 10% of it, "
-        "small trains fastest (2 s) and is the smallest (1 MB)."
-    )
-    assert advice(["a"], [1.0], {TRAINING: [1.0]}) == "For quality pick a."
-    assert "none can be recommended" in advice(["a", "b"], [math.inf, None], {TRAINING: [1.0, 1.0]})
 
 
 def test_costs_may_be_missing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from chainrule.evaluation.comparison import Comparison, Result, loss_of
@@ -18,9 +19,9 @@ _WORTH_SAYING = 2.0  # times as cheap as the best
 
 
 def advice(comparison: Comparison) -> str | None:
-    """What to take for which purpose; None if no model has a loss."""
+    """What to take for which purpose; None if no model has a finite loss."""
     best = comparison.best
-    if best is None or (lowest := loss_of(best)) is None:
+    if best is None or (lowest := loss_of(best)) is None or not math.isfinite(lowest):
         return None
     near = [
         one

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,6 +24,7 @@ from chainrule.kinds import Figures, HeldOut, Kind, Rung, TrainingData, find_kin
 from chainrule.lm import LanguageModel
 from chainrule.model import Model
 from chainrule.progress import Progress
+from chainrule.system.memory import peak_memory
 from chainrule.system.plugins import import_object
 from chainrule.text.corpus import Corpus
 
@@ -37,7 +36,6 @@ MIXTURE = "mixture"
 
 _SAMPLE_LINES = 8
 _WRITING_SECONDS, _WRITING_TOKENS = 0.1, 2000
-_LOOK_EVERY = 0.05  # seconds
 
 
 @dataclass(frozen=True)
@@ -160,50 +158,3 @@ def _flops_per_token(model: Model) -> float | None:
         return None
     vocabulary = next(iter(model.tokenizers.values())).vocab_size
     return settings.cost(vocabulary).flops / 3
-
-
-# -- memory -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Peak:
-    megabytes: float | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
-
-
-@contextmanager
-def peak_memory(device: str) -> Iterator[_Peak]:
-    """The most memory in use inside the `with`: of the GPU if there is one, or of the process."""
-    peak = _Peak()
-    if device.startswith("cuda"):
-        import torch
-
-        torch.cuda.reset_peak_memory_stats(device)
-        yield peak
-        peak.megabytes = torch.cuda.max_memory_allocated(device) / 1e6
-        return
-    watching = threading.Thread(target=_watch, args=(peak,), daemon=True)
-    watching.start()
-    try:
-        yield peak
-    finally:
-        peak.stop.set()
-        watching.join()
-
-
-def _watch(peak: _Peak) -> None:
-    while (now := _resident_megabytes()) is not None:
-        peak.megabytes = max(now, peak.megabytes or 0.0)
-        if peak.stop.wait(_LOOK_EVERY):
-            break
-
-
-def _resident_megabytes() -> float | None:
-    """The memory of this process; None where the system does not tell as Linux does."""
-    import resource
-
-    try:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
-        return pages * resource.getpagesize() / 1e6
-    except OSError:
-        return None

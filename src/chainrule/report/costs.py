@@ -1,4 +1,4 @@
-"""What models cost, which of them no other beats, and which to pick for what."""
+"""What models cost, and which of them no other beats."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-WITHIN = 0.1
-"""How much worse than the best a model may be and still be recommended for what it costs."""
 
 
 @dataclass(frozen=True)
@@ -55,33 +52,6 @@ def frontier(losses: Sequence[float | None], costs: Sequence[float | None], cost
     return [
         one is not None and not any(o[0] <= one[0] and o[1] <= one[1] and o != one for o in there) for one in points
     ]
-
-
-def advice(
-    names: Sequence[str], losses: Sequence[float | None], costs: Mapping[Cost, Sequence[float | None]]
-) -> str:
-    """One sentence: the best model, and of those nearly as good the cheapest in each respect."""
-    finite = [(loss, i) for i, loss in enumerate(losses) if loss is not None and math.isfinite(loss)]
-    if not finite:
-        return "No model gives every token a probability, so none can be recommended."
-    least, best = min(finite)
-    near = [i for loss, i in finite if loss <= least * (1 + WITHIN)]
-    praise: dict[int, list[str]] = {}
-    for cost, prices in costs.items():
-        sign = -1 if cost.more_is_better else 1
-        priced = [(sign * price, i) for i in near if (price := prices[i]) is not None]
-        if priced and len(near) > 1:
-            price, cheapest = min(priced)
-            amount = f"{shown(sign * price)} {cost.unit}".rstrip()
-            praise.setdefault(cheapest, []).append(f"{cost.superlative} ({amount})")
-    of_best = praise.pop(best, [])
-    first = f"For quality pick {names[best]}" + (f", which also {_listed(of_best)}" if of_best else "")
-    others = "; ".join(f"{names[i]} {_listed(what)}" for i, what in praise.items())
-    return f"{first}; of the models within {WITHIN:.0%} of it, {others}." if others else f"{first}."
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def shown(value: float | None, digits: int = 3) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule.errors import ChainruleError, FolderError
+from chainrule.evaluation.choice import advice
 from chainrule.evaluation.comparison import RESULTS, Comparison, Result, loss_of, read_comparison
 from chainrule.evaluation.measure import Measured
 from chainrule.evaluation.surprisals_record import (
@@ -23,7 +24,7 @@ from chainrule.evaluation.surprisals_record import (
 )
 from chainrule.folder import MANIFEST, METRICS
 from chainrule.progress import SILENT, Progress
-from chainrule.report.costs import COSTS, Cost, advice, frontier
+from chainrule.report.costs import COSTS, Cost, frontier
 from chainrule.report.samples import MAX_TOKENS, MOST_MEGABYTES, TOP_P, Samples, prompts_from, written_after
 from chainrule.report.surprise import (
     Bins,
@@ -169,12 +170,7 @@ def comparison_record(
         context=comparison.context,
         parts=comparison.parts,
         is_finished=comparison.is_finished,
-        advice=comparison.advice
-        or advice(
-            [row.name for row in rows],
-            [row.loss for row in rows],
-            {cost: [row.costs[cost.key] for row in rows] for cost in costs},
-        ),
+        advice=advice(comparison) or "No model gives every token a probability, so none can be recommended.",
         costs=[asdict(cost) for cost in costs],
         models=rows,
         curves=_curves(folder, rows),

@@ -1,0 +1,56 @@
+"""The most memory that a piece of work has in use."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_LOOK_EVERY = 0.05  # seconds
+
+
+@dataclass
+class Peak:
+    """The most memory that was in use, which is known when the `with` has ended."""
+
+    megabytes: float | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def peak_memory(device: str) -> Iterator[Peak]:
+    """The most memory in use inside the `with`: of the GPU if there is one, or of the process."""
+    peak = Peak()
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(device)
+        yield peak
+        peak.megabytes = torch.cuda.max_memory_allocated(device) / 1e6
+        return
+    watching = threading.Thread(target=_watch, args=(peak,), daemon=True)
+    watching.start()
+    try:
+        yield peak
+    finally:
+        peak.stop.set()
+        watching.join()
+
+
+def _watch(peak: Peak) -> None:
+    while (now := _resident_megabytes()) is not None:
+        peak.megabytes = max(now, peak.megabytes or 0.0)
+        if peak.stop.wait(_LOOK_EVERY):
+            break
+
+
+def _resident_megabytes() -> float | None:
+    """The memory of this process; None where the system does not tell as Linux does."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+        return pages * resource.getpagesize() / 1e6
+    except OSError:
+        return None

@@ -1,0 +1,21 @@
+"""The most memory that a piece of work has in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chainrule.system.memory import peak_memory
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell as Linux does")
+def test_a_peak_is_seen_though_it_has_passed() -> None:
+    with peak_memory("cpu") as small:
+        pass
+    with peak_memory("cpu") as large:
+        for _ in range(40):  # longer than the pause between two looks
+            np.ones(25_000_000)  # 200 MB
+    assert small.megabytes is not None and large.megabytes is not None
+    assert 150 < large.megabytes - small.megabytes < 1000
