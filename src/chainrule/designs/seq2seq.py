@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropout_share, least_batch
 from chainrule.designs.networks import GATES, CellName, check_shares, check_sizes
 from chainrule.designs.settings import RECURRENT_RATES, NeuralSettings, by_width, heads_for
 from chainrule.designs.training import LEARNING_RATES, Averaging, Optimiser, TrainingSettings
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.designs.transformer import TransformerConfig, blocks_of
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, left_open, open_names, setting
 
@@ -106,24 +106,8 @@ class Seq2SeqConfig:
 
     def transformer(self) -> TransformerConfig:
         """The configuration of the blocks, for cell=transformer."""
-        chosen: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("positions", "norm", "placement", "activation", "hidden", "attention_dropout")
-            if getattr(self, name) is not None
-        }
-        dropout = self.dropout or 0.0
-        return TransformerConfig(
-            preset=self.preset,
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            window=self.window,
-            tied=self.tied,
-            dropout=dropout,
-            hidden_dropout=dropout,
-            token_dropout=self.token_dropout or 0.0,
-            **chosen,
-        )
+        optional = ("positions", "norm", "placement", "activation", "hidden", "attention_dropout")
+        return blocks_of(self, optional, tied=self.tied, token_dropout=self.token_dropout or 0.0)
 
     @property
     def extra_ids(self) -> int:

@@ -9,7 +9,7 @@ from chainrule.designs.defaults import Cost, Prospect, Values, dropout_share
 from chainrule.designs.networks import GATES, CellName, check_shares, check_sizes
 from chainrule.designs.settings import NeuralSettings, by_width, heads_for
 from chainrule.designs.training import LEARNING_RATES, Averaging, Optimiser, TrainingSettings
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.designs.transformer import TransformerConfig, blocks_of
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, left_open, open_names, setting
 
@@ -93,21 +93,7 @@ class TaggerConfig:
 
     def transformer(self) -> TransformerConfig:
         """The configuration of the blocks, for cell=transformer."""
-        chosen: dict[str, Any] = {
-            name: getattr(self, name) for name in ("positions", "hidden") if getattr(self, name) is not None
-        }
-        dropout = self.dropout or 0.0
-        return TransformerConfig(
-            preset=self.preset,
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            window=self.window,
-            dropout=dropout,
-            hidden_dropout=dropout,
-            attention_dropout=self.attention_dropout or 0.0,
-            **chosen,
-        )
+        return blocks_of(self, ("positions", "hidden"), attention_dropout=self.attention_dropout or 0.0)
 
     @property
     def recurrent_cell(self) -> CellName:

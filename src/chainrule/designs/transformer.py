@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -184,3 +184,20 @@ class TransformerConfig:
             raise SettingsError(
                 f"rotary positions turn pairs of features: width / heads should be even, not {size}"
             )
+
+
+def blocks_of(settings: Any, optional: Sequence[str], **values: Any) -> TransformerConfig:
+    """The blocks of a kind that may be a Transformer; what is None of `optional` is as the preset says."""
+    chosen = {name: found for name in optional if (found := getattr(settings, name)) is not None}
+    dropout = settings.dropout or 0.0
+    return TransformerConfig(
+        preset=settings.preset,
+        layers=settings.layers,
+        width=settings.width,
+        heads=settings.heads,
+        window=settings.window,
+        dropout=dropout,
+        hidden_dropout=dropout,
+        **values,
+        **chosen,
+    )
