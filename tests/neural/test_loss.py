@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainrule.arrays import PAD
 from chainrule.designs.networks import padded_size
-from chainrule.neural.networks import loss
+from chainrule.neural.networks import loss, loss_on_cpu
 from chainrule.neural.networks.head import Head
 
 
@@ -62,8 +64,8 @@ def test_without_gradients_too_not_all_logits_are_made_at_once(
         sizes.append(len(features_ND))
         return formula(features_ND, *rest)
 
-    formula = loss.summed_nats
-    monkeypatch.setattr(loss, "summed_nats", noted)
+    formula = loss.nats_of_targets
+    monkeypatch.setattr(loss, "nats_of_targets", noted)
     monkeypatch.setattr(loss, "LOGITS_AT_ONCE", at_once)  # 6 · 7 are more
     with torch.no_grad():
         torch.testing.assert_close(loss.best_nats(*parts, targets), whole.detach())
@@ -118,3 +120,58 @@ def test_eight_bits_give_nearly_the_same(rows: int) -> None:
         found.append((nats, *torch.autograd.grad(nats, (features, weight))))
     for exact, rough in zip(*found, strict=True):
         assert (exact - rough).norm() < 0.06 * exact.norm()
+
+
+@given(
+    rows=st.integers(1, 30),
+    size=st.integers(1024, 1300),
+    bias=st.booleans(),
+    spread=st.sampled_from([0.1, 1.0, 10.0]),
+    threads=st.integers(1, 3),
+)
+@settings(max_examples=20)
+def test_compiled_loops_give_the_loss_and_the_gradients_of_the_formula(
+    rows: int, size: int, bias: bool, spread: float, threads: int
+) -> None:
+    wide, targets = example(rows, size, 5, bias=bias, seed=rows)
+    parts = [(spread * part.detach()).float().requires_grad_() for part in wide]
+    arguments = (*parts[:2], parts[2] if bias else None, targets)
+    before = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss, "_IS_ARM", True)
+        patch.setattr(loss_on_cpu, "_LEAST", 1000)
+        try:
+            torch.set_num_threads(threads)
+            found = loss.best_nats(*arguments)
+            with torch.no_grad():
+                measured = loss.best_nats(*arguments)
+        finally:
+            torch.set_num_threads(before)
+    expected = loss.summed_nats(*arguments)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(measured, expected)
+    for one, other in zip(torch.autograd.grad(found, parts), torch.autograd.grad(expected, parts), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("errors", [True, False])
+def test_compiled_loops_know_logits_that_are_no_numbers(errors: bool) -> None:
+    logits, targets = torch.zeros(4, 2000), torch.tensor([1, 2, 3, PAD])
+    logits[0, 7], logits[1, 5], logits[2, 3] = torch.nan, -torch.inf, -torch.inf
+    run = loss_on_cpu.replace_by_errors if errors else loss_on_cpu.nats_of_targets
+    found = run(logits, targets)
+    assert found[0].isnan()  # a training that has diverged must not look well
+    torch.testing.assert_close(found[1:], torch.tensor([math.log(1999), math.inf, 0.0]))
+
+
+def test_compiled_loops_are_for_arm_and_large_vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(loss, "_IS_ARM", True)
+    monkeypatch.setattr(loss, "in_pieces", lambda features, weight, *_: asked.append(len(weight)))
+    for size in (1000, 1024):
+        parts, targets = example(2, size, 3, bias=False)
+        loss.best_nats(*(part.float() for part in parts), None, targets)
+    assert asked == [1024]
+    monkeypatch.setattr(loss, "_IS_ARM", False)
+    loss.best_nats(*(part.float() for part in parts), None, targets)
+    assert asked == [1024]

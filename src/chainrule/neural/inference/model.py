@@ -21,6 +21,7 @@ from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
 from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
 from chainrule.neural.gpu.step import power_of_two
 from chainrule.neural.inference.torch_model import TorchModel
+from chainrule.neural.networks.loss import nats_of_targets
 from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.transformer.cache import Cache
 from chainrule.neural.networks.transformer.decoder import Transformer
@@ -330,21 +331,24 @@ class NeuralModel(TorchModel, LanguageModel):
         """The dtype of ln p: that of the weights, but at least float32."""
         return torch.promote_types(self.network.head.weight.dtype, torch.float32)
 
-    def _log_probs(self, features: Tensor) -> Tensor:
+    def _logits(self, features: Tensor) -> Tensor:
         logits: Tensor = self.network.head(features).to(self._wide)
         logits[..., self.tokenizer.bos] = -torch.inf
+        return logits
+
+    def _log_probs(self, features: Tensor) -> Tensor:
         # ln p(x) = z_x - ln Σ e^z
-        return logits.log_softmax(dim=-1)
+        return self._logits(features).log_softmax(dim=-1)
 
     def _pick(self, features_BTD: Tensor, ids_BT: Tensor) -> Tensor:
         """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
         flat_ND, flat_N = features_BTD.flatten(0, 1), ids_BT.flatten()
         rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
         picked = [
-            self._log_probs(flat_ND[i : i + rows]).gather(1, flat_N[i : i + rows, None])[:, 0]
+            nats_of_targets(self._logits(flat_ND[i : i + rows]), flat_N[i : i + rows])
             for i in range(0, len(flat_N), rows)
         ]
-        return torch.cat(picked).reshape(ids_BT.shape)
+        return -torch.cat(picked).reshape(ids_BT.shape)
 
 
 def _on(ids: Array, device: torch.device) -> Tensor:

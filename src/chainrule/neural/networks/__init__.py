@@ -7,6 +7,7 @@ In reading order:
     head.py           the output layer: logits and loss
     loss.py           the cross-entropy loss, in pieces if the vocabulary is large
     loss_kernels.py   Triton kernels of the loss
+    loss_on_cpu.py    compiled loops of the loss for CPUs
     precision.py      the precision that a network computes in
     regularise.py     dropout and penalties for training
     feedforward.py    an n-gram model whose words are vectors

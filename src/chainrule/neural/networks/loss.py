@@ -10,6 +10,7 @@ computed for a piece of the rows at a time, and each piece's gradient is compute
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from chainrule.system.devices import has_triton
 
 LOGITS_AT_ONCE = 1 << 26
 """The most logits computed at once, 256 MB in float32; with more, the loss is computed in pieces."""
+_IS_ARM = platform.machine().lower() in ("aarch64", "arm64")  # torch's exponentials are slow there
+_COMPILED_FROM = 1024  # the smallest vocabulary for which compiled loops are loaded
 BLOCK = 16
 """The sides of matrices that are multiplied in 8 bits are multiples of this."""
 _ROWS_ON_GPU = 1 << 14  # of a piece: fewer would make the matrix products slow, more would gain nothing
@@ -39,18 +42,45 @@ def summed_nats(features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, t
 def best_nats(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Tensor:
-    """The same as `summed_nats`, but in pieces if there are many logits.
+    """The same as `summed_nats`, but in pieces if there are many logits, or where that is faster.
 
     With `float8`, pieces are multiplied in 8 bits where gradients are computed.
     """
-    if len(targets_N) * len(weight_VD) <= LOGITS_AT_ONCE:
+    by_loops = _by_compiled_loops(features_ND, len(weight_VD))
+    if len(targets_N) * len(weight_VD) <= LOGITS_AT_ONCE and not by_loops:
         return summed_nats(features_ND, weight_VD, bias_V, targets_N)
     if torch.is_grad_enabled():
         nats: Tensor = in_pieces(features_ND, weight_VD, bias_V, targets_N, float8)
         return nats
     rows = max(LOGITS_AT_ONCE // len(weight_VD), 1)
     pieces = zip(torch.split(features_ND, rows), torch.split(targets_N, rows), strict=True)
-    return torch.stack([summed_nats(features, weight_VD, bias_V, targets) for features, targets in pieces]).sum()
+    return torch.stack(
+        [nats_of_targets(F.linear(features, weight_VD, bias_V), targets).sum() for features, targets in pieces]
+    ).sum()
+
+
+def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """-ln p(target) of each row, 0 where the target is PAD; the logits may be overwritten."""
+    if _by_compiled_loops(logits_NV, logits_NV.shape[1]) and not logits_NV.requires_grad:
+        from chainrule.neural.networks import loss_on_cpu
+
+        return loss_on_cpu.nats_of_targets(logits_NV, targets_N)
+    return F.cross_entropy(_wide(logits_NV), targets_N, ignore_index=PAD, reduction="none")
+
+
+def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
+    """Whether loops compiled for the CPU take less time than torch's functions.
+
+    The answer depends on sizes alone, not on what was done before: a run that is resumed computes the same numbers.
+    """
+    return (
+        _IS_ARM
+        and x_ND.device.type == "cpu"
+        and x_ND.dtype == torch.float32
+        and vocab_size >= _COMPILED_FROM
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
 
 
 # torch.compile would unroll the loop over pieces. torch.compiler.disable would prevent it too, but takes 1.5 s to
@@ -86,7 +116,7 @@ class PieceByPiece(torch.autograd.Function):
             nats += some_nats
             product.back(errors, features, grad_ND[i : i + rows], grad_VD)
             if grad_V is not None:
-                grad_V += errors.to(wide).sum(dim=0) * product.unit
+                grad_V += _sum_of_rows(errors.to(wide)) * product.unit
         ctx.save_for_backward(grad_ND, grad_VD, grad_V)
         ctx.dtypes = features_ND.dtype, weight_VD.dtype
         return nats
@@ -183,17 +213,26 @@ def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: tor
 
 
 def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same as `softmax_errors`, but on a GPU by a kernel that does all of it in one go."""
+    """The same as `softmax_errors`, but in one go by a kernel of the device; it may overwrite the logits."""
     if logits_NV.device.type == "cuda" and has_triton():
         from chainrule.neural.networks import loss_kernels
 
         return loss_kernels.softmax_errors(logits_NV, targets_N, unit, dtype)
+    if _by_compiled_loops(logits_NV, logits_NV.shape[1]) and unit == 1 and dtype == logits_NV.dtype:
+        from chainrule.neural.networks import loss_on_cpu
+
+        return loss_on_cpu.replace_by_errors(logits_NV, targets_N).sum(), logits_NV
     return softmax_errors(logits_NV, targets_N, unit, dtype)
 
 
 def _wide(logits: Tensor) -> Tensor:
     """The logits in float32 at least: exponentials need more than 16 bits."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _sum_of_rows(x_NV: Tensor) -> Tensor:
+    """Σ over the rows; on a CPU as a product, where torch's own sum takes ten times as long."""
+    return x_NV.T @ x_NV.new_ones(len(x_NV)) if x_NV.device.type == "cpu" else x_NV.sum(dim=0)
 
 
 def _transposed(matrix: Tensor) -> Tensor:
