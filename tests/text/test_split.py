@@ -149,9 +149,9 @@ def test_every_part_gets_a_document_however_small_its_share() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_part_gets_a_document_also_of_few_large_ones(seed: int, tmp_path: Path) -> None:
-    """Eight books of 1 MB are more than enough documents for three parts."""
+    """Eight books of 100 kB are more than enough documents for three parts."""
     for book in "abcdefgh":
-        (tmp_path / f"{book}.txt").write_text(f"title {book}\n\n" + f"line of {book}\n" * 90_000)
+        (tmp_path / f"{book}.txt").write_text(f"title {book}\n\n" + f"line of {book}\n" * 9_000)
     texts = parts(Corpus.open(f"{tmp_path}/*.txt"), {"train": 0.8, "valid": 0.1, "test": 0.1}, seed)
     assert all(texts.values())
 
