@@ -110,7 +110,8 @@ if TYPE_CHECKING:
     from chainrule.pipeline.train import train
     from chainrule.report.write import Report, make_report, write_report
     from chainrule.tasks.anomalies import Anomaly, anomalies
-    from chainrule.tasks.filtering import Filtered, filter_corpus, filter_texts
+    from chainrule.tasks.filtering.counts import Filtered
+    from chainrule.tasks.filtering.filter import filter_corpus, filter_texts
     from chainrule.tasks.nbest.lists import NbestList
     from chainrule.tasks.nbest.rerank import rerank
     from chainrule.tasks.pairs import minimal_pairs
@@ -164,7 +165,8 @@ _HOMES = {
     "chainrule.pipeline.resume": ("resume",),
     "chainrule.pipeline.train": ("train",),
     "chainrule.tasks.anomalies": ("Anomaly", "anomalies"),
-    "chainrule.tasks.filtering": ("Filtered", "filter_corpus", "filter_texts"),
+    "chainrule.tasks.filtering.counts": ("Filtered",),
+    "chainrule.tasks.filtering.filter": ("filter_corpus", "filter_texts"),
     "chainrule.tasks.prediction": ("Keystrokes", "keystrokes"),
     "chainrule.tasks.nbest.lists": ("NbestList",),
     "chainrule.tasks.nbest.rerank": ("rerank",),

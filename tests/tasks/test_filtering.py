@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import chainrule as cr
 from chainrule import chain
 from chainrule.errors import CorpusError, SettingsError
-from chainrule.tasks import filtering
-from chainrule.tasks.filtering import filter_corpus, filter_stream, filter_texts
+from chainrule.tasks.filtering import filter as filtering
+from chainrule.tasks.filtering.filter import filter_corpus, filter_stream, filter_texts
 from chainrule.text.corpus import Corpus
 
 LINES = ["i love cats", "mice dogs love", "cats chase dogs", "zebras", "dogs love mice", "i love i love i"]

@@ -21,7 +21,7 @@ from chainrule.cli.screen.words import count, number
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
-    from chainrule.tasks.filtering import Filtered
+    from chainrule.tasks.filtering.counts import Filtered
 
 
 @click.command("filter")
@@ -74,7 +74,8 @@ def filter_verb(
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.kinds import load
-    from chainrule.tasks.filtering import check_forms, filter_corpus
+    from chainrule.tasks.filtering.filter import filter_corpus
+    from chainrule.tasks.filtering.writing import check_forms
 
     if (keep is None) == (max_perplexity is None):
         raise click.UsageError("choose --keep SHARE or --max-perplexity P")
@@ -106,7 +107,7 @@ def filter_verb(
 def _filter_pipe(lm: LanguageModel, max_perplexity: float, paragraphs: bool, options: dict[str, Any]) -> Filtered:
     """Filter standard input as it comes, without a copy of it."""
     from chainrule.cli.progress import terminal_progress
-    from chainrule.tasks.filtering import filter_stream
+    from chainrule.tasks.filtering.filter import filter_stream
     from chainrule.text.files import Cleaning, standard_input
 
     if options["fields"] or options["files"]:

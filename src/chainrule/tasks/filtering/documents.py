@@ -1,0 +1,133 @@
+"""The documents of a corpus in batches, of which each unit is written or left out: a line, or a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import form_of
+from chainrule.text.records import Sourced, read_sourced
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+NOTHING = np.zeros(0, np.int64)
+_LONGEST_PARAGRAPH = 1 << 26  # bytes; a longer one is judged in parts
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents of one file, in units that are written or left out: lines of a text file, or records."""
+
+    block: bytes
+    """Their text, in whole lines."""
+    lines_U: Ints
+    """How many lines of the block each unit has."""
+    document_U: Ints
+    """The document of the batch that each unit is part of; -1 for a blank line."""
+    source: bytes
+    """What the units are in the file; that is the block in a text file, and nothing in a parquet file."""
+    ends_U: Ints
+    """Where each unit ends in the source."""
+    path: Path | None = None
+    """The file of the records; None for text."""
+    numbers_U: Ints = field(default_factory=lambda: NOTHING)
+    """The lines or rows of the records, from 1."""
+    is_first: bool = False
+    """Whether a text file begins here."""
+
+    @property
+    def documents(self) -> int:
+        return int(self.document_U.max(initial=-1)) + 1
+
+
+def text_batches(blocks: Iterable[bytes], size: int, paragraphs: bool) -> Iterator[Batch]:
+    is_first = True
+    for block in _whole_paragraphs(blocks) if paragraphs else blocks:
+        for piece in [block] if paragraphs else _cut(block, size):
+            piece = piece if piece.endswith(b"\n") else piece + b"\n"
+            ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n")) + 1
+            is_blank = _blank_lines(piece, ends)
+            begins = ~is_blank
+            if paragraphs:  # a line begins a document if the one before is blank
+                begins[1:] &= is_blank[:-1]
+            document = np.where(is_blank, -1, np.cumsum(begins) - 1)
+            yield Batch(piece, np.ones(len(ends), np.int64), document, piece, ends, is_first=is_first)
+            is_first = False
+
+
+def _cut(block: bytes, size: int) -> Iterator[bytes]:
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + size) + 1 or len(block)
+        yield block[start:end]
+        start = end
+
+
+def _blank_lines(block: bytes, ends: Ints) -> Bools:
+    """Which lines hold white space only."""
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    is_blank: Bools = ends - starts == 1
+    first = np.frombuffer(block, np.uint8)[starts]
+    for line in np.flatnonzero(((first == ord(" ")) | (first == ord("\t"))) & ~is_blank).tolist():
+        is_blank[line] = block[starts[line] : ends[line]].isspace()
+    return is_blank
+
+
+def _whole_paragraphs(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Blocks that end in a blank line, each of whole paragraphs; the last one as the text ends."""
+    rest = b""
+    for block in blocks:
+        rest += block
+        end = rest.rfind(b"\n\n") + 2
+        if end > 1 or len(rest) > _LONGEST_PARAGRAPH:
+            end = end if end > 1 else len(rest)
+            yield rest[:end]
+            rest = rest[end:]
+    if rest:
+        yield rest
+
+
+def _record_batches(path: Path, records: Iterator[Sourced], size: int) -> Iterator[Batch]:
+    some: list[Sourced] = []
+    gathered = 0
+    for sourced in records:
+        some.append(sourced)
+        gathered += len(sourced.record.text)
+        if gathered >= size:
+            yield _record_batch(path, some)
+            some, gathered = [], 0
+    if some:
+        yield _record_batch(path, some)
+
+
+def _record_batch(path: Path, records: list[Sourced]) -> Batch:
+    return Batch(
+        b"".join(sourced.record.text for sourced in records),
+        np.asarray([sourced.record.text.count(b"\n") for sourced in records]),
+        np.arange(len(records)),
+        b"".join(sourced.source for sourced in records),
+        np.cumsum([len(sourced.source) for sourced in records]),
+        path,
+        np.asarray([sourced.number for sourced in records]),
+    )
+
+
+def batches(corpus: Corpus, size: int, paragraphs: bool) -> Iterator[Batch]:
+    """The documents of a corpus."""
+    corpus.cleaning.begin()
+    if corpus.texts:
+        yield from text_batches(corpus.texts, size, paragraphs)
+    for path in corpus.paths:
+        if form_of(path) == "text":
+            yield from text_batches(corpus.text_blocks(path), size, paragraphs)
+        else:
+            records = read_sourced(path, corpus.name_of(path), corpus.fields, corpus.cleaning)
+            yield from _record_batches(path, records, size)
