@@ -84,6 +84,28 @@ def test_later_fields_of_a_comparison_are_shown(ladder: Path) -> None:
     assert report.record.models[0].interval == (1.25, 2.5)
 
 
+def test_each_model_stands_against_the_best(ladder: Path) -> None:
+    values = json.loads((ladder / "compare.json").read_text())
+    best = record_of(ladder).drawn[0].name
+    others = [result for result in values["results"] if result["name"] != best]
+    others[0]["behind"], others[1]["behind"] = [0.25, 0.125, 0.375], [0.01, -0.002, 0.03]
+    (ladder / "compare.json").write_text(json.dumps(values))
+    report = cr.make_report(ladder, prompts=[])
+    assert isinstance(report.record, ComparisonRecord)
+    rows = {row["name"]: row for row in report.record.to_json()["models"]}
+    far, near = (rows[result["name"]] for result in others[:2])
+    assert (far["behind"], far["is_told_from_best"]) == ((0.25, 0.125, 0.375), True)
+    assert (near["behind"], near["is_told_from_best"]) == ((0.01, -0.002, 0.03), False)
+    assert rows[best]["behind"] is rows[best]["is_told_from_best"] is None
+    section = report.html.partition('<section id="best"')[2].partition("</section>")[0]
+    assert f"cannot tell <b>{text(best)}</b> from <b>{text(near['name'])}</b>." in section
+    table = section.partition("<tbody>")[2]
+    assert table.index(text(near["name"])) < table.index(text(far["name"]))  # the nearest first
+    assert '+0.010<span class="small">−0.002 to +0.030</span></td><td>no</td>' in section
+    assert '+0.250<span class="small">+0.125 to +0.375</span></td><td>yes</td>' in section
+    assert f"Not listed: {len(rows) - 3} without" in section
+
+
 class Reader(HTMLParser):
     """The elements of a page, and the text of scripts."""
 

@@ -96,6 +96,8 @@ def comparison_page(record: ComparisonRecord, charts: Mapping[str, Any]) -> str:
     """The page of a comparison."""
     palette = colours([row.name for row in record.drawn])
     sections = [("table", "Which model to use", _table_section(record, palette))]
+    if any(row.behind for row in record.models) and any(row.is_best for row in record.models):
+        sections.append(("best", "Against the best", _best_section(record, palette)))
     costs = [name for name in charts if name.startswith("cost-")]
     if costs:
         sections.append(("costs", "Quality against cost", _costs_section(record, costs, palette)))
@@ -151,6 +153,44 @@ def _table_section(record: ComparisonRecord, palette: Mapping[str, str]) -> str:
         f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0"><table><caption><span>{caption}; '
         f"the best is marked</span></caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         + "".join(f'<p class="small">{note}</p>' for note in notes)
+    )
+
+
+def _best_section(record: ComparisonRecord, palette: Mapping[str, str]) -> str:
+    """How much worse than the best each model is, with an interval, and whether the test text shows it."""
+    best = next(row.name for row in record.models if row.is_best)
+    behind = sorted((row for row in record.models if row.behind is not None), key=lambda row: row.behind or ())
+    equal = [row.name for row in behind if not row.is_told_from_best]
+    found = f"The test text shows that <b>{text(best)}</b> is the best of them."
+    if equal:
+        found = f"The test text cannot tell <b>{text(best)}</b> from {_listed(equal)}."
+    left_out = len(record.models) - len(behind) - 1
+    note = f" Not listed: {left_out} without a probability for every token." if left_out else ""
+    rows = "".join(_behind_row(row, palette) for row in behind)
+    caption = f"{record.loss.capitalize()} above {text(best)}'s on the same documents"
+    return (
+        f'<p>{found}</p><div class="scroll narrow" role="region" aria-label="{caption}" tabindex="0"><table>'
+        f"<caption><span>{caption}, with the 95 % interval</span></caption><thead><tr>"
+        '<th scope="col">model</th><th scope="col">worse by</th><th scope="col">told apart</th></tr></thead>'
+        f'<tbody>{rows}</tbody></table></div><p class="small">The documents of the test text are drawn again and '
+        "again, the same for both models; two are told apart where the one is worse on nearly all draws."
+        f"{note}</p>"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in bold; a name may have a comma in it."""
+    *others, last = (f"<b>{text(name)}</b>" for name in names)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _behind_row(row: Row, palette: Mapping[str, str]) -> str:
+    assert row.behind is not None
+    mean, low, high = (f"{value:+.3f}".replace("-", "−") for value in row.behind)
+    return (
+        f'<tr><th scope="row">{_chip(palette.get(row.name))}{text(row.name)}</th>'
+        f'<td>{mean}<span class="small">{low} to {high}</span></td>'
+        f"<td>{'yes' if row.is_told_from_best else 'no'}</td></tr>"
     )
 
 

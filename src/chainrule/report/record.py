@@ -64,6 +64,10 @@ class Row:
     figures: dict[str, float]
     interval: tuple[float, float] | None
     """The confidence interval of the loss, if the comparison has it."""
+    behind: tuple[float, float, float] | None
+    """By how much its loss is above the best one's on the same documents, and the interval of that."""
+    is_told_from_best: bool | None
+    """Whether the test text shows that it is worse than the best; None where that is not known."""
     costs: dict[str, float | None]
     frontier: list[str]
     """The costs in which no other model is both as good and as cheap."""
@@ -222,6 +226,8 @@ def _rows(comparison: Comparison, raw: Sequence[dict[str, Any]]) -> tuple[list[R
             loss=losses[i],
             figures=_figures(result),
             interval=_interval(raw[i]),
+            behind=result.behind,
+            is_told_from_best=None if result.behind is None else result.is_told_from_best,
             costs={cost.key: prices[cost][i] for cost in costs},
             frontier=[key for key, holds in on_frontier.items() if holds[i]],
             is_best=result is comparison.best,
