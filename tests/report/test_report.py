@@ -74,11 +74,20 @@ def test_later_fields_of_a_comparison_are_shown(ladder: Path) -> None:
     for number, result in enumerate(values["results"]):
         result |= {"interval": [1.25, 2.5], "parameters": 1000 + number, "peak_megabytes": None, "unheard_of": 1}
     name = values["results"][0]["name"]
-    curve = [{"name": name, "tokens": tokens, "bits_per_byte": 3.0} for tokens in (100, 200)]
+    point = {"name": name, "kind": "ngram", "settings": {}, "bytes": 1, "perplexity": 8.0, "unheard_of": 1}
+    point |= {"training_seconds": 1.0, "seconds": 1.0}
+    curve = [
+        point | {"share": tokens / 200, "tokens": tokens, "bits_per_byte": bits}
+        for tokens, bits in ((50, math.inf), (100, 3.5), (200, 3.0))
+    ]
     (ladder / "compare.json").write_text(json.dumps(values | {"curve": curve}))
     report = cr.make_report(ladder, prompts=["The"])
     assert {"cost-parameters", "learning"} <= report.charts.keys()
     assert "cost-peak-megabytes" not in report.charts
+    (drawn,) = report.charts["learning"].to_dict()["datasets"].values()
+    assert [(one["part"], one["bits"]) for one in drawn] == [("1/2", 3.5), ("all", 3.0)]
+    assert '<th scope="col">1/4</th><th scope="col">1/2</th><th scope="col">all</th>' in report.html
+    assert "<td>∞</td><td>3.500</td><td>3.000</td>" in report.html
     assert "1.250 to 2.500" in report.html
     assert isinstance(report.record, ComparisonRecord)
     assert report.record.models[0].interval == (1.25, 2.5)
@@ -101,8 +110,8 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     assert f"cannot tell <b>{text(best)}</b> from <b>{text(near['name'])}</b>." in section
     table = section.partition("<tbody>")[2]
     assert table.index(text(near["name"])) < table.index(text(far["name"]))  # the nearest first
-    assert '+0.010<span class="small">−0.002 to +0.030</span></td><td>no</td>' in section
-    assert '+0.250<span class="small">+0.125 to +0.375</span></td><td>yes</td>' in section
+    assert '0.010<span class="small">−0.002 to 0.030</span></td><td>no</td>' in section
+    assert '0.250<span class="small">0.125 to 0.375</span></td><td>yes</td>' in section
     assert f"Not listed: {len(rows) - 3} without" in section
 
 

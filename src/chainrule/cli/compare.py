@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,12 @@ CHEAP = "°"
     help="The models: a few, all, or the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
 )
 @minutes_option("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
+@click.option(
+    "--curve",
+    is_flag=True,
+    help="Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the "
+    "text too, networks on 1/4 and 1/2, within the same time.",
+)
 @click.option("--report/--no-report", default=True, show_default=True, help="Write DIR/report.html at the end.")
 @tokenizer_options(None)
 @source_tokenizer_option
@@ -92,6 +99,7 @@ def compare(
 
     \b
     chainrule compare corpus.txt --out ladder
+    chainrule compare corpus.txt --ladder quick --curve --out ladder
     chainrule compare --task translation train.en train.de --out ladder
     """
     from chainrule.cli.progress import terminal_progress
@@ -122,6 +130,7 @@ def compare(
             context=options["context"],
             device=options["device"],
             minutes=options["minutes"],
+            curve=options["curve"],
             seed=options["seed"],
             overwrite=options["overwrite"],
             progress=terminal_progress(),
@@ -188,14 +197,36 @@ def _print(comparison: Comparison, out: str) -> None:
         say(screen, SCORES)
     if not all(test.lossless for test in measured):
         say(screen, UNPAID)
+    _print_curve(screen, comparison)
     _print_failures(screen, comparison)
     _print_samples(screen, comparison, "Samples (top-p 0.9)")
     _print_best(screen, comparison, out)
 
 
+def _print_curve(screen: Console, comparison: Comparison) -> None:
+    """The learning curves: a row for each model, a column for each part of the training text."""
+    from chainrule.evaluation.curve import fraction
+
+    if not comparison.curve:
+        return
+    shares = sorted({one.share for one in comparison.curve})
+    points: dict[str, dict[float, float]] = {}
+    for one in comparison.curve:
+        points.setdefault(one.name, {})[one.share] = one.bits_per_byte
+    screen.print("\nBits/byte by the share of the training text", style="bold")
+    table = results_table("model", *(fraction(share) for share in shares), "twice the text")
+    for name, found in points.items():
+        half, whole = found.get(0.5, math.inf), found.get(1.0, math.inf)
+        gained = f"{whole - half:+.3f}" if max(half, whole) < math.inf else ""
+        table.add_row(name, *(number(found[share], 4) if share in found else "" for share in shares), gained)
+    show_table(screen, table)
+
+
 def _print_failures(screen: Console, comparison: Comparison) -> None:
+    from chainrule.evaluation.curve import on_part
+
     for failure in comparison.failures:
-        say(screen, f"{failure.name} failed: {failure.error}")
+        say(screen, f"{on_part(failure.name, failure.share)} failed: {failure.error}")
 
 
 def _print_samples(screen: Console, comparison: Comparison, title: str) -> None:

@@ -11,6 +11,7 @@ In reading order:
     ladder.py      which models are compared, and how they share the time
     climb.py       one of them trained, measured and saved
     intervals.py   confidence intervals over documents
+    curve.py       learning curves: models on parts of the training text
     choice.py      which model to take for what
     compare.py     `compare`: a ladder of models, trained and measured on one split
     surprisals_record.py  the surprisal of every token of a held-out text, on disk, with its place in bytes

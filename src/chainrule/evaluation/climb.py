@@ -15,7 +15,7 @@ from chainrule import settings as settings_of
 from chainrule.compose.mix import mix
 from chainrule.decode.generate import generate_many, sample_text
 from chainrule.designs.settings import NeuralSettings
-from chainrule.evaluation.comparison import Result, loss_of
+from chainrule.evaluation.comparison import Point, Result, loss_of
 from chainrule.evaluation.ladder import folder_name
 from chainrule.evaluation.measure import Measured, measure
 from chainrule.evaluation.surprisals_record import Surprisals, token_ends, write_surprisals
@@ -27,6 +27,7 @@ from chainrule.progress import Progress
 from chainrule.system.memory import peak_memory
 from chainrule.system.plugins import import_object
 from chainrule.text.corpus import Corpus
+from chainrule.tokens.ids import Encoded
 
 Measure: TypeAlias = Callable[[Any, HeldOut, Progress], Measured | Figures]
 """What measures a model: a `Measured` of a language model, `Figures` of one of another task (`Kind.measure`)."""
@@ -63,6 +64,26 @@ class Climb:
             seconds=time.perf_counter() - began,
             training_tokens_per_second=(seen or self.data.train.tokens) / trained if trained else None,
             peak_megabytes=memory.megabytes,
+        )
+
+    def point(self, kind: Kind, rung: Rung, share: float, part: Encoded) -> Point:
+        """Train one rung on a part of the training text and measure it on the test text; the model is not kept."""
+        began = time.perf_counter()
+        settings: Any = settings_of.parse(kind.settings, rung.settings)
+        model = kind.train(settings, replace(self.data, train=part))
+        trained = time.perf_counter() - began
+        found = measure(model, self.test.encoded)
+        return Point(
+            name=rung.name,
+            kind=kind.name,
+            settings=dict(rung.settings),
+            share=share,
+            tokens=part.tokens,
+            bytes=part.bytes,
+            bits_per_byte=found.bits_per_byte,
+            perplexity=found.perplexity,
+            training_seconds=trained,
+            seconds=time.perf_counter() - began,
         )
 
     def mixture(self, results: Sequence[Result], valid: Corpus) -> Result | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from chainrule.errors import ChainruleError, FolderError, Interrupted
 from chainrule.evaluation.choice import advice
 from chainrule.evaluation.climb import Climb
 from chainrule.evaluation.comparison import FORMAT, RESULTS, Comparison, Failure, Result, loss_of, read_comparison
+from chainrule.evaluation.curve import CurveTexts, add_whole_text, on_part, points_of, timed_as
 from chainrule.evaluation.intervals import FEWEST, Interval, drawn_bits_per_byte, per_document
 from chainrule.evaluation.ladder import FULL, MINUTES, Budget, Ladder, find_ladder
 from chainrule.evaluation.surprisals_record import SURPRISALS, Surprisals, read_surprisals, write_text
@@ -52,6 +53,7 @@ def compare(
     context: Context = "line",
     device: str = "cpu",
     minutes: float | None = None,
+    curve: bool = False,
     seed: int = 0,
     overwrite: bool = False,
     progress: Reports = False,
@@ -62,12 +64,17 @@ def compare(
     comparison that was stopped goes on when it is asked for again, and takes up the models that are there. A rung
     that fails is noted, and the others go on. `minutes` is the time of the whole comparison, which its networks
     share [4; other tasks: a minute for each network]. A `task` other than language has a ladder and a measure of
-    its own: translation takes pairs. `ladder` is quick, full, or a file that lists rungs.
+    its own: translation takes pairs. `ladder` is quick, full, or a file that lists
+    rungs. With `curve`, the rungs of the short ladder (of a file all) are
+    trained on parts of the training text too, within the same time.
     """
+    if curve and task != "language":
+        raise ChainruleError("learning curves are of language models: leave out the curve")
     out, device, progress = Path(out), choose_device(device), as_progress(progress)
     rungs = find_ladder(ladder, kinds, task, progress)
     minutes = MINUTES if minutes is None and task == "language" else minutes
     _check_some(rungs, device)
+    points = points_of(rungs) if curve else []
     first = rungs[0][0]
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:
@@ -89,18 +96,27 @@ def compare(
             context=context,
             parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
             results=[],
-            identity=_identity(the_tokenizer, encoded, sources, context, seed, rungs, minutes),
+            identity=_identity(the_tokenizer, encoded, sources, context, seed, rungs, minutes)
+            | {"curve": [[rung.name, share] for _, rung, share in points]},
             task=task,
         )
+        texts = CurveTexts(parts["train"], the_tokenizer, scratch, seed, progress)
+        there = {(one.name, one.share) for one in earlier.curve} if earlier is not None else set()
+        if any((rung.name, share) not in there for _, rung, share in points):
+            _ = texts.encoded  # a text of too few documents is refused before anything is written
         if earlier is not None:
             comparison.results.extend(_taken_up(earlier, comparison, out, progress))
+            kept = {one.name for one in comparison.results}
+            comparison.curve.extend(one for one in earlier.curve if one.name in kept)
         else:
             _clear(out)
         out.mkdir(exist_ok=True)
         text = write_text(out, parts["test"])
         comparison.write(out)
         climb = Climb(data, HeldOut(parts["test"], encoded["test"]), out, text)
-        _climb_all(climb, rungs, comparison, Budget(minutes, spent=sum(one.seconds for one in comparison.results)))
+        spent = sum(one.seconds for one in comparison.results)
+        spent += sum(one.seconds for one in comparison.curve if one.share < 1)
+        _climb_all(climb, _jobs(rungs, points), texts, comparison, Budget(minutes, spent))
         _add_mixture(climb, comparison, parts["valid"])
         finished = _with_intervals(comparison, parts["test"], out, seed)
         finished.write(out)
@@ -119,30 +135,73 @@ def _check_some(rungs: Ladder, device: str) -> None:
         raise errors[0]
 
 
-def _climb_all(climb: Climb, rungs: Ladder, comparison: Comparison, budget: Budget) -> None:
-    """Train and measure the rungs that have no result, those that need no time of the budget first."""
-    progress, done = climb.data.progress, {result.name for result in comparison.results}
-    waiting = [(kind, rung) for kind, rung in rungs if rung.name not in done]
-    waiting.sort(key=lambda pair: "minutes" in pair[1].settings)
-    order = [rung.name for _, rung in rungs]
-    with progress.task("models", len(rungs), "models") as climbing:
-        climbing.advance(len(done))
+@dataclass(frozen=True)
+class _Job:
+    """A rung to climb, on all of the training text or, for its learning curve, on a part."""
+
+    kind: Kind
+    rung: Rung
+    share: float = 1.0
+
+    @property
+    def order(self) -> tuple[bool, bool]:
+        """Counted models first, which need no time of the budget; the whole text before its parts."""
+        return "minutes" in self.rung.settings, self.share < 1
+
+
+def _jobs(rungs: Ladder, points: Sequence[tuple[Kind, Rung, float]]) -> list[_Job]:
+    """What there is to train, in order."""
+    jobs = [*(_Job(kind, rung) for kind, rung in rungs), *(_Job(*point) for point in points)]
+    return sorted(jobs, key=lambda job: job.order)
+
+
+def _climb_all(
+    climb: Climb, jobs: Sequence[_Job], texts: CurveTexts, comparison: Comparison, budget: Budget
+) -> None:
+    """Train and measure what has no result yet."""
+    progress = climb.data.progress
+    drawn = [job.rung.name for job in jobs if job.share < 1]
+    add_whole_text(comparison, drawn)
+    done = {(one.name, 1.0) for one in comparison.results} | {(one.name, one.share) for one in comparison.curve}
+    waiting = [job for job in jobs if (job.rung.name, job.share) not in done]
+    with progress.task("models", len(jobs), "models") as climbing:
+        climbing.advance(len(jobs) - len(waiting))
         while waiting:
-            kind, rung = waiting.pop(0)
+            job = waiting.pop(0)
             try:
-                result = climb.up(kind, budget.within(rung, [other for _, other in waiting]))
+                _do(job, climb, texts, comparison, budget, [other.rung for other in waiting])
             except Interrupted:
                 raise
             except (ChainruleError, RuntimeError, MemoryError) as error:
-                comparison.failures.append(Failure(rung.name, kind.name, str(error) or type(error).__name__))
-                progress.note(f"{rung.name} failed, and the others go on: {error}")
-            else:
-                comparison.results.append(result)
-                comparison.results.sort(key=lambda one: order.index(one.name))
+                message = str(error) or type(error).__name__
+                comparison.failures.append(Failure(job.rung.name, job.kind.name, message, job.share))
+                name = on_part(job.rung.name, job.share)
+                progress.note(f"{name} failed, and the others go on: {error}")
+            add_whole_text(comparison, drawn)
             comparison.write(climb.out)
             climbing.advance(1)
     if not comparison.results:
         raise ChainruleError(f"no model could be trained; the first error: {comparison.failures[0].error}")
+
+
+def _do(
+    job: _Job,
+    climb: Climb,
+    texts: CurveTexts,
+    comparison: Comparison,
+    budget: Budget,
+    waiting: Sequence[Rung],
+) -> None:
+    """Add the result of one job, or nothing for a part of the text where all of it gave nothing to compare with."""
+    if job.share == 1:
+        order = [rung["name"] for rung in comparison.identity["ladder"]]
+        comparison.results.append(climb.up(job.kind, budget.within(job.rung, waiting)))
+        comparison.results.sort(key=lambda one: order.index(one.name))
+    elif any(one.name == job.rung.name for one in comparison.curve):
+        whole = next(one for one in comparison.results if one.name == job.rung.name)
+        comparison.curve.append(
+            climb.point(job.kind, timed_as(job.rung, whole), job.share, texts.encoded[job.share])
+        )
 
 
 def _add_mixture(climb: Climb, comparison: Comparison, valid: Corpus) -> None:
@@ -233,7 +292,7 @@ def _as_listed(kind: Kind, rung: Rung) -> dict[str, Any]:
 def _taken_up(earlier: Comparison, now: Comparison, out: Path, progress: Progress) -> list[Result]:
     """The results of an earlier comparison of the same texts that this one asks for too."""
     wanted = json.loads(to_json(now.identity))
-    common = {*wanted, *earlier.identity} - {"ladder", "minutes"}
+    common = {*wanted, *earlier.identity} - {"ladder", "minutes", "curve"}
     if any(earlier.identity.get(name) != wanted.get(name) for name in common):
         raise FolderError(
             f"{out} holds another comparison, of other texts or settings; choose another folder, or overwrite it "

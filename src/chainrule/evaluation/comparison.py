@@ -65,6 +65,29 @@ class Failure:
     name: str
     kind: str
     error: str
+    share: float = 1.0
+    """Of the training text: less than 1 for a point of a learning curve."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a learning curve: a rung trained on a part of the training text, and not kept."""
+
+    name: str
+    """Of the rung."""
+    kind: str
+    settings: dict[str, Any]
+    share: float
+    """Of the training text; 1 for all of it."""
+    tokens: int
+    """Of the part."""
+    bytes: int
+    bits_per_byte: float
+    """On the test text."""
+    perplexity: float
+    training_seconds: float
+    seconds: float
+    """Training and measuring together."""
 
 
 COSTS: Mapping[str, Callable[[Result], float]] = MappingProxyType(
@@ -95,13 +118,20 @@ class Comparison:
     failures: list[Failure] = field(default_factory=list)
     advice: str | None = None
     """Which model to take for what."""
+    curve: list[Point] = field(default_factory=list)
+    """The learning curves, if they were asked for: rung by rung, from little text to all of it."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether every rung of the ladder has a result, or failed."""
+        """Whether every rung of the ladder, and every point of its curves, is there, or failed."""
         ladder = self.identity.get("ladder")  # comparisons of earlier versions do not have it
-        done = {one.name for one in self.results} | {one.name for one in self.failures}
-        return ladder is None or all(rung["name"] in done for rung in ladder)
+        if ladder is None:
+            return True
+        done = {(one.name, 1.0) for one in self.results} | {(one.name, one.share) for one in self.curve}
+        done |= {(one.name, one.share) for one in self.failures}
+        drawn = {one.name for one in self.curve}  # a rung that failed, or has no finite figure, has none
+        points = [(name, share) for name, share in self.identity.get("curve", ()) if name in drawn]
+        return all(one in done for one in [*((rung["name"], 1.0) for rung in ladder), *points])
 
     @property
     def best(self) -> Result | None:
@@ -165,6 +195,11 @@ def _read_result(values: dict[str, Any]) -> Result:
     return Result(**{**found, **ranges, "test": _read_figures(values["test"])})
 
 
+def _read_point(values: dict[str, Any]) -> Point:
+    known = {one.name for one in fields(Point)}
+    return Point(**{name: value for name, value in values.items() if name in known})
+
+
 def _read_figures(values: dict[str, Any]) -> Measured | Figures:
     of = Figures if "values" in values else Measured
     known = {one.name for one in fields(of)}
@@ -177,12 +212,13 @@ def read_comparison(out: Path) -> Comparison | None:
         values = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
             return None
-        known = {one.name for one in fields(Comparison)} - {"results", "failures"}
+        known = {one.name for one in fields(Comparison)} - {"results", "failures", "curve"}
         found = {name: values[name] for name in known if name in values}
         return Comparison(
             **{"identity": {}, **found},
             results=[_read_result(one) for one in values["results"]],
             failures=[Failure(**one) for one in values.get("failures", [])],
+            curve=[_read_point(one) for one in values.get("curve", [])],
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

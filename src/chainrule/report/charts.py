@@ -6,10 +6,12 @@ Every model keeps one colour through the whole report.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chainrule.errors import MissingExtraError
+from chainrule.evaluation.curve import fraction
 from chainrule.report.costs import Cost
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def comparison_charts(record: ComparisonRecord) -> dict[str, Any]:
     for name, bins in (("position", record.position), ("frequency", record.frequency)):
         if bins is not None:
             charts[name] = _bins_chart(bins, palette)
-    if record.learning:
+    if any(one["bits_per_byte"] < math.inf for one in record.learning):
         charts["learning"] = _learning_chart(record, palette)
     return charts
 
@@ -108,7 +110,13 @@ def _cost_chart(record: ComparisonRecord, cost: Cost, palette: Mapping[str, str]
         "cost:Q",
         title=title,
         scale=alt.Scale(type="log", nice=False, padding=24),
-        axis=alt.Axis(tickCount=5, format="~s" if cost.is_large else "~g"),
+        axis=alt.Axis(
+            tickCount=5,
+            format="~s" if cost.is_large else "~g",
+            labelBound=True,
+            labelOverlap="greedy",
+            labelSeparation=8,
+        ),
     )
     y = alt.Y("loss:Q", title=record.loss, scale=alt.Scale(zero=False, padding=12))
     tooltip = [
@@ -190,19 +198,35 @@ def _bins_chart(bins: Bins, palette: Mapping[str, str]) -> Any:
 
 def _learning_chart(record: ComparisonRecord, palette: Mapping[str, str]) -> Any:
     alt = altair()
-    names = list(dict.fromkeys(one["name"] for one in record.learning))
-    shown = {name: palette.get(name, OTHER) for name in names}
     rows = [
-        {"model": one["name"], "tokens": one["tokens"], "bits": one["bits_per_byte"]} for one in record.learning
+        {
+            "model": one["name"],
+            "tokens": one["tokens"],
+            "bits": one["bits_per_byte"],
+            "part": fraction(one["share"]),
+        }
+        for one in record.learning
+        if one["bits_per_byte"] < math.inf
     ]
+    shown = {name: palette.get(name, OTHER) for name in dict.fromkeys(row["model"] for row in rows)}
     return (
         _chart(rows, "Bits per byte against the tokens of the training text, a line for each model")
         .mark_line(point=True)
         .encode(
-            x=alt.X("tokens:Q", title="training tokens", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
+            x=alt.X(
+                "tokens:Q",
+                title="training text, tokens",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+                axis=alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows})),
+            ),
             y=alt.Y("bits:Q", title="bits per byte", scale=alt.Scale(zero=False)),
             color=_colour(shown),
-            tooltip=["model:N", alt.Tooltip("tokens:Q", format=","), alt.Tooltip("bits:Q", format=".3f")],
+            tooltip=[
+                "model:N",
+                alt.Tooltip("part:N", title="of the training text"),
+                alt.Tooltip("tokens:Q", format=","),
+                alt.Tooltip("bits:Q", title="bits per byte", format=".3f"),
+            ],
         )
     )
 

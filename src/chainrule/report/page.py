@@ -6,6 +6,7 @@ Every text is escaped: names and samples may hold anything. What the script read
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from chainrule._version import __version__
+from chainrule.evaluation.curve import fraction
 from chainrule.folder import to_json
 from chainrule.report.charts import LOSSES, OTHER, altair, colours
 from chainrule.report.costs import Cost, shown
@@ -23,6 +25,7 @@ from chainrule.report.surprise import LONGEST_SPAN, Bins
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+_LONG_SAMPLE = 500  # characters that may be more than a card shows at a time
 _WHOLE_TABLE = 400  # rows of a table of numbers under a chart; report.json has them all
 
 
@@ -186,7 +189,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _behind_row(row: Row, palette: Mapping[str, str]) -> str:
     assert row.behind is not None
-    mean, low, high = (f"{value:+.3f}".replace("-", "−") for value in row.behind)
+    digits = 3 if min(map(abs, row.behind)) >= 0.001 else 4
+    mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in row.behind)
     return (
         f'<tr><th scope="row">{_chip(palette.get(row.name))}{text(row.name)}</th>'
         f'<td>{mean}<span class="small">{low} to {high}</span></td>'
@@ -316,11 +320,22 @@ def _where_section(record: ComparisonRecord, names: Sequence[str], palette: Mapp
 
 
 def _learning_section(record: ComparisonRecord, palette: Mapping[str, str]) -> str:
-    names = dict.fromkeys(one["name"] for one in record.learning)
-    rows = [(one["name"], f"{one['tokens']:,}", shown(one["bits_per_byte"], 4)) for one in record.learning]
-    numbers = _numbers("Bits per byte by the size of the training text", ("model", "tokens", "bits/byte"), rows)
-    legend = _legend({name: palette.get(name, OTHER) for name in names})
-    return legend + _figure("learning", "Bits per byte by the size of the training text.", numbers)
+    """The learning curves: a chart, and a row of numbers for each model."""
+    shares = sorted({one["share"] for one in record.learning})
+    points: dict[str, dict[float, float]] = {}
+    for one in record.learning:
+        points.setdefault(one["name"], {})[one["share"]] = one["bits_per_byte"]
+    rows = [(name, *(shown(found.get(share), 4) for share in shares)) for name, found in points.items()]
+    caption = "Bits per byte against the training text"
+    numbers = _numbers(f"{caption}, by its share", ("model", *map(fraction, shares)), rows)
+    drawn = [name for name, found in points.items() if min(found.values()) < math.inf]
+    explained = (
+        "Each model was also trained on parts of the training text, of whole documents, and measured on the same "
+        "test text; a network had the same time on each. A line that still falls at its right end says that more "
+        "text would help; one that is flat, that it would not, or that the time is too short to read it."
+    )
+    legend = _legend({name: palette.get(name, OTHER) for name in drawn})
+    return f"<p>{explained}</p>{legend}" + _figure("learning", f"{caption}.", numbers)
 
 
 def _samples_section(record: ComparisonRecord, palette: Mapping[str, str]) -> str:
@@ -331,9 +346,10 @@ def _samples_section(record: ComparisonRecord, palette: Mapping[str, str]) -> st
             sample = texts[number] if number < len(texts) else ""
             begun = sample.startswith(prompt) and prompt
             body = f"<b>{text(prompt)}</b>{text(sample[len(prompt) :])}" if begun else text(sample)
+            scrolls = ' tabindex="0"' if len(sample) > _LONG_SAMPLE else ""  # so that the keys can scroll it
             cards.append(
                 f"<article><h4>{_chip(palette.get(name))}{text(name)}</h4>"
-                f'<pre dir="auto">{body or "(nothing)"}</pre></article>'
+                f'<pre dir="auto"{scrolls}>{body or "(nothing)"}</pre></article>'
             )
         heading = f"After “{text(prompt)}”" if prompt else "Without a prompt"
         parts.append(f'<h3>{heading}</h3><div class="cards">{"".join(cards)}</div>')

@@ -12,7 +12,7 @@ from typing import Any
 
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.choice import advice
-from chainrule.evaluation.comparison import RESULTS, Comparison, Result, loss_of, read_comparison
+from chainrule.evaluation.comparison import RESULTS, Comparison, Point, Result, loss_of, read_comparison
 from chainrule.evaluation.measure import Measured
 from chainrule.evaluation.surprisals_record import (
     SURPRISALS,
@@ -178,7 +178,7 @@ def comparison_record(
         costs=[asdict(cost) for cost in costs],
         models=rows,
         curves=_curves(folder, rows),
-        learning=_learning(raw),
+        learning=[_learning(point) for point in comparison.curve],
         position=by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
         samples=_samples(folder, comparison, drawn, words, prompts, progress),
@@ -299,9 +299,9 @@ def _in_bits(measurement: dict[str, Any], names: Sequence[str]) -> dict[str, flo
     return {name: measurement[name] / math.log(2) for name in names if measurement.get(name) is not None}
 
 
-def _learning(raw: dict[str, Any]) -> list[dict[str, Any]]:
-    points = raw.get("curve") or []
-    return [{key: one[key] for key in ("name", "tokens", "bits_per_byte")} for one in points]
+def _learning(point: Point) -> dict[str, Any]:
+    keys = ("name", "share", "tokens", "bytes", "bits_per_byte", "perplexity", "training_seconds")
+    return {key: getattr(point, key) for key in keys}
 
 
 def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surprisals], bytes]:
