@@ -335,7 +335,8 @@ def test_a_ladder_is_read_from_a_file(run: Run, fails: Fails, corpus: Path, tmp_
     ):
         path.write_text(content, encoding="utf-8")
         assert message in fails("compare", corpus, "--ladder", path, "--out", tmp_path / "x"), content
-    assert "quick, full, or a file" in fails("compare", corpus, "--ladder", "ful", "--out", tmp_path / "x")
+    names = "quick, full, lecture-networks, lecture-ngrams, or a file"
+    assert names in fails("compare", corpus, "--ladder", "ful", "--out", tmp_path / "x")
 
 
 def test_networks_share_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

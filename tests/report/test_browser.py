@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,10 +40,33 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
+def add_differences_and_curves(folder: Path) -> None:
+    """What a comparison of a longer text has: differences to the best, and points of a learning curve."""
+    values = json.loads((folder / "compare.json").read_text(encoding="utf-8"))
+    best = min(values["results"], key=lambda one: one["test"]["bits_per_byte"])
+    point = {
+        "kind": "ngram",
+        "settings": {},
+        "bytes": 1,
+        "perplexity": 8.0,
+        "training_seconds": 1.0,
+        "seconds": 1.0,
+    }
+    curve = []
+    for number, result in enumerate(values["results"]):
+        if result is not best:
+            result["behind"] = [0.01 * number, 0.01 * number - 0.005, 0.01 * number + 0.005]
+        for share in (0.0625, 0.25, 1.0):
+            here = {"name": result["name"], "share": share, "tokens": int(10_000 * share)}
+            curve.append(point | here | {"bits_per_byte": 3 - share - 0.1 * number})
+    (folder / "compare.json").write_text(json.dumps(values | {"curve": curve}), encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("page") / "ladder"
     shutil.copytree(made, folder)
+    add_differences_and_curves(folder)
     return cr.write_report(folder, pictures=False).resolve().as_uri()
 
 
@@ -76,7 +100,8 @@ def opened(browser: Any, address: str) -> Iterator[Opened]:
 
 def test_charts_are_drawn(opened: Opened) -> None:
     charts = opened.page.query_selector_all("[data-chart]")
-    assert len(charts) >= 6
+    assert len(charts) >= 7
+    assert opened.page.query_selector("[data-chart=learning]") is not None
     for chart in charts:
         marks = chart.query_selector_all("svg .mark-symbol path, svg .mark-line path")
         assert marks, chart.get_attribute("data-chart")
@@ -169,6 +194,8 @@ def test_nothing_is_wider_than_a_phone(browser: Any, address: str) -> None:
         phone.page.wait_for_timeout(100)
         assert phone.script("document.documentElement.scrollWidth") <= width
     phone.page.set_viewport_size({"width": 390, "height": 844})
+    table = "document.querySelector('#best .scroll')"
+    assert phone.script(f"{table}.scrollWidth <= {table}.clientWidth")  # it is read without scrolling
     phone.script("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert phone.script("document.documentElement.scrollWidth") <= 390
     assert phone.wrong == []

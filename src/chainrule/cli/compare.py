@@ -60,8 +60,9 @@ CHEAP = "°"
     "--ladder",
     default="full",
     show_default=True,
-    metavar="quick|full|FILE",
-    help="The models: a few, all, or the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
+    metavar="NAME|FILE",
+    help="The models: quick (a few), full (all), lecture-ngrams or lecture-networks (tables of the lectures), or "
+    "the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
 )
 @minutes_option("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
 @click.option(
@@ -100,6 +101,7 @@ def compare(
     \b
     chainrule compare corpus.txt --out ladder
     chainrule compare corpus.txt --ladder quick --curve --out ladder
+    chainrule compare corpus.txt --ladder lecture-ngrams --tokenizer word --out ladder
     chainrule compare --task translation train.en train.de --out ladder
     """
     from chainrule.cli.progress import terminal_progress

@@ -9,6 +9,7 @@ In reading order:
     records.py     the surprisal of each record of a file, and the most surprising ones
     comparison.py  the results of a comparison, and the file that keeps them
     ladder.py      which models are compared, and how they share the time
+    ladders/       ladders with a name of their own: tables of the lectures
     climb.py       one of them trained, measured and saved
     intervals.py   confidence intervals over documents
     curve.py       learning curves: models on parts of the training text

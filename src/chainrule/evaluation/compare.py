@@ -64,8 +64,8 @@ def compare(
     comparison that was stopped goes on when it is asked for again, and takes up the models that are there. A rung
     that fails is noted, and the others go on. `minutes` is the time of the whole comparison, which its networks
     share [4; other tasks: a minute for each network]. A `task` other than language has a ladder and a measure of
-    its own: translation takes pairs. `ladder` is quick, full, or a file that lists
-    rungs. With `curve`, the rungs of the short ladder (of a file all) are
+    its own: translation takes pairs. `ladder` is quick, full, a table of the lectures
+    (`ladder_names`), or a file that lists rungs. With `curve`, the rungs of the short ladder (of a file all) are
     trained on parts of the training text too, within the same time.
     """
     if curve and task != "language":

@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,11 +21,12 @@ from chainrule.progress import SILENT, Progress
 Ladder: TypeAlias = Sequence[tuple[Kind, Rung]]
 
 QUICK, FULL = "quick", "full"
-"""The ladders that have a name: a few models that show the way, and all of them."""
+"""The ladders of what kinds bring with them: a few models that show the way, and all of them."""
 
 MINUTES = 4.0
 """The time of a comparison of language models where none is given."""
 
+_OWN, _FILE = files("chainrule.evaluation").joinpath("ladders"), ".toml"
 _MEASURING = 0.12  # of a network's time, for measuring it
 _LEAST_SECONDS = 1.0  # a network gets at least that much, however late it is
 
@@ -37,15 +39,16 @@ def find_ladder(
 ) -> list[tuple[Kind, Rung]]:
     """The rungs of a ladder by its name, or those that a file lists; with `kinds`, those of these kinds alone.
 
-    No two have one name: where kinds of two packages agree on one, the name of the kind is added.
+    A name is quick, full, or one of `ladder_names`. No two rungs have one name: where kinds of two packages agree
+    on one, the name of the kind is added.
     """
     if str(chosen) in (QUICK, FULL):
         found = [(kind, rung) for kind, rung in rungs(kinds, progress, task) if chosen == FULL or rung.quick]
     else:
         found = [
             (kind, rung)
-            for kind, rung in _read(Path(chosen))
-            if _fits(kind, task, Path(chosen)) and (not kinds or kind.name in kinds)
+            for kind, rung in _read(str(chosen))
+            if _fits(kind, task, str(chosen)) and (not kinds or kind.name in kinds)
         ]
     if not found:
         of = "" if str(chosen) == FULL else f" in the ladder {chosen}"
@@ -89,22 +92,27 @@ def rungs(
 # -- ladders in files -------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Iterator[tuple[Kind, Rung]]:
+def ladder_names() -> list[str]:
+    """The ladders in files of this package, by name: tables of the lectures."""
+    return sorted(one.name.removesuffix(_FILE) for one in _OWN.iterdir() if one.name.endswith(_FILE))
+
+
+def _read(chosen: str) -> Iterator[tuple[Kind, Rung]]:
     """The rungs of a file: a list of tables [[rung]] with kind, name, settings and share, in TOML or JSON."""
+    path = _OWN / f"{chosen}{_FILE}" if chosen in ladder_names() else Path(chosen)
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text) if path.name.endswith(".json") else tomllib.loads(text)
     except OSError as error:
-        raise ChainruleError(
-            f"{path}: there is no such ladder ({error.strerror}): quick, full, or a file"
-        ) from None
+        known = ", ".join([QUICK, FULL, *ladder_names()])
+        raise ChainruleError(f"{chosen}: there is no such ladder ({error.strerror}): {known}, or a file") from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise ChainruleError(f"{path}: the ladder cannot be read: {error}") from None
+        raise ChainruleError(f"{chosen}: the ladder cannot be read: {error}") from None
     listed = content.get("rung") if isinstance(content, dict) else content
     if not isinstance(listed, list) or not listed:
-        raise ChainruleError(f"{path}: a ladder is a list of [[rung]] tables, each with a kind and settings")
+        raise ChainruleError(f"{chosen}: a ladder is a list of [[rung]] tables, each with a kind and settings")
     for number, entry in enumerate(listed, start=1):
-        yield _rung(entry, f"{path}, rung {number}")
+        yield _rung(entry, f"{chosen}, rung {number}")
 
 
 def _rung(entry: Any, where: str) -> tuple[Kind, Rung]:
@@ -132,9 +140,9 @@ def _has_length(values: Mapping[str, Any]) -> bool:
     return any(name in values for name in ("minutes", "steps", "epochs"))
 
 
-def _fits(kind: Kind, task: Task, path: Path) -> bool:
+def _fits(kind: Kind, task: Task, chosen: str) -> bool:
     if kind.task != task:
-        raise ChainruleError(f"{path}: the kind {kind.name} is for another task: --task {kind.task}")
+        raise ChainruleError(f"{chosen}: the kind {kind.name} is for another task: --task {kind.task}")
     return True
 
 
