@@ -186,3 +186,20 @@ def test_the_table_of_curves(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[2] == ["model", "1/16", "1/2", "all", "twice", "the", "text"]
     assert lines[4:] == [["a", "∞", "2.500", "2.250", "-0.250"], ["b", "3.000"]]
+
+
+def test_the_command_asks_for_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.cli.main import main
+
+    asked = []
+
+    def noted(*_: object, curve: bool, **__: object) -> Comparison:
+        asked.append(curve)
+        raise ChainruleError("enough")
+
+    monkeypatch.setattr("chainrule.evaluation.compare.compare", noted)
+    text = written(tmp_path / "text.txt", ["a", "b"])
+    for words in ([], ["--curve"]):
+        with pytest.raises(SystemExit):
+            main(["compare", str(text), "--out", str(tmp_path / "out"), *words])
+    assert asked == [False, True]

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.report.conftest import HELD_OUT, edit
 import chainrule as cr
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError
 from chainrule.evaluation.comparison import read_comparison
+from chainrule.report.charts import COLOURS, OTHER, learning_colours
 from chainrule.report.page import text
 from chainrule.report.record import ComparisonRecord, comparison_record
 
@@ -113,6 +115,19 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     assert '0.010<span class="small">−0.002 to 0.030</span></td><td>no</td>' in section
     assert '0.250<span class="small">0.125 to 0.375</span></td><td>yes</td>' in section
     assert f"Not listed: {len(rows) - 3} without" in section
+
+
+def test_curves_have_colours_that_are_told_apart(made: Path) -> None:
+    point = {"bits_per_byte": 2.0, "share": 1.0, "tokens": 10}
+    names = [f"model {number}" for number in range(12)]
+    record = replace(record_of(made), learning=[point | {"name": name} for name in names])
+    record.learning.append(point | {"name": "never", "bits_per_byte": math.inf})
+    palette = {"model 3": COLOURS[0], "another": COLOURS[1]}
+    found = learning_colours(record, palette)
+    assert list(found) == names
+    assert found["model 3"] == COLOURS[0]  # that of the other charts
+    assert len(set(found.values()) - {OTHER}) == len(COLOURS)
+    assert [name for name, colour in found.items() if colour == OTHER] == names[-2:]
 
 
 class Reader(HTMLParser):

@@ -54,6 +54,14 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
 
 
+def learning_colours(record: ComparisonRecord, palette: Mapping[str, str]) -> dict[str, str]:
+    """Of the models with a learning curve: their own, or one that no other of them has."""
+    names = dict.fromkeys(one["name"] for one in record.learning if one["bits_per_byte"] < math.inf)
+    taken = {palette[name] for name in names if name in palette}
+    free = [colour for colour in COLOURS if colour not in taken]
+    return {name: palette.get(name) or (free.pop(0) if free else OTHER) for name in names}
+
+
 def comparison_charts(record: ComparisonRecord) -> dict[str, Any]:
     """The charts of a comparison by their names, which are those of their files."""
     palette = colours([row.name for row in record.drawn])
@@ -208,7 +216,6 @@ def _learning_chart(record: ComparisonRecord, palette: Mapping[str, str]) -> Any
         for one in record.learning
         if one["bits_per_byte"] < math.inf
     ]
-    shown = {name: palette.get(name, OTHER) for name in dict.fromkeys(row["model"] for row in rows)}
     return (
         _chart(rows, "Bits per byte against the tokens of the training text, a line for each model")
         .mark_line(point=True)
@@ -220,7 +227,7 @@ def _learning_chart(record: ComparisonRecord, palette: Mapping[str, str]) -> Any
                 axis=alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows})),
             ),
             y=alt.Y("bits:Q", title="bits per byte", scale=alt.Scale(zero=False)),
-            color=_colour(shown),
+            color=_colour(learning_colours(record, palette)),
             tooltip=[
                 "model:N",
                 alt.Tooltip("part:N", title="of the training text"),

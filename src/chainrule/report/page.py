@@ -17,7 +17,7 @@ from typing import Any
 from chainrule._version import __version__
 from chainrule.evaluation.curve import fraction
 from chainrule.folder import to_json
-from chainrule.report.charts import LOSSES, OTHER, altair, colours
+from chainrule.report.charts import LOSSES, OTHER, altair, colours, learning_colours
 from chainrule.report.costs import Cost, shown
 from chainrule.report.record import ComparisonRecord, Row
 from chainrule.report.run import RunRecord
@@ -189,7 +189,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _behind_row(row: Row, palette: Mapping[str, str]) -> str:
     assert row.behind is not None
-    digits = 3 if min(map(abs, row.behind)) >= 0.001 else 4
+    smallest = min((abs(value) for value in row.behind if value), default=1.0)
+    digits = min(max(3, -math.floor(math.log10(smallest))), 6)  # so that one figure of the smallest is seen
     mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in row.behind)
     return (
         f'<tr><th scope="row">{_chip(palette.get(row.name))}{text(row.name)}</th>'
@@ -328,13 +329,12 @@ def _learning_section(record: ComparisonRecord, palette: Mapping[str, str]) -> s
     rows = [(name, *(shown(found.get(share), 4) for share in shares)) for name, found in points.items()]
     caption = "Bits per byte against the training text"
     numbers = _numbers(f"{caption}, by its share", ("model", *map(fraction, shares)), rows)
-    drawn = [name for name, found in points.items() if min(found.values()) < math.inf]
     explained = (
         "Each model was also trained on parts of the training text, of whole documents, and measured on the same "
         "test text; a network had the same time on each. A line that still falls at its right end says that more "
         "text would help; one that is flat, that it would not, or that the time is too short to read it."
     )
-    legend = _legend({name: palette.get(name, OTHER) for name in drawn})
+    legend = _legend(learning_colours(record, palette))
     return f"<p>{explained}</p>{legend}" + _figure("learning", f"{caption}.", numbers)
 
 
