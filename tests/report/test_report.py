@@ -100,6 +100,7 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     best = record_of(ladder).drawn[0].name
     others = [result for result in values["results"] if result["name"] != best]
     others[0]["behind"], others[1]["behind"] = [0.25, 0.125, 0.375], [0.01, -0.002, 0.03]
+    others[2]["behind"] = [3e-6, 1e-6, 5e-6]
     (ladder / "compare.json").write_text(json.dumps(values))
     report = cr.make_report(ladder, prompts=[])
     assert isinstance(report.record, ComparisonRecord)
@@ -114,7 +115,8 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     assert table.index(text(near["name"])) < table.index(text(far["name"]))  # the nearest first
     assert '0.010<span class="small">−0.002 to 0.030</span></td><td>no</td>' in section
     assert '0.250<span class="small">0.125 to 0.375</span></td><td>yes</td>' in section
-    assert f"Not listed: {len(rows) - 3} without" in section
+    assert "<td>under 0.0001</td><td>yes</td>" in section
+    assert f"Not listed: {len(rows) - 4} without" in section
 
 
 def test_curves_have_colours_that_are_told_apart(made: Path) -> None:

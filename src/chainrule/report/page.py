@@ -6,7 +6,6 @@ Every text is escaped: names and samples may hold anything. What the script read
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -25,6 +24,7 @@ from chainrule.report.surprise import LONGEST_SPAN, Bins
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+_LEAST_SHOWN = 0.0001  # bits per byte, of a difference
 _LONG_SAMPLE = 500  # characters that may be more than a card shows at a time
 _WHOLE_TABLE = 400  # rows of a table of numbers under a chart; report.json has them all
 
@@ -189,12 +189,14 @@ def _listed(names: Sequence[str]) -> str:
 
 def _behind_row(row: Row, palette: Mapping[str, str]) -> str:
     assert row.behind is not None
-    smallest = min((abs(value) for value in row.behind if value), default=1.0)
-    digits = min(max(3, -math.floor(math.log10(smallest))), 6)  # so that one figure of the smallest is seen
-    mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in row.behind)
+    if max(map(abs, row.behind)) < _LEAST_SHOWN:
+        worse = f"under {_LEAST_SHOWN}"
+    else:
+        digits = 3 if min(map(abs, row.behind)) >= 0.001 else 4
+        mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in row.behind)
+        worse = f'{mean}<span class="small">{low} to {high}</span>'
     return (
-        f'<tr><th scope="row">{_chip(palette.get(row.name))}{text(row.name)}</th>'
-        f'<td>{mean}<span class="small">{low} to {high}</span></td>'
+        f'<tr><th scope="row">{_chip(palette.get(row.name))}{text(row.name)}</th><td>{worse}</td>'
         f"<td>{'yes' if row.is_told_from_best else 'no'}</td></tr>"
     )
 
