@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> None:
                 "seq2seq", text, tokenizer=tokenizer, device=options.device, pretrain=pretrain, **sizes, **steps
             ).save(start)
             seconds = time.process_time() - began
-            rows.append(_row(pretrain, _tuned(pairs, options, start=str(start)), test, seconds))
+            rows.append(_row(pretrain, _tuned(pairs, options, pretrained=str(start)), test, seconds))
     title = f"{options.pairs} pairs, {options.steps} steps, after {options.pretraining_steps} on {len(text)} lines"
     show(title, ["begun with", "exact", "tokens right", "CPU s before"], rows)
 

@@ -101,7 +101,7 @@ def test_pretraining_then_a_task(cell: str, pretrain: str, tmp_path: Path) -> No
 
     pairs = [(line, line[::-1]) for line in LINES]
     slow: dict[str, Any] = {"steps": 1, "learning_rate": 1e-9, "optimiser": "adamw"}
-    tuned = cr.train("seq2seq", pairs, start=str(tmp_path / "first"), **slow)
+    tuned = cr.train("seq2seq", pairs, pretrained=str(tmp_path / "first"), **slow)
     assert isinstance(tuned, ConditionalModel)
     assert (tuned.settings.width, tuned.settings.cell) == (16, cell)
     assert tuned.tokenizer.words == first.tokenizer.words
@@ -128,4 +128,4 @@ def test_bad_settings_are_refused(tmp_path: Path) -> None:
         cr.train("seq2seq", LINES, tokenizer="word", pretrain="spans", context="stream", steps=1)
     cr.train("ngram", LINES, order=2).save(tmp_path / "ngram")
     with pytest.raises(SettingsError, match="should be a model of the kind seq2seq, not ngram"):
-        cr.train("seq2seq", [("a", "b")] * 30, start=str(tmp_path / "ngram"), steps=1)
+        cr.train("seq2seq", [("a", "b")] * 30, pretrained=str(tmp_path / "ngram"), steps=1)

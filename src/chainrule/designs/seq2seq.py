@@ -125,9 +125,11 @@ class Seq2SeqConfig:
 class Seq2SeqSettings(NeuralSettings, Seq2SeqConfig):
     """An encoder-decoder and its training."""
 
-    GROUPS: ClassVar[Groups] = {"design": ("start",)}
+    GROUPS: ClassVar[Groups] = {"design": ("pretrained",)}
 
-    start: str | None = setting(None, "a model folder of this kind: begin with its weights, sizes and tokenizer")
+    pretrained: str | None = setting(
+        None, "a model folder of this kind: begin with its weights, sizes and tokenizer"
+    )
     layers: int = left_open(Seq2SeqConfig, "layers")
     width: int = left_open(Seq2SeqConfig, "width")
     heads: int = left_open(Seq2SeqConfig, "heads")
@@ -143,6 +145,11 @@ class Seq2SeqSettings(NeuralSettings, Seq2SeqConfig):
             raise SettingsError("compile=yes is not offered: sources and targets have too many shapes")
         if self.vary_length:
             raise SettingsError("vary_length is for streams of text: set it to no")
+
+    @property
+    def tokenizer_folder(self) -> str | None:
+        """The model folder whose tokenizer the training takes."""
+        return self.pretrained
 
     def sizes(self) -> list[Values]:
         sizes = _BLOCKS if self.cell == "transformer" else _CELLS

@@ -108,8 +108,8 @@ def train_kind(
         parts = {"train": lines}
         if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines)):
             parts = split_off(lines, {"valid": held_out}, SHARES, folder, seed=seed, progress=progress)
-        if getattr(settings, "start", None) is not None:
-            tokenizer = settings.start  # the weights that it begins with are those of this tokenizer
+        if getattr(settings, "tokenizer_folder", None) is not None:
+            tokenizer = settings.tokenizer_folder  # the weights that it begins with are those of this tokenizer
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
         the_tokenizer, encoded, sources = encode_examples(

@@ -31,8 +31,8 @@ class Seq2SeqBackend(TorchBackend):
     def build(self, settings: Any, data: TrainingData) -> EncoderDecoderModel:
         source = data.tokenizer if data.sources is None else data.sources.tokenizer
         network = self._drawn(_maker(settings, data.tokenizer, source), data)
-        if settings.start is not None:
-            _begin_with(network, read_folder(settings.start), data.tokenizer)
+        if settings.pretrained is not None:
+            _begin_with(network, read_folder(settings.pretrained), data.tokenizer)
         return EncoderDecoderModel(network, data.tokenizer, source, kind=self.kind, settings=settings)
 
     def load(self, settings: Any, folder: ModelFolder) -> EncoderDecoderModel:
@@ -62,11 +62,13 @@ def _maker(settings: Any, tokenizer: Tokenizer, source: Tokenizer) -> Callable[[
 def _begin_with(network: EncoderDecoder, folder: ModelFolder, tokenizer: Tokenizer) -> None:
     """Put the weights of a folder into a network; of its tables the rows of the vocabulary, without extra ids."""
     if dump_tokenizer(parse_tokenizer(folder.tokenizer, str(folder.path))) != dump_tokenizer(tokenizer):
-        raise SettingsError(f"start={folder.path} has another tokenizer: leave out the tokenizer, to take that one")
+        raise SettingsError(
+            f"pretrained={folder.path} has another tokenizer: leave out the tokenizer, to take that one"
+        )
     for name, weight in network.named_parameters():
         array = folder.tensors.get(name)
         if array is None or array.shape[1:] != weight.shape[1:]:
-            raise SettingsError(f"start={folder.path} is another network: {name} does not fit")
+            raise SettingsError(f"pretrained={folder.path} is another network: {name} does not fit")
         given = torch.from_numpy(array.copy())
         if given.shape == weight.shape:
             weight.copy_(given)

@@ -56,11 +56,13 @@ class Seq2SeqKind(TaskKind):
 
 def begun(settings: Seq2SeqSettings) -> Seq2SeqSettings:
     """The settings with the sizes and the design of the model folder that training starts from, if any."""
-    if settings.start is None:
+    if settings.pretrained is None:
         return settings
-    content = read_folder(settings.start, verify=False)
+    content = read_folder(settings.pretrained, verify=False)
     if content.kind != "seq2seq":
-        raise SettingsError(f"start={settings.start} should be a model of the kind seq2seq, not {content.kind}")
+        raise SettingsError(
+            f"pretrained={settings.pretrained} should be a model of the kind seq2seq, not {content.kind}"
+        )
     earlier = parse(Seq2SeqSettings, content.config)
     return replace(settings, **{name: getattr(earlier, name) for name in OF_A_START})
 
