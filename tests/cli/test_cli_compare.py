@@ -19,7 +19,7 @@ from chainrule.evaluation.climb import Climb
 from chainrule.evaluation.comparison import COSTS, read_comparison
 from chainrule.kinds import Rung, find_kind
 
-from .running import Fails, Run, strict_json
+from .running import Fails, Run, on_terminal, strict_json
 
 KIND = kinds.find_kind("ngram")
 NAMES = [rung.name for rung in KIND.ladder]
@@ -97,6 +97,15 @@ def test_the_table_has_a_row_per_rung_and_samples(run: Run, corpus: Path, tmp_pa
     assert "bits/byte" in ran.out
     assert ran.out.count("5-gram, jelinek-mercer") == 2
     assert str(tmp_path / "ladder") in ran.out
+
+
+def test_the_table_and_samples_fit_a_terminal(corpus: Path, tmp_path: Path) -> None:
+    words = ("compare", corpus, "--ladder", "quick", *NGRAMS, "--no-report", "--out", tmp_path / "out")
+    shown = [re.sub(r"\x1b\[[\d;?]*\w", "", line) for line in on_terminal(80, *words).splitlines()]
+    table = shown[next(place for place, line in enumerate(shown) if line.startswith("model")) :]
+    lines = table[: next(place for place, line in enumerate(table) if line.startswith("The best"))]
+    assert max(len(line) for line in lines) <= 80
+    assert "…" not in "".join(lines) and any("modified-kneser-ney" in line for line in lines)
 
 
 def test_the_seed_decides_the_split(run: Run, corpus: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from chainrule.cli.screen.tables import results_table, show_table
 
@@ -212,3 +213,34 @@ def test_figures_are_never_cut(model: Path) -> None:
     assert isinstance(screen.file, io.StringIO)
     assert {"1,234,567.89", "12.345678", "perplexity", "nats"} <= set(screen.file.getvalue().split())
     assert screen.width == 20
+
+
+def shown_on(columns: int, table: Table) -> list[str]:
+    screen = Console(file=io.StringIO(), width=columns, force_terminal=True, color_system=None)
+    show_table(screen, table)
+    assert isinstance(screen.file, io.StringIO)
+    assert screen.width == columns
+    return [line.rstrip() for line in screen.file.getvalue().splitlines()]
+
+
+def test_a_figure_with_spaces_is_never_cut() -> None:
+    """The width of a column of figures is that of all it has, not of its longest word."""
+    table = results_table("lists", "words", "95 % interval")
+    table.add_row("tuned on", "4,572", "11.8% - 23.1%")
+    # 8 + 5 + 13 and 3 between two make 32; with 1 between two 28
+    assert shown_on(32, table)[-1] == "tuned on   4,572   11.8% - 23.1%"
+    assert shown_on(28, table)[-1] == "tuned on 4,572 11.8% - 23.1%"
+
+
+def test_a_table_too_wide_for_the_terminal_comes_in_blocks() -> None:
+    """Each has the names, whole words of them, and the figures that there is room for; none is lost or wraps."""
+    headings = [f"figure {place}" for place in range(8)]
+    table = results_table("model", *headings)
+    table.add_row("trigram, modified-kneser-ney", *(f"{place},000,000" for place in range(8)))
+    shown = shown_on(60, table)
+    assert max(map(len, shown)) <= 60
+    text = " ".join(" ".join(shown).split())
+    assert all(heading in text for heading in headings)
+    assert [word for word in text.split() if word.endswith(",000,000")] == [f"{p},000,000" for p in range(8)]
+    # 19 letters of modified-kneser-ney, and three columns of 9 with 3 before each, are 55
+    assert text.count("modified-kneser-ney") == 3 and "…" not in text

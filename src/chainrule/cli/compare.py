@@ -235,8 +235,7 @@ def _print_samples(screen: Console, comparison: Comparison, title: str) -> None:
     screen.print(f"\n{title}", style="bold")
     for result in comparison.results:
         sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
-        screen.print(f"{result.name}:", style="cyan", end=" ")
-        say(screen, sample[:160] or "(empty lines)")
+        say(screen, f"{result.name}: {sample[:160] or '(empty lines)'}", emphasis=len(result.name) + 1)
 
 
 def _print_best(screen: Console, comparison: Comparison, out: str) -> None:

@@ -57,8 +57,13 @@ def console() -> Console:
     return Screen(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
 
 
-def say(screen: Console, message: str, indent: int = 0) -> None:
-    """Print a sentence; on a terminal it wraps between words, further indented, elsewhere it stays one line."""
+def say(screen: Console, message: str, indent: int = 0, emphasis: int = 0) -> None:
+    """Print a sentence; on a terminal it wraps between words, further indented, elsewhere it stays one line.
+
+    Its first `emphasis` characters are coloured.
+    """
+    from rich.text import Text
+
     if indent and screen.is_terminal:
         message = textwrap.fill(
             message,
@@ -68,7 +73,9 @@ def say(screen: Console, message: str, indent: int = 0) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
-    screen.print(message if screen.is_terminal else " " * indent + message, soft_wrap=not screen.is_terminal)
+    text = Text(message if screen.is_terminal else " " * indent + message)
+    text.stylize("cyan", 0, emphasis)
+    screen.print(text, soft_wrap=not screen.is_terminal)
 
 
 def print_json(value: Any) -> None:
