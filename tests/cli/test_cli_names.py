@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chainrule.cli.main import VERBS
+from chainrule.cli.options.unknown import _ALSO_CALLED
 
 from .running import Fails, Run, trained_folders
 
@@ -113,10 +114,35 @@ def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path,
             "dropout is a setting of feedforward, averaging, transformer,",
         ),
         (["compare", "c", "--order", "3"], "for chainrule train KIND ... --set order=VALUE (see"),
+        (["resume", "m.run", "--minutes", "3"], "minutes is a setting, --set minutes=3 (see"),
     ],
 )
 def test_a_setting_that_is_given_as_an_option(fails: Fails, words: list[str], hint: str) -> None:
     assert hint in fails(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (["generate", "m", "--length", "20"], "--max-tokens"),  # also a setting of networks, which is not meant
+        (["generate", "m", "--max-new-tokens=20"], "--max-tokens"),
+        (["generate", "m", "--n", "2"], "-n"),
+        (["generate", "m", "--temp", "0.5"], "--temperature"),
+        (["anomalies", "m", "log", "-k", "5"], "--top"),  # k is a setting of ngram, too
+        (["filter", "m", "c", "--threshold", "5"], "--max-perplexity"),
+        (["explain", "m", "--prompt", "a", "--token", "b"], "--next"),
+        (["mix", "a", "b", "--dev", "v"], "--held-out"),
+        (["train", "ngram", "c", "--output", "m"], "--out"),
+    ],
+)
+def test_an_option_by_the_name_that_others_give_it(fails: Fails, words: list[str], ours: str) -> None:
+    name = words[-2] if words[-1][0] != "-" else words[-1].partition("=")[0]
+    assert f"No such option '{name}': use {ours} (see chainrule {words[0]} --help)" in fails(*words)
+
+
+def test_every_option_that_a_hint_names_is_one_of_some_verb() -> None:
+    options = {option for verb in VERBS for parameter in verb.params for option in parameter.opts}
+    assert set(_ALSO_CALLED) <= options
 
 
 def test_an_option_that_is_no_setting_is_only_unknown(fails: Fails) -> None:

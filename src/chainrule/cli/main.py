@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import textwrap
-from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -24,6 +23,7 @@ from chainrule.cli.networks.diagnose import diagnose
 from chainrule.cli.networks.explain import explain
 from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.options.completion import completion
+from chainrule.cli.options.unknown import hint
 from chainrule.cli.report import report
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
@@ -146,11 +146,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         error.show()
         sys.exit(2)
     except click.UsageError as error:
-        hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        page = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
         message = error.format_message()
-        if isinstance(error, click.NoSuchOption) and (setting := _setting_hint(error.option_name, arguments)):
-            message = f"No such option '{error.option_name}': {setting}"
-        _say(f"error: {message}{hint}")
+        if isinstance(error, click.NoSuchOption) and (meant := hint(error, arguments)):
+            message = f"No such option '{error.option_name}': {meant}"
+        _say(f"error: {message}{page}")
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
         _say("stopped")
@@ -182,38 +182,6 @@ def _say_stopping() -> None:
     progress = sys.modules.get("chainrule.cli.progress")  # not imported here: if it is not, it shows nothing
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
         _say(message)
-
-
-def _setting_hint(option: str, arguments: list[str]) -> str | None:
-    """Where the name of an unknown option is that of a setting, how to give it; None for any other name."""
-    from dataclasses import fields
-
-    from chainrule.kinds import find_kind, kind_names
-
-    name = option.lstrip("-").replace("-", "_")
-    having = []
-    for kind in kind_names():
-        with suppress(ChainruleError):  # a kind whose library is missing
-            if name in (field.name for field in fields(find_kind(kind).settings)):
-                having.append(kind)
-    if not having:
-        return None
-    chosen = next((word for word in arguments if word in kind_names()), None)
-    if "train" in arguments and chosen is not None and chosen not in having:
-        return f"{name} is a setting of {', '.join(having)}, not of {chosen}"
-    if "train" in arguments:
-        return f"{name} is a setting, --set {name}={_value_of(option, arguments)}"
-    return f"{name} is a setting of {', '.join(having)}, for chainrule train KIND ... --set {name}=VALUE"
-
-
-def _value_of(option: str, arguments: list[str]) -> str:
-    """What the command line gives to an option, or the word VALUE."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-        if word == option and following and not following.startswith("-"):
-            return following
-    return "VALUE"
 
 
 def _message(error: Exception) -> str:

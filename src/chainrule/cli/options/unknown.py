@@ -1,0 +1,83 @@
+"""An option that a verb does not have: what was meant, where its name tells."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import click
+
+from chainrule.errors import ChainruleError
+
+_LENGTHS = ("length", "max_length", "max_new_tokens", "num_tokens", "n_tokens", "tokens", "words", "max_words")
+_NUMBERS = ("n", "num", "number", "samples", "num_samples", "num_return_sequences", "k", "limit", "head")
+_ALSO_CALLED = {
+    "--max-tokens": _LENGTHS,
+    "-n": _NUMBERS,
+    "-k": _NUMBERS,
+    "--top": _NUMBERS,
+    "--temperature": ("temp", "t"),
+    "--top-k": ("topk", "k"),
+    "--top-p": ("topp", "nucleus", "p"),
+    "--beams": ("beam", "num_beams", "beam_size", "beam_width"),
+    "--next": ("token", "word", "target", "next_token", "next_word"),
+    "--prompt": ("text", "input", "prefix", "context"),
+    "--max-perplexity": ("threshold", "perplexity", "max_ppl", "ppl", "limit"),
+    "--threshold": ("min_bits", "bits", "cutoff"),
+    "--keep": ("share", "fraction", "ratio", "percent", "quantile"),
+    "--held-out": ("validation", "dev", "val", "eval"),
+    "--minutes": ("time", "max_time", "max_minutes"),
+    "--out": ("output", "o", "output_dir", "save"),
+    "--overwrite": ("force", "f", "exist_ok"),
+    "--field": ("column", "key", "text_field", "text_column", "fields"),
+    "--device": ("gpu", "cuda"),
+    "--weight": ("weights", "lambda", "lambdas"),
+    "--weights": ("weight", "lambda", "lambdas"),
+}
+"""What others call these options, in words joined by _; where a verb has several, the first is meant."""
+
+
+def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
+    """What to give instead of an unknown option; None where its name says nothing."""
+    name = error.option_name.lstrip("-").replace("-", "_")
+    command = error.ctx.command if error.ctx is not None else None
+    options = (
+        {option for parameter in command.params for option in parameter.opts} if command is not None else set()
+    )
+    meant = next((ours for ours, others in _ALSO_CALLED.items() if ours in options and name in others), None)
+    # what a verb can do comes before settings, but for a verb that takes them
+    if "--set" in options:
+        return _as_setting(error.option_name, name, arguments) or (None if meant is None else f"use {meant}")
+    if meant is not None:
+        return f"use {meant}"
+    return _as_setting(error.option_name, name, arguments)
+
+
+def _as_setting(option: str, name: str, arguments: list[str]) -> str | None:
+    """Where the name of an unknown option is that of a setting, how to give it; None for any other name."""
+    from dataclasses import fields
+
+    from chainrule.kinds import find_kind, kind_names
+
+    having = []
+    for kind in kind_names():
+        with suppress(ChainruleError):  # a kind whose library is missing
+            if name in (field.name for field in fields(find_kind(kind).settings)):
+                having.append(kind)
+    if not having:
+        return None
+    chosen = next((word for word in arguments if word in kind_names()), None)
+    if "train" in arguments and chosen is not None and chosen not in having:
+        return f"{name} is a setting of {', '.join(having)}, not of {chosen}"
+    if "train" in arguments or "resume" in arguments:
+        return f"{name} is a setting, --set {name}={_value_of(option, arguments)}"
+    return f"{name} is a setting of {', '.join(having)}, for chainrule train KIND ... --set {name}=VALUE"
+
+
+def _value_of(option: str, arguments: list[str]) -> str:
+    """What the command line gives to an option, or the word VALUE."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+        if word == option and following and not following.startswith("-"):
+            return following
+    return "VALUE"
