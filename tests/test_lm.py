@@ -112,3 +112,17 @@ def test_ids_of_this_vocabulary_pass() -> None:
     for wrong in (np.asarray([[9]]), torch.tensor([[-2]])):
         with pytest.raises(ValueError, match="ids go from 0 to 8"):
             check_ids(wrong, 9)
+
+
+@pytest.mark.parametrize("kind", ["ngram", "feedforward", "lstm", "transformer"])
+@pytest.mark.parametrize("engine", ["torch", "tape"])
+def test_text_is_no_state(kind: str, engine: str) -> None:
+    own: dict[str, object] = {} if kind == "ngram" else {"steps": 1, "engine": engine}
+    lm = cr.train(kind, "i love cats\ni love dogs\n", **own)  # type: ignore[arg-type]
+    for wrong in (lambda: lm.next_log_probs("i"), lambda: lm.extend("i", lm.tokenizer.encode("love")[None])):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"expected a state of this model, as start.* found str"):
+            wrong()
+
+
+def test_a_tokenizer_says_what_it_is(lm: cr.LanguageModel) -> None:
+    assert repr(lm.tokenizer) == f"<WordTokenizer word, {lm.tokenizer.vocab_size} tokens>"

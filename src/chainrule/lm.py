@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -96,6 +96,19 @@ def check_rows(state: State, ids_BT: Array) -> None:
     """Refuse ids with another number of rows than the state has: one row must not silently serve for several."""
     if len(ids_BT) != len(state):
         raise ValueError(f"{len(ids_BT)} rows of tokens for a state of {len(state)}")
+
+
+SomeState = TypeVar("SomeState", bound=State)
+
+
+def expect_state(state: object, kind: type[SomeState]) -> SomeState:
+    """The state, if it is of the kind that the model makes."""
+    if not isinstance(state, kind):
+        found = type(state).__name__
+        raise TypeError(
+            f"expected a state of this model, as start(1) and extend(state, ids) return it, found {found}"
+        )
+    return state
 
 
 class LanguageModel(Model):

@@ -328,8 +328,13 @@ def test_a_damaged_model_folder_is_refused(
 def test_a_missing_model_folder_is_named(fails: Fails, toy: Path, tmp_path: Path, verb: str) -> None:
     text = [toy] if verb in ("evaluate", "score") else []
     assert f"{tmp_path / 'm'}: no such model folder" in fails(verb, tmp_path / "m", *text)
-    assert f"{toy}: not a folder" in fails(verb, toy, *text)
+    assert f"{toy}: a file, where a model folder was expected; a verb takes the model first" in fails(
+        verb, toy, *text
+    )
     assert f"{tmp_path}: not a model folder: it has no manifest.json" in fails(verb, tmp_path, *text)
+    arpa = tmp_path / "m.arpa.gz"
+    arpa.touch()
+    assert f"chainrule convert {arpa} DIR makes a model folder" in fails(verb, arpa, *text)
 
 
 # -- tokenizer folders ------------------------------------------------------------------------------------
@@ -426,7 +431,7 @@ def test_debug_lets_errors_through_wherever_it_stands(run: Run, tmp_path: Path, 
 def test_a_model_where_a_text_is_wanted_and_the_reverse(fails: Fails, model: Path, corpus: Path) -> None:
     assert "is a model folder; a text is wanted here" in fails("train", "ngram", model, "--out", "m")
     assert "name one or more model folders, and then the text" in fails("evaluate", model)
-    assert "not a folder" in fails("evaluate", corpus, model)
+    assert "where a model folder was expected" in fails("evaluate", corpus, model)
 
 
 def test_a_ladder_is_not_a_model_but_names_those_in_it(fails: Fails, model: Path) -> None:

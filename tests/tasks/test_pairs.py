@@ -119,7 +119,10 @@ def test_bad_pairs_are_one_line(fails: Fails, folder: Path, tmp_path: Path) -> N
     equal = written(tmp_path / "equal.jsonl", [BLIMP[0], {"sentence_good": "a b", "sentence_bad": "a b"}])
     assert f"{equal}: line 2: the sentences" in fails("pairs", folder, equal)
     missing = written(tmp_path / "missing.jsonl", [BLIMP[0], {}, {"sentence_good": "a"}])
-    assert 'line 2: there is no field "sentence_good"' in fails("pairs", folder, missing)
+    message = fails("pairs", folder, missing)
+    assert 'line 2: there is no field "sentence_good"' in message and "(choose with --good)" in message
+    nothing = written(tmp_path / "nothing.jsonl", [])
+    assert f"{nothing}: there are no pairs to judge" in fails("pairs", folder, nothing)
     number = written(tmp_path / "number.jsonl", [{"sentence_good": "a", "sentence_bad": 3}])
     assert 'the field "sentence_bad" should hold text, not 3' in fails("pairs", folder, number)
     empty = written(tmp_path / "empty.jsonl", [])

@@ -270,9 +270,11 @@ def test_wrong_fields_are_named(
 
 
 def test_missing_fields_are_named(fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
-    for name in ("input", "output", "am_score"):
+    for name, option in {"input": "--hypotheses", "output": "--reference", "am_score": "--score"}.items():
         bad = _without(file, name)
-        assert f'{bad}: line 2: there is no field "{name}"; there are: id' in fails("rerank", folder, bad)
+        message = fails("rerank", folder, bad)
+        assert f'{bad}: line 2: there is no field "{name}"; there are: id' in message
+        assert f"(choose with {option})" in message
     assert "no n-best lists" in fails("rerank", folder, written(file.with_name("none.json"), []))
     assert "--weights should be" in fails("rerank", folder, file, "--weights", "am_score")
     assert 'no score "x"' in fails("rerank", folder, file, "--weights", "x=1")

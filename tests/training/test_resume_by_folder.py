@@ -125,6 +125,10 @@ def test_files_of_the_settings_are_looked_for_where_the_run_began(
 def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"nothing: no such run folder$"):
         cr.resume(tmp_path / "nothing")
+    (tmp_path / "model.run").mkdir()
+    (tmp_path / "model.run" / "run.json").touch()
+    with pytest.raises(FolderError, match=r"model: no such run folder \(there is .*/model\.run\)$"):
+        cr.resume(tmp_path / "model")
     with pytest.raises(FolderError, match=r"not a run folder: it has no run\.json \(one that an earlier version"):
         cr.resume(tmp_path)
     with pytest.raises(FolderError, match=r"corpus.txt: a file, not a run folder"):

@@ -23,7 +23,7 @@ from chainrule.designs.memory import Memory, WindowTokens
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.kinds import check_task, load_content
-from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
+from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
@@ -83,12 +83,12 @@ class TapeModel(LanguageModel):
         return self._last(nothing, self._read(nothing, first_B1, None))
 
     def extend(self, state: State, ids_BT: AnyArray) -> TapeState:
-        assert isinstance(state, TapeState)
+        state = expect_state(state, TapeState)
         check_rows(state, ids_BT)
         return self._last(state, self._read(state, *self._checked(ids_BT)))
 
     def next_log_probs(self, state: State) -> Array:
-        assert isinstance(state, TapeState)
+        state = expect_state(state, TapeState)
         logits_BV = self._logits(state.features_BD)
         # ln p(x) = z_x - ln Σ e^z
         return logits_BV - _log_sum_exp(logits_BV)[:, None]
@@ -98,7 +98,7 @@ class TapeModel(LanguageModel):
 
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
         """The scores of the ids and the state after them, from one pass: a fast path."""
-        assert isinstance(state, TapeState)
+        state = expect_state(state, TapeState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         scores_BT = np.zeros(ids_BT.shape, np.float32)
@@ -111,12 +111,12 @@ class TapeModel(LanguageModel):
 
     def features(self, state: State) -> Array:
         """The features from which the next token of each row is predicted, [B, D]."""
-        assert isinstance(state, TapeState)
+        state = expect_state(state, TapeState)
         return state.features_BD
 
     def read_features(self, state: State, ids_BT: AnyArray) -> tuple[Array, Array, TapeState]:
         """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
-        assert isinstance(state, TapeState)
+        state = expect_state(state, TapeState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         pieces = [state.features_BD[:, None][:, :0]]
@@ -129,7 +129,7 @@ class TapeModel(LanguageModel):
 
     def predictions(self, state: State, ids_BT: AnyArray) -> Iterator[Array]:
         """The distributions before many tokens, from one pass over them: a fast path."""
-        assert isinstance(state, TapeState)
+        state = expect_state(state, TapeState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)

@@ -21,7 +21,7 @@ from chainrule.arrays import PAD, Array, batches, check_ids, impossible, to_nump
 from chainrule.compose.caches import Cache, CacheState, HasFeatures
 from chainrule.compose.gates import Floats, Gate, HasMatches, entropies
 from chainrule.errors import SettingsError
-from chainrule.lm import LanguageModel, State, check_rows, predictions, read, score_sequences
+from chainrule.lm import LanguageModel, State, check_rows, expect_state, predictions, read, score_sequences
 from chainrule.settings import Groups, setting
 
 KIND_NAME = "mixture"
@@ -172,7 +172,7 @@ class Mixture(LanguageModel):
         )
 
     def next_log_probs(self, state: State) -> Array:
-        assert isinstance(state, MixtureState)
+        state = expect_state(state, MixtureState)
         columns = [self._here(lm.next_log_probs(one)) for lm, one in zip(self.models, state.states, strict=True)]
         if self.settings.form == "log-linear":
             return self._normalised(columns)
@@ -395,7 +395,7 @@ class Mixture(LanguageModel):
         return lm.features(states[cache.of])
 
     def _checked(self, state: State, ids_BT: Array) -> MixtureState:
-        assert isinstance(state, MixtureState)
+        state = expect_state(state, MixtureState)
         check_ids(ids_BT, self.tokenizer.vocab_size)
         check_rows(state, ids_BT)
         return state

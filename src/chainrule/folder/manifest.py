@@ -276,10 +276,22 @@ def _how_to_go_on(run: Path) -> str:
     return f"; its training was stopped: chainrule resume {run}" if (run / "run.json").is_file() else ""
 
 
+def _what_to_do_with(file: Path) -> str:
+    """A hint where there is a file instead of a model folder."""
+    name = file.name.removesuffix(".gz")
+    if name.endswith((".arpa", ".lm")):
+        return (
+            f"; of an ARPA file, chainrule convert {file} DIR makes a model folder (in Python, load_arpa reads it)"
+        )
+    return "; a verb takes the model first, then the text"
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
+        raise FolderError(f"{folder}: a file, where a model folder was expected{_what_to_do_with(folder)}")
+    if not folder.exists():
         hint = _how_to_go_on(folder.with_name(f"{folder.name}.run"))
-        raise FolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such model folder'}{hint}")
+        raise FolderError(f"{folder}: no such model folder{hint}")
     path = folder / MANIFEST
     if not path.is_file():
         inside = sorted(manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}"))

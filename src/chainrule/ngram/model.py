@@ -15,7 +15,7 @@ from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
 from chainrule.fast_paths import Choose
 from chainrule.folder import ModelFolder
-from chainrule.lm import Context, LanguageModel, State, check_rows
+from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.bitstream import words_for
@@ -133,9 +133,10 @@ class NgramModel(LanguageModel):
         return NgramState(node, self.automaton.words_of(node))
 
     def extend(self, state: State, ids_BT: Array) -> NgramState:
+        state = self._state(state)
         check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
-        words = _last_words(self._state(state).words, ids_BT)
+        words = _last_words(state.words, ids_BT)
         return NgramState(self.automaton.state_of(words), words)
 
     def next_log_probs(self, state: State) -> Array:
@@ -277,8 +278,7 @@ class NgramModel(LanguageModel):
 
     @staticmethod
     def _state(state: State) -> NgramState:
-        assert isinstance(state, NgramState)
-        return state
+        return expect_state(state, NgramState)
 
     def _on_host(self) -> Automaton:
         """The automaton in NumPy, as the folder stores it; the hash index is rebuilt if a device dropped it."""

@@ -75,11 +75,11 @@ def write_record(
 
 def read_record(run: Path) -> RunRecord:
     """What run.json of a run folder says."""
-    path = run / RECORD
+    path, beside = run / RECORD, Path(f"{run}.run")
     if not run.is_dir():
-        raise FolderError(f"{run}: {'a file, not a run folder' if run.exists() else 'no such run folder'}")
+        hint = f" (there is {beside})" if (beside / RECORD).is_file() else ""
+        raise FolderError(f"{run}: {'a file, not a run folder' if run.exists() else 'no such run folder'}{hint}")
     if not path.is_file():
-        beside = Path(f"{run}.run")
         hint = "one that an earlier version began is resumed by the command that began it, with --resume"
         if (beside / RECORD).is_file():
             hint = f"there is {beside}"

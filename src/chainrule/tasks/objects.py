@@ -69,7 +69,10 @@ def _decoded(text: str, at: int, place: str) -> tuple[Any, int]:
             return json.loads(text), len(text)
         return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        raise CorpusError(f"{place}: not JSON: {error.msg} (character {error.pos - at + 1})") from None
+        raise CorpusError(
+            f"{place}: not JSON: {error.msg} (character {error.pos - at + 1}); there should be a JSON object "
+            "on each line, or one list of them"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: not JSON: {error}") from None
 
@@ -80,12 +83,17 @@ def _object(value: Any, place: str) -> dict[str, Any]:
     return value
 
 
-def text_field(record: dict[str, Any], name: str, place: str) -> str:
-    """A field that holds text; an error says what is there instead."""
+def field(record: dict[str, Any], name: str, place: str, option: str) -> Any:
+    """A field of a record; an error says which there are instead, and by which option to choose one."""
     if name not in record:
         there = ", ".join(record) or "none"
-        raise CorpusError(f'{place}: there is no field "{name}"; there are: {there}')
-    value = record[name]
+        raise CorpusError(f'{place}: there is no field "{name}"; there are: {there} (choose with {option})')
+    return record[name]
+
+
+def text_field(record: dict[str, Any], name: str, place: str, option: str) -> str:
+    """A field that holds text; an error says what is there instead."""
+    value = field(record, name, place, option)
     if not isinstance(value, str):
         raise CorpusError(f'{place}: the field "{name}" should hold text, not {json.dumps(value)[:40]}')
     return value

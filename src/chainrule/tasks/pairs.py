@@ -230,12 +230,15 @@ def read_pairs(
 
     `group` is the field that names the phenomenon; if none is given, the first of GROUPS that a record has.
     """
+    place = None
     for place, record in read_objects(path):
-        right, wrong = text_field(record, good, place), text_field(record, bad, place)
+        right, wrong = text_field(record, good, place, "--good"), text_field(record, bad, place, "--bad")
         if right == wrong:
             raise CorpusError(f'{place}: the sentences "{good}" and "{bad}" are equal: {right!r}')
         name = group or next((field for field in GROUPS if field in record), None)
-        yield MinimalPair(right, wrong, text_field(record, name, place) if name else EVERYTHING)
+        yield MinimalPair(right, wrong, text_field(record, name, place, "--group") if name else EVERYTHING)
+    if place is None:
+        raise CorpusError(f"{path}: there are no pairs to judge")
 
 
 def wilson(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:

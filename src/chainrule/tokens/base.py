@@ -46,6 +46,9 @@ class Tokenizer(ABC):
     unk: int | None
     """The id of <unk>; None where every text can be encoded, as with bytes and byte-level BPE."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}, {self.vocab_size:,} tokens>"
+
     @abstractmethod
     def encode_lines(self, block: bytes) -> Ids:
         """The ids of a block of lines (clean UTF-8), each line ended by `eos`, the last one too."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.designs.memory import Memory
 from chainrule.fast_paths import Choose
-from chainrule.lm import Context, LanguageModel, State, check_rows, start_token
+from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
 from chainrule.neural.gpu.step import power_of_two
 from chainrule.neural.inference.torch_model import TorchModel
@@ -108,7 +108,7 @@ class NeuralModel(TorchModel, LanguageModel):
 
     @torch.inference_mode()
     def extend(self, state: State, ids_BT: Array) -> NeuralState:
-        assert isinstance(state, NeuralState)
+        state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         if not ids_BT.numel():
@@ -129,7 +129,7 @@ class NeuralModel(TorchModel, LanguageModel):
 
     @torch.inference_mode()
     def next_log_probs(self, state: State) -> Tensor:
-        assert isinstance(state, NeuralState)
+        state = expect_state(state, NeuralState)
         return self._log_probs(state.features_BD)
 
     @torch.inference_mode()
@@ -153,7 +153,7 @@ class NeuralModel(TorchModel, LanguageModel):
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
-        assert isinstance(state, NeuralState)
+        state = expect_state(state, NeuralState)
         if self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
             return None
         return self.write_by_graph(state, choose, uniforms_BT, read_BT)
@@ -190,13 +190,13 @@ class NeuralModel(TorchModel, LanguageModel):
 
     def features(self, state: State) -> Tensor:
         """The features from which the next token of each row is predicted, [B, D]."""
-        assert isinstance(state, NeuralState)
+        state = expect_state(state, NeuralState)
         return state.features_BD
 
     @torch.inference_mode()
     def read_features(self, state: State, ids_BT: Array) -> tuple[Tensor, Tensor, NeuralState]:
         """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
-        assert isinstance(state, NeuralState)
+        state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         features, after = [state.features_BD[:, None][:, :0]], state
@@ -215,7 +215,7 @@ class NeuralModel(TorchModel, LanguageModel):
 
     def predictions(self, state: State, ids_BT: Array) -> Iterator[Tensor]:
         """The distributions before many tokens, from one pass over them."""
-        assert isinstance(state, NeuralState)
+        state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
         with torch.inference_mode():

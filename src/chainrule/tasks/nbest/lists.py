@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from chainrule.errors import CorpusError, SettingsError
-from chainrule.tasks.objects import read_objects, text_field
+from chainrule.tasks.objects import field, read_objects, text_field
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ def read_lists(
 ) -> Iterator[NbestList]:
     """The lists of a file of JSON objects; an error names the file, the line and the field."""
     for number, (place, record) in enumerate(read_objects(path)):
-        texts = _list_of(record, hypotheses, place, str, "texts")
+        texts = _list_of(record, hypotheses, place, str, "texts", "--hypotheses")
         if not texts:
             raise CorpusError(f'{place}: the field "{hypotheses}" is an empty list: there should be a hypothesis')
-        given = {name: _list_of(record, name, place, (int, float), "numbers") for name in scores}
+        given = {name: _list_of(record, name, place, (int, float), "numbers", "--score") for name in scores}
         for name, numbers in given.items():
             if len(numbers) != len(texts):
                 raise CorpusError(
@@ -56,16 +56,13 @@ def read_lists(
         yield NbestList(
             tuple(texts),
             {name: tuple(map(float, numbers)) for name, numbers in given.items()},
-            text_field(record, reference, place) if known else None,
+            text_field(record, reference, place, "--reference") if known else None,
             record.get(id_field, number),
         )
 
 
-def _list_of(record: dict[str, Any], name: str, place: str, kind: Any, what: str) -> list[Any]:
-    if name not in record:
-        there = ", ".join(record) or "none"
-        raise CorpusError(f'{place}: there is no field "{name}"; there are: {there}')
-    values = record[name]
+def _list_of(record: dict[str, Any], name: str, place: str, kind: Any, what: str, option: str) -> list[Any]:
+    values = field(record, name, place, option)
     if not isinstance(values, list):
         raise CorpusError(
             f'{place}: the field "{name}" should hold a list of {what}, not {json.dumps(values)[:40]}'

@@ -8,7 +8,7 @@ The weights are tuned for the fewest word errors on a part of the lists (weights
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,8 +33,8 @@ Learner: TypeAlias = Callable[[list[str]], LanguageModel]
 class Reranked:
     """Lists in their new order, and what that is worth."""
 
-    lists: tuple[NbestList, ...]
-    totals: tuple[np.ndarray, ...]
+    lists: tuple[NbestList, ...] = field(repr=False)
+    totals: tuple[np.ndarray, ...] = field(repr=False)
     """The weighted score of each hypothesis of each list."""
     weights: dict[str, float]
     tuned: WordErrorRates | None
