@@ -186,7 +186,10 @@ def test_the_contexts_of_an_ngram_model_are_printed(run: Run, corpus: Path, tmp_
     rows = [" ".join(line.split()) for line in lines[4:7]]
     # neither context was seen, so that nothing is lost by leaving it out
     assert rows == [f"love <unk> no 1 {p:.4g}", f"<unk> yes 1 {p:.4g}", f"(none) yes {p:.4g} {p:.4g}"]
-    assert lines[-2] == f"p = {p:.4g}"
+    assert lines[8] == f"p = {p:.4g}" and lines[9].startswith(
+        "p(w | h) = max(c(h w) - D, 0) / c(h) + γ(h) p(w | h')"
+    )
+    assert lines[10].startswith("  p(cats) = (2 - ") and lines[10].endswith(f" = {p:.4g}")
     assert lines[-1].startswith("most likely: ")
 
 

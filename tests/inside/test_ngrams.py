@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.inside.formulas import FORMULAS
 from chainrule.inside.ngrams import BackoffLine, MixtureLine, NgramExplanation
 from chainrule.lm import LanguageModel
 from chainrule.ngram.settings import SMOOTHINGS
@@ -115,6 +117,53 @@ def test_a_model_that_can_be_worked_out() -> None:
     assert "score" in found.record() and "probability" not in found.record()
     # N(i love cats) / N(i love) = 1 / 2, without backing off
     assert explained(lm, "i love cats").equation == "S = 0.5"
+
+
+def value(sum_: str) -> tuple[float, float]:
+    """What the right side of a sum makes, and what it says that it makes."""
+    made_of, _, result = sum_.partition(" = ")[2].partition(", ")[0].rpartition(" = ")
+    shown = re.fullmatch(r"[-+·/() \d.,e]*", made_of)
+    assert shown, sum_
+    return eval(made_of.replace(",", "").replace("·", "*")) if made_of else float(result), float(result)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("name", SMOOTHINGS[: SMOOTHINGS.index("stupid-backoff") + 1])
+def test_the_equation_is_written_out(name: str, counts: bool) -> None:
+    """Every sum makes what it says, and the first one what the model gives, but for the weights of backing off."""
+    lm = made(order=3, smoothing=name, counts=counts)
+    for text in PROMPTS:
+        found = explained(lm, text)
+        assert found.formula == FORMULAS[name] and found.record()["formula"] == found.formula
+        assert found.sums or name in ("mle", "katz", "stupid-backoff"), text
+        for one in found.sums:
+            made_of, result = value(one)
+            assert made_of == pytest.approx(result, rel=2e-3), (text, one)
+        if found.sums:
+            last = found.lines[-1]
+            whole = name in ("laplace", "add-k")
+            expected = found.lines[0].probability if whole else getattr(last, "stored", None)
+            assert value(found.sums[0])[1] == pytest.approx(expected, rel=1e-3), (text, found.sums)
+
+
+def test_equations_that_can_be_worked_out() -> None:
+    """By the definitions, of three lines; V has six words, </s> and <unk>."""
+    laplace = made(TOY, order=2, smoothing="laplace")
+    # love follows i twice of twice
+    assert explained(laplace, "i love").sums == ("p(love | i) = (2 + 1) / (2 + 8) = 0.3, V = 8",)
+    assert explained(laplace, "zebras cats").sums == ("p(cats | <unk>) = (0 + 1) / (0 + 8) = 0.125, V = 8",)
+    lm = made(TOY, order=2, smoothing="kneser-ney", counts=True)
+    # of ten bigrams 8 occur once and 2 twice: D = 8 / (8 + 4); before </s> are three words, before cats two, before
+    # five others one: D = 5 / (5 + 2), γ = D 7 / 10 = 0.5
+    assert explained(lm, "i love cats").sums == (
+        "p(cats | love) = (1 - 0.6667) / 2 + 0.6667 · 0.1911 = 0.294",
+        "p(cats) = (2 - 0.7143) / 10 + 0.5 / 8 = 0.1911",
+    )
+    # without counts those of the longest n-grams are not known, and the rest is
+    assert explained(made(TOY, order=2, smoothing="kneser-ney"), "i love cats").sums == (
+        "p(cats | love) = 0.1667 + 0.6667 · 0.1911 = 0.294, where D = 0.6667",
+        "p(cats) = (2 - 0.7143) / 10 + 0.5 / 8 = 0.1911",
+    )
 
 
 def test_an_impossible_word_costs_infinitely_much() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from chainrule.inside.explanation import Explanation, most_likely
+from chainrule.inside.formulas import FORMULAS, written_out
 from chainrule.inside.reading import word
 from chainrule.lm import LanguageModel
 from chainrule.ngram.anylength.model import AnyLengthModel
@@ -58,6 +59,10 @@ class NgramExplanation(Explanation):
     lines: tuple[BackoffLine, ...] | tuple[MixtureLine, ...]
     normalised: bool
     """Whether the model gives probabilities, which stupid backoff and some imported models do not."""
+    formula: str = ""
+    """The equation of the smoothing method; empty for a model that was imported or mixed, or mixes contexts."""
+    sums: tuple[str, ...] = ()
+    """The equation with its numbers, for the context whose probability is stored and those that it has mixed in."""
 
     @property
     def is_probability(self) -> bool:
@@ -93,7 +98,8 @@ class NgramExplanation(Explanation):
         return f"{self.letter} = {sign.join(terms)}{result}"
 
     def steps(self) -> dict[str, Any]:
-        return {"contexts": [vars(line) for line in self.lines]}
+        contexts = {"contexts": [vars(line) for line in self.lines]}
+        return contexts | ({"formula": self.formula, "sums": list(self.sums)} if self.formula else {})
 
 
 def explain_ngram(lm: NgramModel, ids: list[int], target: int) -> NgramExplanation:
@@ -109,7 +115,9 @@ def explain_ngram(lm: NgramModel, ids: list[int], target: int) -> NgramExplanati
         )
         for place, step in enumerate(steps)
     )
-    return _explained(lm, ids, target, -product(steps), lines, lm.normalised)
+    found = _explained(lm, ids, target, -product(steps), lines, lm.normalised)
+    formula = FORMULAS.get(lm.settings.smoothing, "")
+    return replace(found, formula=formula, sums=written_out(lm, steps, target) if formula else ())
 
 
 def explain_any_length(lm: AnyLengthModel, ids: list[int], target: int) -> NgramExplanation:

@@ -12,11 +12,15 @@ leaves a weight λ_k to the next shorter one:
     p_k(w) = own_k + λ_k p_{k-1}(w),  own_k = max(N(· h_k w) - d, 0) / (N(· h_k ·) + θ)
                                       λ_k = (θ + d N(h_k ·)) / (N(· h_k ·) + θ)
 
+What a model of bounded order stores is itself a sum, where its smoothing interpolates: what the context's own
+counts give, and what the shorter context gives, weighted (estimate/smooth.py). `sum_steps` takes it apart again.
+
 This is the slow reference of what `score` computes by automata and kernels; tests hold them equal.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +28,8 @@ import numpy as np
 from chainrule.ngram.anylength.model import AnyLengthModel, group_of
 from chainrule.ngram.anylength.suffixes import Ints
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.tables import node_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,82 @@ def backoff_steps(lm: NgramModel, ids: list[int], target: int) -> list[BackoffSt
 def product(steps: list[BackoffStep]) -> float:
     """ln p: the sum of the logarithms of all weights and of the stored probability."""
     return sum(part for step in steps for part in (step.log_weight, step.log_stored) if part is not None)
+
+
+@dataclass(frozen=True)
+class SumStep:
+    """A probability that is stored for a context, in its parts: p(w | h) = own + γ(h) p(w | h')."""
+
+    context: tuple[int, ...]
+    probability: float
+    """p(w | h), as it is stored."""
+    weight: float | None
+    """γ(h); None for the empty context, whose weight is not stored."""
+    lower: float
+    """p(w | h'); below the empty context 1/V."""
+    types: int
+    """T(h), how many different tokens were seen after h."""
+    count: int | None
+    """c(h w), of Kneser-Ney the different tokens before h w; None if the model does not tell."""
+    total: int | None
+    """c(h), the same summed over all w."""
+
+    @property
+    def own(self) -> float | None:
+        """The part that comes from the context's own counts; None for the empty context."""
+        return None if self.weight is None else max(self.probability - self.weight * self.lower, 0.0)
+
+
+def predictable(lm: NgramModel) -> int:
+    """V, the number of tokens that can be predicted: all but <s>."""
+    return lm.tokenizer.vocab_size - 1
+
+
+def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[SumStep]:
+    """The stored probability of the target after a context, and after each shorter one, down to none."""
+    automaton = lm.on("cpu").automaton
+    steps: list[SumStep] = []
+    for n in range(len(context) + 1):
+        h = context[len(context) - n :]
+        node, found = node_of(automaton, h), node_of(automaton, [*h, target])
+        p = math.exp(float(automaton.log_prob.at(np.asarray([found - 1]), n)[0])) if found else 0.0
+        weight = math.exp(float(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0])) if n else None
+        lower = steps[-1].probability if steps else 1 / predictable(lm)
+        if not found and weight is not None:  # nothing is stored: the shorter context's, weighted
+            p = weight * lower
+        first, last = automaton.trie.children(np.asarray([node]), n)
+        steps.append(SumStep(h, p, weight, lower, int(last[0] - first[0]), *_counts(lm, automaton, h, target)))
+    return steps[::-1]
+
+
+def _counts(lm: NgramModel, automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int | None, int | None]:
+    """c(h w) and c(h) as the smoothing method took them; None where the model does not tell."""
+    trie, settings = automaton.trie, lm.settings
+    if settings.prune or settings.entropy:
+        return None, None
+    if "kneser-ney" in settings.smoothing and len(h) + 1 < trie.order and h[:1] != (lm.tokenizer.bos,):
+        return _different_before(automaton, h, target)
+    if automaton.counts is None:
+        return None, None
+    node, found = node_of(automaton, h), node_of(automaton, [*h, target])
+    first, last = trie.children(np.asarray([node]), len(h))
+    of_words = automaton.counts[int(first[0]) - 1 : int(last[0]) - 1]
+    count, total = int(automaton.counts[found - 1]) if found else 0, int(of_words.sum(dtype=np.int64))
+    if not h:  # <s> begins every line and follows nothing
+        total -= int(automaton.counts[node_of(automaton, [lm.tokenizer.bos]) - 1])
+    return count, total
+
+
+def _different_before(automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int, int]:
+    """N(· h w), the different tokens v before h w, and N(· h ·): those of all w together."""
+    trie = automaton.trie
+    nodes = np.arange(1, trie.vocab_size + 1)  # v
+    for n, token in enumerate(h, start=1):  # v h
+        nodes = trie.child(nodes, n, np.full(len(nodes), automaton.codes[token]))
+        nodes = nodes[nodes > 0]
+    found = trie.child(nodes, len(h) + 1, np.full(len(nodes), automaton.codes[target]))
+    first, last = trie.children(nodes, len(h) + 1)
+    return int(np.count_nonzero(found)), int((last - first).sum())
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def continuations(automaton: Automaton, tokenizer: Tokenizer, context: Sequence[
     """The n-grams of an automaton in NumPy that begin with a context; none if the context is in no n-gram."""
     trie = automaton.trie
     context = list(context)[max(0, len(context) - trie.order + 1) :]
-    n, node = len(context), _node(automaton, context)
+    n, node = len(context), node_of(automaton, context)
     first, last = trie.children(np.asarray([node]), n) if n == 0 or node else (np.zeros(1), np.zeros(1))
     nodes = np.arange(int(first[0]), int(last[0]))
     ids = automaton.words[trie.word(nodes)] if len(nodes) else nodes
@@ -146,7 +146,7 @@ def bigrams(automaton: Automaton, tokenizer: Tokenizer, ids: Sequence[int]) -> B
     log_probs = automaton.next_after(before)[:, ids]
     counts = None
     if automaton.counts is not None and automaton.trie.order > 1:
-        nodes = np.asarray([[_node(automaton, [row, column]) for column in ids] for row in ids])
+        nodes = np.asarray([[node_of(automaton, [row, column]) for column in ids] for row in ids])
         counts = np.where(nodes > 0, automaton.counts[np.maximum(nodes, 1) - 1].astype(np.int64), 0)
     return Bigrams([tokenizer.token(i) for i in ids], counts, np.exp(log_probs))
 
@@ -155,7 +155,7 @@ def _values(values: Values, nodes: Ints, row: int) -> Floats:
     return np.asarray(values.at(nodes - 1, row), dtype=np.float64)
 
 
-def _node(automaton: Automaton, ids: Sequence[int]) -> int:
+def node_of(automaton: Automaton, ids: Sequence[int]) -> int:
     """The node of an n-gram; 0 if there is none, and for no words."""
     node = np.zeros(1, dtype=np.int64)
     for n, word in enumerate(ids):

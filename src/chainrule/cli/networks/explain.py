@@ -46,7 +46,8 @@ def explain(
     """Show how the model in DIR predicts a token.
 
     Of an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
-    weights and stored probability; of an any-gram, the mixture of all contexts.
+    weights and stored probability; then the equation of the smoothing method with its numbers (with more of the
+    counts where the model was trained with --set counts=true); of an any-gram, the mixture of all contexts.
 
     Of a network: the loss L = -ln p(token | text before it) is recorded on a tape, module by module, and
     differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
@@ -118,6 +119,10 @@ def _print_contexts(screen: Console, found: NgramExplanation) -> None:
         _print_mixture(screen, found)
     screen.print()
     say(screen, found.equation)
+    if found.formula:
+        say(screen, found.formula)
+        for one in found.sums:
+            say(screen, one, indent=2)
     if not found.is_probability:
         say(screen, "S is a score: the scores of all tokens do not sum to one, so that it is no probability")
 
