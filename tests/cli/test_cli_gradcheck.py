@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from chainrule.autodiff import Node, Tanh, Value
+from chainrule.autodiff.checks import every_check
 from chainrule.autodiff.networks import cells
+from listening import Listening
 
 from .running import Fails, Run, strict_json
 
@@ -105,3 +107,11 @@ def test_unknown_names_are_refused(fails: Fails) -> None:
     assert "there is no module 'Linaer'; did you mean 'Linear'?" in message
     assert "SoftmaxCrossEntropy" in message and "lstm" in message
     assert "did you mean" not in fails("gradcheck", "xyzzy")
+
+
+def test_progress_is_reported_module_by_module() -> None:
+    heard = Listening()
+    reports = every_check(["Linear", "Tanh"], progress=heard)
+    assert heard.tasks == [("checking", 3, "modules")]  # Linear with and without bias
+    assert heard.done == len(reports) == 3
+    assert heard.shown == ["Linear", "Linear", "Tanh"]

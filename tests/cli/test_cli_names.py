@@ -160,3 +160,15 @@ def test_the_settings_of_a_kind_come_in_groups(run: Run) -> None:
     assert [line.split("=")[0].strip() for line in size.splitlines()] == ["embedding", "hidden", "layers", "last"]
     groups = {entry["group"] for entry in run("kinds", "lstm", "--json").json[0]["settings"]}
     assert {"size", "regularisation", "optimisation", "schedule", "hardware"} <= groups
+
+
+def test_the_list_of_verbs_says_what_each_does_in_whole_sentences(run: Run) -> None:
+    lines = run("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(lines) == len(VERBS)
+    assert all(line.endswith(".") and not line.endswith("...") and len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize("verb", ["correct", "fill", "tag"])
+def test_a_text_without_quotes(fails: Fails, verb: str) -> None:
+    assert "(cat sat): a text of several words goes in quotes (see" in fails(verb, "model", "Teh", "cat", "sat")
+    assert "in quotes" not in fails("explain", "model", "Teh", "cat", "--prompt", "a")

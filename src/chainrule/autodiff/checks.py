@@ -17,6 +17,7 @@ from chainrule.autodiff.tape.gradients import Array
 from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import AutodiffError
+from chainrule.progress import Reports, as_progress
 
 _VOCABULARY = 7
 
@@ -42,7 +43,12 @@ class NetworkCase:
 
 
 def every_check(
-    names: Sequence[str] = (), *, eps: float = 1e-6, tolerance: float = 1e-6, seed: int = 0
+    names: Sequence[str] = (),
+    *,
+    eps: float = 1e-6,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    progress: Reports = False,
 ) -> list[GradientReport]:
     """Run the checks of all modules and networks, or of those in `names`, and report on each."""
     known = check_names()
@@ -51,7 +57,14 @@ def every_check(
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise AutodiffError(f"there is no module {name!r}{hint} (there are: {', '.join(known)})")
-    return [case.check(eps=eps, tolerance=tolerance) for case in _all(seed) if not names or case.name in names]
+    cases = [case for case in _all(seed) if not names or case.name in names]
+    reports = []
+    with as_progress(progress).task("checking", len(cases), "modules") as task:
+        for case in cases:
+            task.show(case.name)
+            reports.append(case.check(eps=eps, tolerance=tolerance))
+            task.advance(1)
+    return reports
 
 
 def _all(seed: int) -> list[Case | NetworkCase]:

@@ -36,7 +36,7 @@ CHEAP = "°"
 """Marks the cost of a model to which no other is better without costing more."""
 
 
-@click.command()
+@click.command(short_help="Train a ladder of models and measure them on one scale.")
 @corpus_argument
 @click.option(
     "--task",

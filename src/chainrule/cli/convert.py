@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ENDINGS = (".arpa", ".arpa.gz")
 
 
-@click.command()
+@click.command(short_help="Make a model folder of an ARPA file, or the reverse.")
 @click.argument("source", type=click.Path())
 @click.argument("target", type=click.Path())
 @click.option(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
 
 
-@click.command()
+@click.command(short_help="Show what is in the model folder DIR, and verify it.")
 @model_argument
 @click.option("--prompt", help="Show the most likely next words and tokens after this text.")
 @heal_option

@@ -150,6 +150,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         message = error.format_message()
         if isinstance(error, click.NoSuchOption) and (meant := hint(error, arguments)):
             message = f"No such option '{error.option_name}': {meant}"
+        elif "unexpected extra argument" in message and error.ctx is not None and _takes_text(error.ctx.command):
+            message = f"{message.rstrip('.')}: a text of several words goes in quotes"
         _say(f"error: {message}{page}")
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
@@ -182,6 +184,13 @@ def _say_stopping() -> None:
     progress = sys.modules.get("chainrule.cli.progress")  # not imported here: if it is not, it shows nothing
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
         _say(message)
+
+
+def _takes_text(verb: click.Command) -> bool:
+    """Whether a verb has an argument that is a text."""
+    return any(
+        "TEXT" in (argument.metavar or "") for argument in verb.params if isinstance(argument, click.Argument)
+    )
 
 
 def _message(error: Exception) -> str:

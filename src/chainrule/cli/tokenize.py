@@ -28,7 +28,7 @@ _COLOURS = (
 )
 
 
-@click.command()
+@click.command(short_help="Learn a tokenizer from CORPUS, and show what it does.")
 @corpus_argument
 @tokenizer_options("bpe")
 @click.option("--out", type=click.Path(), metavar="DIR", help="Write the tokenizer to DIR/tokenizer.json.")

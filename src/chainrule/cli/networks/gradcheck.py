@@ -22,7 +22,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [name for name in check_names() if name.startswith(incomplete)]
 
 
-@click.command()
+@click.command(short_help="Check the gradients of every module of the tape.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_names)
 @click.option("--eps", type=float, default=1e-6, show_default=True, help="Step of the finite difference.")
 @click.option(
@@ -42,8 +42,9 @@ def gradcheck(
     The exit code is 1 if one fails; the entry that is furthest off is then named.
     """
     from chainrule.autodiff.checks import every_check
+    from chainrule.cli.progress import terminal_progress
 
-    reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed)
+    reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed, progress=terminal_progress())
     if as_json:
         print_json([_record(report) for report in reports])
     else:

@@ -35,7 +35,7 @@ _LEAST = 4.0  # bits of a token that is marked
 _WAIT = 0.2  # seconds between two looks at a log that grows
 
 
-@click.command()
+@click.command(short_help="Show the lines of LOG that the model finds least likely.")
 @model_argument
 @click.argument("log", metavar="[LOG|-]", default="-", type=click.Path())
 @click.option("--top", type=click.IntRange(1), metavar="N", help=f"The N most surprising lines. [default: {_TOP}]")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chainrule.text.corpus import Corpus
 
 
-@click.command()
+@click.command(short_help="Correct the spelling of TEXT with a model of words.")
 @model_argument
 @click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
 @click.option(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chainrule.tasks.filtering.counts import Filtered
 
 
-@click.command("filter")
+@click.command("filter", short_help="Keep the documents of CORPUS that the model finds fluent.")
 @model_argument
 @corpus_argument
 @click.option(

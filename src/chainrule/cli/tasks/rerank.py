@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chainrule.tasks.nbest.rerank import Learner, Reranked
 
 
-@click.command()
+@click.command(short_help="Order lists of hypotheses anew with the model in DIR.")
 @model_argument
 @click.argument("file", metavar="NBEST.json", type=click.Path())
 @click.option("--hypotheses", default="input", show_default=True, metavar="NAME", help="Field: the list of texts.")
