@@ -98,6 +98,8 @@ def test_an_unknown_setting_is_guessed_at() -> None:
         SettingsError, match=r"unknown setting 'layer'; did you mean 'layers'\? \(there are: layers, "
     ):
         parse(Example, {"layer": "3"})
+    with pytest.raises(SettingsError, match=r"unknown setting 'num_layers'; did you mean 'layers'\?"):
+        parse(Example, {"num_layers": "3"})
     with pytest.raises(SettingsError, match=r"unknown setting 'zzz' \(there are: layers, rate, "):
         parse(Example, {"zzz": "3"})
     with pytest.raises(SettingsError, match=r"unknown setting 'blame' \(there are"):  # a little like name

@@ -40,6 +40,26 @@ def split_words(words: Iterable[str]) -> dict[str, str]:
     return settings
 
 
+ALSO_CALLED = {
+    "order": ("n", "ngram", "ngrams"),
+    "learning_rate": ("lr", "eta"),
+    "batch": ("batch_size", "bs"),
+    "layers": ("num_layers", "n_layers", "n_layer", "depth"),
+    "heads": ("num_heads", "n_heads", "n_head"),
+    "width": ("d_model", "dim", "n_embd", "model_dim"),
+    "hidden": ("hidden_size", "hidden_dim", "units"),
+    "embedding": ("embedding_dim", "embed_dim", "emsize", "d_embedding"),
+    "epochs": ("num_epochs", "n_epochs", "max_epochs"),
+    "steps": ("max_steps", "num_steps", "max_iters", "iterations"),
+    "optimiser": ("optimizer", "optim"),
+    "window": ("block_size", "context_length", "context_size", "seq_len", "max_seq_len"),
+    "length": ("bptt", "seq_len", "seq_length"),
+    "clip": ("grad_clip", "max_norm", "clip_grad"),
+    "smoothing": ("method", "smoother"),
+}
+"""What other toolkits call settings, by our names."""
+
+
 def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     """An instance of the frozen dataclass `settings_class`; strings are converted to their field's type."""
     hints = typing.get_type_hints(settings_class)
@@ -49,7 +69,8 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     values = {key if key in known else earlier.get(key, key): value for key, value in values.items()}
     for key in values:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+            close = [name for name in known if key in ALSO_CALLED.get(name, ())]
+            close = close or difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
     # None stands for a value that is filled in later: when training begins, or by other settings

@@ -52,6 +52,17 @@ def test_what_was_found_is_printed(run: Run, animals: Path, bag: Path, held_out:
     assert len(lines) == 4  # two models, the mixture, and what it is
 
 
+def test_unknown_words_are_told(run: Run, animals: Path, tmp_path: Path) -> None:
+    """A cache makes <unk> likelier, and the perplexity of a text full of it lower; nothing was learned by that."""
+    strange = tmp_path / "strange.txt"
+    strange.write_text("i love zebras\nyou chase gnus\n")  # 2 of 8 tokens
+    words = ("mix", animals, "--cache", 20, "--held-out", strange, "--out", tmp_path / "m", "--overwrite")
+    assert "25.0% of the tokens held out are <unk>" in " ".join(run(*words).out.split())
+    assert run(*words, "--json").json["held_out_oov"] == 0.25
+    strange.write_text("i love cats\n")
+    assert "<unk>" not in run(*words).out
+
+
 def test_weights_can_be_given(run: Run, animals: Path, bag: Path, tmp_path: Path) -> None:
     ran = run("mix", animals, bag, "--weight", "0.25", "--out", tmp_path / "m")
     assert (ran.code, ran.err) == (0, "")

@@ -114,6 +114,8 @@ def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path,
             "dropout is a setting of feedforward, averaging, transformer,",
         ),
         (["compare", "c", "--order", "3"], "for chainrule train KIND ... --set order=VALUE (see"),
+        (["train", "lstm", "c", "--lr", "0.1"], "learning_rate is a setting, --set learning_rate=0.1 (see"),
+        (["train", "ngram", "c", "-n", "3"], "order is a setting, --set order=3 (see"),
         (["resume", "m.run", "--minutes", "3"], "minutes is a setting, --set minutes=3 (see"),
     ],
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chainrule.progress import Progress
     from chainrule.text.corpus import Corpus
 
+_MANY_UNKNOWN = 0.01  # of the held-out tokens, that is worth a sentence
 _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "dynamic_rate")
 
 
@@ -177,6 +178,12 @@ def _report(lm: Mixture, folders: tuple[str, ...], out: str) -> None:
         change = figures["held_out_perplexity"] / best - 1
         gain = f"; {change:+.1%} beside the best of the models, on {figures['held_out_tokens']:,} tokens held out"
     say(screen, f"{out}: vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB{gain}")
+    if figures.get("held_out_oov", 0) >= _MANY_UNKNOWN:
+        say(
+            screen,
+            f"{figures['held_out_oov']:.1%} of the tokens held out are <unk>: part of the gain may be that <unk> "
+            "becomes likelier, whatever word it stands for",
+        )
 
 
 # -- n-gram models merged ---------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ def mix(
         with progress.task("choosing theta"):
             settings = replace(settings, theta=_best_theta(models, settings, ids))
     lm, columns_NK, scores_N = _tuned(models, settings, ids, bounds, dynamic, progress)
-    lm.metrics = {**lm.metrics, **_perplexities(columns_NK, scores_N)}
+    unknown = 0 if lm.tokenizer.unk is None else int((ids == lm.tokenizer.unk).sum())
+    lm.metrics = {**lm.metrics, **_perplexities(columns_NK, scores_N), "held_out_oov": unknown / len(ids)}
     if dynamic is not None:
         lm.metrics = {**lm.metrics, "dynamic": asdict(dynamic)}
     return lm

@@ -57,12 +57,15 @@ def _as_setting(option: str, name: str, arguments: list[str]) -> str | None:
     from dataclasses import fields
 
     from chainrule.kinds import find_kind, kind_names
+    from chainrule.settings import ALSO_CALLED
 
-    having = []
+    settings = {}
     for kind in kind_names():
         with suppress(ChainruleError):  # a kind whose library is missing
-            if name in (field.name for field in fields(find_kind(kind).settings)):
-                having.append(kind)
+            settings[kind] = [field.name for field in fields(find_kind(kind).settings)]
+    others = [ours for ours, theirs in ALSO_CALLED.items() if name in theirs]
+    name = next((one for one in (name, *others) if any(one in names for names in settings.values())), name)
+    having = [kind for kind, names in settings.items() if name in names]
     if not having:
         return None
     chosen = next((word for word in arguments if word in kind_names()), None)
