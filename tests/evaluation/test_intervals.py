@@ -46,3 +46,9 @@ def test_values_are_summed_by_document(documents: list[list[int]]) -> None:
     values = np.asarray([value for document in documents for value in document], np.float64)
     sizes = np.asarray([len(document) for document in documents])
     assert per_document(values, sizes).tolist() == [sum(document) for document in documents]
+
+
+def test_any_whole_number_is_a_seed() -> None:
+    nats_D, bytes_D = np.arange(1.0, 21.0)[None], np.full(20, 10)
+    below, same, other = (drawn_bits_per_byte(nats_D, bytes_D, seed=seed) for seed in (-1, 2**64 - 1, -2))
+    assert np.array_equal(below, same) and not np.array_equal(below, other)

@@ -166,3 +166,9 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_record_is_what_the_report_holds(tmp_path: Path) -> None:
     assert isinstance(cr.make_report(run_folder(tmp_path / "model.run")).record, RunRecord)
+
+
+def test_a_comparison_is_not_watched(tmp_path: Path) -> None:
+    (tmp_path / "compare.json").touch()
+    with pytest.raises(FolderError, match=r"a comparison, whose report is made at its end; --watch follows a run"):
+        watch_report(tmp_path)

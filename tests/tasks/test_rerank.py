@@ -269,13 +269,19 @@ def test_wrong_fields_are_named(
     assert f"{file}: line {line}: " in message
 
 
+def test_any_whole_number_is_a_seed(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
+    rates = [run("rerank", folder, file, "--seed", seed, "--json").json for seed in (-1, 2**64 - 1, -2)]
+    assert rates[0] == rates[1] and rates[0] != rates[2]
+
+
 def test_missing_fields_are_named(fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
     for name, option in {"input": "--hypotheses", "output": "--reference", "am_score": "--score"}.items():
         bad = _without(file, name)
         message = fails("rerank", folder, bad)
         assert f'{bad}: line 2: there is no field "{name}"; there are: id' in message
         assert f"(choose with {option})" in message
-    assert "no n-best lists" in fails("rerank", folder, written(file.with_name("none.json"), []))
+    nothing = written(file.with_name("none.json"), [])
+    assert f"{nothing}: there are no n-best lists" in fails("rerank", folder, nothing)
     assert "--weights should be" in fails("rerank", folder, file, "--weights", "am_score")
     assert 'no score "x"' in fails("rerank", folder, file, "--weights", "x=1")
     with pytest.raises(cr.ChainruleError, match="expected a model, not 'model'"):

@@ -44,7 +44,7 @@ def drawn_bits_per_byte(
     nats_MD: NDArray[np.float64], bytes_D: NDArray[np.int64], seed: int = 0, draws: int = DRAWS
 ) -> NDArray[np.float64]:
     """Bits per byte of each model on each draw of the documents, [draws, M]; models share the draws."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed % 2**64)
     documents = len(bytes_D)
     found = np.empty((draws, len(nats_MD)))
     at_once = max(1, _CELLS_AT_ONCE // documents)

@@ -138,6 +138,10 @@ def watch_report(
     `on_page` is told of the page once it is there. A run that has ended is written once.
     """
     folder = Path(folder)
+    if (folder / RESULTS).is_file():
+        raise FolderError(
+            f"{folder}: a comparison, whose report is made at its end; --watch follows a run (OUT.run)"
+        )
     altair()
     first = True
     while is_run(folder) and is_going_on(folder):

@@ -119,7 +119,7 @@ class WordErrorRates:
 
 def _resampled_sums(columns_DN: np.ndarray, resamples: int, seed: int) -> np.ndarray:
     """The sums of columns over samples of as many utterances, drawn with replacement, [D, R] (the bootstrap)."""
-    generator, count = np.random.default_rng(seed), columns_DN.shape[1]
+    generator, count = np.random.default_rng(seed % 2**64), columns_DN.shape[1]
     at_once = max(1, _RESAMPLED_AT_ONCE // count)
     pieces = [
         columns_DN[:, generator.integers(count, size=(min(at_once, resamples - done), count))].sum(axis=2)

@@ -40,6 +40,7 @@ def read_lists(
     needs_references: bool = True,
 ) -> Iterator[NbestList]:
     """The lists of a file of JSON objects; an error names the file, the line and the field."""
+    number = None
     for number, (place, record) in enumerate(read_objects(path)):
         texts = _list_of(record, hypotheses, place, str, "texts", "--hypotheses")
         if not texts:
@@ -59,6 +60,8 @@ def read_lists(
             text_field(record, reference, place, "--reference") if known else None,
             record.get(id_field, number),
         )
+    if number is None:
+        raise CorpusError(f"{path}: there are no n-best lists")
 
 
 def _list_of(record: dict[str, Any], name: str, place: str, kind: Any, what: str, option: str) -> list[Any]:
@@ -77,6 +80,6 @@ def parts(count: int, share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     """The numbers of lists, drawn at random, to tune weights on, and those of the others, both ascending."""
     if not 0 < share < 1 or not 0 < round(count * share) < count:
         raise SettingsError(f"a share of {share} of {count} lists to tune on leaves one part empty: choose another")
-    order = np.random.default_rng(seed).permutation(count)
+    order = np.random.default_rng(seed % 2**64).permutation(count)
     size = round(count * share)
     return np.sort(order[:size]), np.sort(order[size:])

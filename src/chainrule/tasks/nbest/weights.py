@@ -36,7 +36,7 @@ def tune(
 
     The first search begins at `start_D`, the others at random weights; of equals the earlier search is kept.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed % 2**64)
     within = np.concatenate([some_KD - some_KD.mean(axis=0) for some_KD in features])
     deviations_D = np.sqrt((within**2).mean(axis=0))
     used = np.flatnonzero(deviations_D > 0)  # a feature that differs in no list decides nothing
