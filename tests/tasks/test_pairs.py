@@ -116,8 +116,8 @@ def test_fields_can_be_named(run: Run, folder: Path, tmp_path: Path) -> None:  #
 
 
 def test_bad_pairs_are_one_line(fails: Fails, folder: Path, tmp_path: Path) -> None:  # noqa: F811
-    equal = written(tmp_path / "equal.jsonl", [BLIMP[0], {"sentence_good": "a b", "sentence_bad": "a b"}])
-    assert f"{equal}: line 2: the sentences" in fails("pairs", folder, equal)
+    equal = written(tmp_path / "equal.jsonl", [{"sentence_good": "a b", "sentence_bad": "a b"}] * 2)
+    assert f"{equal}: line 1: the sentences of each pair are equal" in fails("pairs", folder, equal)
     missing = written(tmp_path / "missing.jsonl", [BLIMP[0], {}, {"sentence_good": "a"}])
     message = fails("pairs", folder, missing)
     assert 'line 2: there is no field "sentence_good"' in message and "(choose with --good)" in message
@@ -128,8 +128,18 @@ def test_bad_pairs_are_one_line(fails: Fails, folder: Path, tmp_path: Path) -> N
     empty = written(tmp_path / "empty.jsonl", [])
     assert "no pairs" in fails("pairs", folder, empty)
     assert "No such file" in fails("pairs", folder, tmp_path / "none.jsonl")
-    with pytest.raises(cr.ChainruleError, match="pair 1: both sentences are 'c'"):
-        cr.minimal_pairs(cr.load(folder), [("a", "b"), ("c", "c")])
+
+
+def test_equal_sentences_are_ties_and_said_to_be(run: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    """BLiMP has seven such pairs of 67,000: the others are to be judged."""
+    same = {"sentence_good": "a b", "sentence_bad": "a b"}
+    file = written(tmp_path / "some.jsonl", [BLIMP[0], same, same])
+    ran = run("pairs", folder, file, "--json")
+    assert (ran.json["pairs"], ran.json["ties"], ran.json["equal_sentences"]) == (3, 2, 2)
+    assert f"count as ties: 2; the first is {file}: line 2" in " ".join(ran.err.split())
+    judged = cr.minimal_pairs(cr.load(folder), [("the cat sleeps", "cat the sleeps"), ("c", "c")])
+    assert judged.accuracy == 0.75
+    assert [pair.place for pair in judged.equal] == ["pair 1"]
 
 
 def test_a_model_that_is_none(fails: Fails, file: Path, tmp_path: Path) -> None:  # noqa: F811

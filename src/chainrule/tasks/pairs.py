@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
@@ -48,6 +48,13 @@ class MinimalPair:
     good: str
     bad: str
     phenomenon: str = EVERYTHING
+    place: str = field(default="", compare=False)
+    """Where it stands, such as a line of a file."""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both sentences are the same, so that no model can tell them apart. BLiMP has seven such pairs."""
+        return self.good == self.bad
 
 
 GivenMinimalPairs: TypeAlias = str | Path | Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]
@@ -143,6 +150,11 @@ class JudgedPairs:
         return self.whole.fewer_tokens
 
     @property
+    def equal(self) -> tuple[MinimalPair, ...]:
+        """Pairs whose sentences are the same; they count as ties."""
+        return tuple(one.pair for one in self.pairs if one.pair.is_equal)
+
+    @property
     def mean_accuracy(self) -> float:
         """The mean of the accuracies of the phenomena, each of the same weight."""
         return math.fsum(one.accuracy for one in self.phenomena) / len(self.phenomena)
@@ -150,7 +162,13 @@ class JudgedPairs:
     def to_json(self) -> dict[str, Any]:
         """The figures as JSON; the pairs themselves are left out."""
         phenomena = [one.to_json() for one in self.phenomena]
-        return {**self.whole.to_json(), "mean_accuracy": self.mean_accuracy, "by": self.by, "phenomena": phenomena}
+        return {
+            **self.whole.to_json(),
+            "equal_sentences": len(self.equal),
+            "mean_accuracy": self.mean_accuracy,
+            "by": self.by,
+            "phenomena": phenomena,
+        }
 
 
 def minimal_pairs(
@@ -169,13 +187,21 @@ def minimal_pairs(
         for one in judge(model, pairs, by=by):
             judged.append(one)
             task.advance(1)
-    return summed_up(judged, by)
+    result = summed_up(judged, by)
+    if equal := result.equal:
+        receiver.note(
+            f"pairs of equal sentences, which count as ties: {len(equal):,}; the first is {equal[0].place}"
+        )
+    return result
 
 
 def summed_up(judged: Sequence[JudgedPair], by: By) -> JudgedPairs:
     """The figures of pairs that were judged."""
     if not judged:
         raise CorpusError("there are no pairs to judge")
+    if all(one.pair.is_equal for one in judged):
+        first = judged[0].pair
+        raise CorpusError(f"{first.place}: the sentences of each pair are equal: {first.good!r}")
     groups: dict[str, list[JudgedPair]] = {}
     for one in judged:
         groups.setdefault(one.pair.phenomenon, []).append(one)
@@ -189,7 +215,7 @@ def judge(
     """Each pair with what the model gives both sentences, some at a time."""
     if not isinstance(model, (LanguageModel, MaskedModel)):
         LanguageModel.expect(model)  # which says what to call for a model of another task
-    every = iter(_checked(pairs))
+    every = iter(_as_pairs(pairs))
     while some := list(islice(every, _AT_ONCE)):
         log_probs, tokens = _scored(model, [sentence for pair in some for sentence in (pair.good, pair.bad)])
         for number, pair in enumerate(some):
@@ -215,12 +241,9 @@ def _scored(model: Model, sentences: list[str]) -> tuple[list[float], list[tuple
     return scores.log_prob.tolist(), [scores[number].ids for number in range(len(scores))]
 
 
-def _checked(pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]) -> Iterator[MinimalPair]:
+def _as_pairs(pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]) -> Iterator[MinimalPair]:
     for number, given in enumerate(pairs):
-        pair = given if isinstance(given, MinimalPair) else MinimalPair(*given)
-        if pair.good == pair.bad:
-            raise CorpusError(f"pair {number}: both sentences are {pair.good!r}: one should be right, one wrong")
-        yield pair
+        yield given if isinstance(given, MinimalPair) else replace(MinimalPair(*given), place=f"pair {number}")
 
 
 def read_pairs(
@@ -233,10 +256,9 @@ def read_pairs(
     place = None
     for place, record in read_objects(path):
         right, wrong = text_field(record, good, place, "--good"), text_field(record, bad, place, "--bad")
-        if right == wrong:
-            raise CorpusError(f'{place}: the sentences "{good}" and "{bad}" are equal: {right!r}')
-        name = group or next((field for field in GROUPS if field in record), None)
-        yield MinimalPair(right, wrong, text_field(record, name, place, "--group") if name else EVERYTHING)
+        name = group or next((one for one in GROUPS if one in record), None)
+        phenomenon = text_field(record, name, place, "--group") if name else EVERYTHING
+        yield MinimalPair(right, wrong, phenomenon, str(place))
     if place is None:
         raise CorpusError(f"{path}: there are no pairs to judge")
 

@@ -61,17 +61,18 @@ def pairs(
     chainrule pairs model blimp/anaphor_number_agreement.jsonl
     chainrule pairs model pairs.jsonl --good right --bad wrong --group topic --json
     """
+    from chainrule.cli.progress import terminal_progress
     from chainrule.folder import to_json
     from chainrule.kinds import load
-    from chainrule.tasks.pairs import judge, read_pairs, summed_up
+    from chainrule.tasks.pairs import judge, minimal_pairs, read_pairs
 
     model = load(folder, device=device, dtype=dtype, tasks=["language", "masked"])
-    judged = judge(model, read_pairs(file, good=good, bad=bad, group=group), by=by)
+    given = read_pairs(file, good=good, bad=bad, group=group)
     if per_pair:
-        for one in judged:
+        for one in judge(model, given, by=by):
             echo(to_json(one.to_json()))
         return
-    result = summed_up(list(judged), by)
+    result = minimal_pairs(model, given, by=by, progress=terminal_progress())
     if as_json:
         print_json({"folder": folder, "file": file, **result.to_json()})
     else:
