@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.compose.mixture import Mixture, MixtureSettings
+from chainrule.compose.mixture import Mixture
+from chainrule.compose.settings import MixtureSettings
 from chainrule.testing.laws import LAWS
 
 from .test_laws import TOY

@@ -6,7 +6,8 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from chainrule.compose.mixture import KIND_NAME, Mixture, MixtureSettings
+from chainrule.compose.mixture import KIND_NAME, Mixture
+from chainrule.compose.settings import MixtureSettings
 from chainrule.errors import DamagedFileError, ModelError, SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, TrainingData, load_content

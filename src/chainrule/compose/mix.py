@@ -13,7 +13,8 @@ from chainrule.arrays import to_numpy
 from chainrule.compose.caches import Cache, HasFeatures
 from chainrule.compose.dynamic import Dynamic, dynamic_columns
 from chainrule.compose.gates import By, Floats, Gate, HasMatches, knots_for
-from chainrule.compose.mixture import Form, Mixture, MixtureSettings
+from chainrule.compose.mixture import Mixture
+from chainrule.compose.settings import Form, MixtureSettings
 from chainrule.compose.tuning import constant_weights, gated_weights, log_linear_weights, mixed_scores
 from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.errors import CorpusError, ModelError
