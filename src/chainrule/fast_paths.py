@@ -12,14 +12,15 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     GivesNextProbs    next_probs        e to `next_log_probs`
     Prepares          prepare           nothing: what takes time to load is loaded when that pays off
     Writes            write             choose and `extend`, token by token (decode/sample.py)
-    Ranks             likeliest         the best of `next_log_probs` (decode/beam.py)
+    Searches          search            rank `next_log_probs` and `extend`, step by step (decode/beam.py)
     Predicts          predictions       `next_log_probs` and `extend`, token by token
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -103,17 +104,47 @@ class Writes(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class SearchRules:
+    """The rules of a beam search, which decode/beam.py explains."""
+
+    ending: str
+    """When a hypothesis ends: any or best."""
+    best: int
+    """The most results of a text."""
+    end: int | None
+    """The token that ends a hypothesis; None if nothing does."""
+    forbid: tuple[int, ...]
+    """Tokens that no hypothesis contains."""
+    limits: np.ndarray
+    """The most steps of each text."""
+    divisors: np.ndarray
+    """For each length of a hypothesis: hypotheses are ranked by ln p divided by this number."""
+
+
+class Found(NamedTuple):
+    """A result of a beam search."""
+
+    beginning: int
+    """Which hypothesis of its text it was at first."""
+    ids: tuple[int, ...]
+    """The tokens since then."""
+    log_prob: float
+    finished: bool
+
+
 @runtime_checkable
-class Ranks(Protocol):
-    """Finds the most likely next tokens without the probabilities of all."""
+class Searches(Protocol):
+    """Does a whole beam search by itself."""
 
-    def likeliest(
-        self, state: Any, k: int, forbid: Sequence[int], end: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """ln p of the k likeliest tokens of each row but `forbid`, [B, k]; the tokens; and ln p of `end`, [B].
+    def search(
+        self, state: Any, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        """The best hypotheses of each text, best first, of those that the plain way finds. None: take that.
 
-        The likeliest comes first, the lowest id among equals. Where fewer are possible, ln p is -inf. No other
-        token may become as likely as the last by adding a number to both. None: take the plain way.
+        `live_PW` is ln p of the W hypotheses of each text at first, -inf where there is none, and `lengths_PW` by
+        how many tokens each continues its prompt. The state has a row for each of them; or for each text, if all
+        of its hypotheses have read the same.
         """
 
 

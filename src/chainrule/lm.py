@@ -28,13 +28,15 @@ from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.errors import CorpusError
 from chainrule.fast_paths import (
     Choose,
+    Found,
     GivesNextProbs,
     Predicts,
     Prepares,
-    Ranks,
     Reads,
     ScoresSequences,
     ScoresText,
+    Searches,
+    SearchRules,
     Writes,
 )
 from chainrule.folder import TEXT, Context
@@ -58,6 +60,7 @@ __all__ = [
     "score_rows",
     "score_sequences",
     "score_text",
+    "search",
     "start_token",
     "tokens_at_once",
     "write",
@@ -318,8 +321,8 @@ def write(
     return lm.write(state, choose, uniforms_BT, read_BT) if isinstance(lm, Writes) else None
 
 
-def likeliest(
-    lm: LanguageModel, state: State, k: int, forbid: Sequence[int], end: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The k likeliest next tokens by the model itself (`fast_paths.Ranks`); None if it does not offer that here."""
-    return lm.likeliest(state, k, forbid, end) if isinstance(lm, Ranks) else None
+def search(
+    lm: LanguageModel, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+) -> list[list[Found]] | None:
+    """A beam search by the model itself (`fast_paths.Searches`); None if it does not offer that here."""
+    return lm.search(state, rules, live_PW, lengths_PW) if isinstance(lm, Searches) else None

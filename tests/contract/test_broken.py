@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array, without
+from chainrule.arrays import PAD, Array
+from chainrule.decode.beam import beam_search
 from chainrule.decode.strategies import normalised
-from chainrule.fast_paths import Choose
+from chainrule.fast_paths import Choose, Found, SearchRules
 from chainrule.lm import LanguageModel, State, check_rows, predictions, score_sequences
 from chainrule.testing.laws import LAWS, check_laws, laws_for
 
@@ -269,13 +270,13 @@ class Fast(Delegate):
             scores.append(scores_B)
         return state, np.stack(tokens, axis=1), np.stack(scores, axis=1)
 
-    def likeliest(
-        self, state: State, k: int, forbid: Sequence[int], end: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        log_probs = self.next_log_probs(state)
-        allowed = without(log_probs, forbid)
-        order = np.argsort(-allowed, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(allowed, order, axis=1), order, log_probs[:, 0 if end is None else end]
+    def search(
+        self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        beam = cr.Beam(live_PW.shape[1], float(np.log2(rules.divisors[2])), rules.ending)
+        asked: Any = {"end": rules.end, "forbid": rules.forbid, "best": rules.best}
+        found = beam_search(self.inner, state, beam, max_tokens=rules.limits, **asked, plainly=True)
+        return [[Found(0, one.ids, one.log_prob, one.finished) for one in every] for every in found]
 
 
 class ScoresTextAsOneLine(Fast):
@@ -338,19 +339,18 @@ class WritesWithoutMoving(Fast):
         return state, tokens_BT, scores_BT
 
 
-class RanksTheForbidden(Fast):
-    def likeliest(
-        self, state: State, k: int, forbid: Sequence[int], end: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        return super().likeliest(state, k, (), end)
+class SearchesTheForbidden(Fast):
+    def search(
+        self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        return super().search(state, replace(rules, forbid=()), live_PW, lengths_PW)
 
 
-class RanksBackwards(Fast):
-    def likeliest(
-        self, state: State, k: int, forbid: Sequence[int], end: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        values, tokens, ends = super().likeliest(state, k, forbid, end) or (np.zeros((1, 1)),) * 3
-        return values[:, ::-1], tokens[:, ::-1], ends
+class SearchesWithoutEnd(Fast):
+    def search(
+        self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        return super().search(state, replace(rules, end=None), live_PW, lengths_PW)
 
 
 BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
@@ -384,8 +384,8 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("writing_is_choosing_and_extending", WritesTheBest),
     ("writing_is_choosing_and_extending", WritesAndMiscounts),
     ("writing_is_choosing_and_extending", WritesWithoutMoving),
-    ("ranking_is_sorting", RanksTheForbidden),
-    ("ranking_is_sorting", RanksBackwards),
+    ("searching_is_ranking_and_extending", SearchesTheForbidden),
+    ("searching_is_ranking_and_extending", SearchesWithoutEnd),
 ]
 UNBROKEN = (Delegate, WrapsStates, Precise, Fast)
 SAVED = "save_and_load_is_bit_equal"

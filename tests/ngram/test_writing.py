@@ -11,7 +11,6 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, pad
-from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid
 from chainrule.errors import ModelError
@@ -312,31 +311,3 @@ def test_a_choice_without_a_plan_is_left_to_the_plain_way(monkeypatch: pytest.Mo
         assert Writer(lm.automaton).write(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
     monkeypatch.setattr(lm, "_patience", Patience(1e12))
     assert cr.generate(lm, "The", Odd(), max_tokens=20)
-
-
-def beam_texts(lm: NgramModel, beam: cr.Beam, end: int | None) -> list:
-    forbid = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
-    state = lm.extend(lm.start(ROWS), pad(prompts(lm)))
-    return beam_search(lm, state, beam, max_tokens=12, end=end, forbid=forbid, best=beam.width)
-
-
-@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])
-@pytest.mark.parametrize("settings", [{}, {"prune": "0,0,1"}], ids=str)
-def test_beam_search_over_the_kernels(
-    smoothing: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same hypotheses, with the same ln p to the last bit, as over the probabilities of all tokens."""
-    if smoothing == "katz" and settings:
-        pytest.skip("Katz smoothing needs all n-grams")
-    lm = model(smoothing, **settings)
-    beams = [(cr.Beam(width, power, ending), end) for width, power, ending, end in BEAMS]
-    monkeypatch.setattr(lm, "_patience", Patience(1e12))
-    monkeypatch.setattr(Writer, "is_ready", lambda *_: True)
-    fast = [beam_texts(lm, beam, lm.tokenizer.eos if end else None) for beam, end in beams]
-    assert lm.likeliest(lm.start(1), 4, (), None) is not None
-    monkeypatch.setattr(NgramModel, "likeliest", lambda *_: None)
-    plain = [beam_texts(lm, beam, lm.tokenizer.eos if end else None) for beam, end in beams]
-    assert fast == plain
-
-
-BEAMS = [(1, 0.0, "best", True), (4, 1.0, "any", True), (5, 0.5, "best", True), (70, 1.0, "any", False)]

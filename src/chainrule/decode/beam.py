@@ -1,9 +1,9 @@
 """Beam search from any state: keep the best few hypotheses at every length.
 
 Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. The W best continuations of
-each hypothesis are found by the model itself if it can (`fast_paths.Ranks`), or on its device; only they come back,
-and the W best of all are among them. With a beam as wide as there are hypotheses it is an exhaustive search, and
-exact.
+each hypothesis are found on the model's device; only they come back, and the W best of all are among them. A model
+that can searches by itself (`fast_paths.Searches`), with the same result. With a beam as wide as there are
+hypotheses it is an exhaustive search, and exact.
 
 When a hypothesis ends is one of two rules (`Beam.ending`):
 
@@ -37,7 +37,9 @@ from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State, likeliest
+from chainrule.fast_paths import Found, SearchRules
+from chainrule.lm import LanguageModel, State
+from chainrule.lm import search as search_by_model
 
 
 def beam_search(
@@ -50,13 +52,14 @@ def beam_search(
     forbid: Sequence[int] = (),
     best: int = 1,
     begun: Sequence[Sequence[Opening]] | None = None,
+    plainly: bool = False,
 ) -> list[list[Continuation]]:
     """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
 
     `max_tokens` is the greatest length of a continuation, or that of each row, which is then 1 at least. `end` is
     the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
     `begun` are the openings of each row with which its hypotheses begin, `width` at most; none count as tokens that
-    add nothing to the prompt.
+    add nothing to the prompt. `plainly` does without the model's own search, whose reference this is.
     """
     if len(state) == 0:
         return []
@@ -65,6 +68,8 @@ def beam_search(
     if begun is not None:
         opened = pad([opening.ids for opening in search.openings])
         state, copies = lm.extend(state.select(np.repeat(np.arange(len(state)), copies)), opened), 1
+    if not plainly and (found := search.by_the_model(lm, state, end, forbid)) is not None:
+        return found
     for _ in range(int(search.limits.max())):
         values, tokens, ends = _best_tokens(lm, state, beam.width, forbid, end)
         if copies > 1:
@@ -84,16 +89,13 @@ def _best_tokens(
 
     Of the W best of all continuations no more than W continue one hypothesis.
     """
+    log_probs = lm.next_log_probs(state)
+    if math.isnan(float(array_namespace(log_probs).sum(log_probs))):
+        raise ModelError("the model gives NaN: something in it has gone wrong")
     never = forbid if end is None else [*forbid, end]
-    found = likeliest(lm, state, width, never, end)
-    if found is None:
-        log_probs = lm.next_log_probs(state)
-        if math.isnan(float(array_namespace(log_probs).sum(log_probs))):
-            raise ModelError("the model gives NaN: something in it has gone wrong")
-        values, tokens = map(to_numpy, top_k(without(log_probs, never), width))
-        found = values.astype(np.float64), tokens, to_numpy(log_probs[:, 0 if end is None else end])
-    values, tokens, ends = found
-    return values, tokens, None if end is None or end in forbid else ends
+    values, tokens = map(to_numpy, top_k(without(log_probs, never), width))
+    ends = None if end is None or end in forbid else to_numpy(log_probs[:, end])
+    return values.astype(np.float64), tokens, ends
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class _Search:
     """What each hypothesis of the first level consists of, W for each prompt."""
     longest: np.ndarray
     """The greatest length of a continuation of each prompt."""
+    divisors: np.ndarray
+    """length^power for each length."""
     going: np.ndarray
     """The numbers of the prompts that are not settled, P of them."""
     live_PW: np.ndarray
@@ -134,17 +138,37 @@ class _Search:
         nothing = Opening(log_prob=-math.inf)
         rows = [[*openings, *[nothing] * (beam.width - len(openings))] for openings in begun]
         lengths_PW = np.asarray([[len(one.ids) - one.inside for one in row] for row in rows])
+        longest = max_tokens + lengths_PW.max(axis=1)
         return cls(
             beam=beam,
             limits=np.broadcast_to(np.asarray(max_tokens), len(rows)),
             openings=[opening for row in rows for opening in row],
-            longest=max_tokens + lengths_PW.max(axis=1),
+            longest=longest,
+            divisors=np.maximum(np.arange(longest.max() + 2), 1) ** float(beam.length_power),
             going=np.arange(len(rows)),
             live_PW=np.asarray([[one.log_prob for one in row] for row in rows]),
             lengths_PW=lengths_PW,
             done=_Done.empty(len(rows), best),
             kept=np.arange(len(rows) * beam.width),
         )
+
+    def by_the_model(
+        self, lm: LanguageModel, state: State, end: int | None, forbid: Sequence[int]
+    ) -> list[list[Continuation]] | None:
+        """All that this search finds, by a fast path of the model; None if it has none."""
+        best = self.done.ranks_PR.shape[1]
+        rules = SearchRules(self.beam.ending, best, end, tuple(forbid), self.limits, self.divisors)
+        found = search_by_model(lm, state, rules, self.live_PW, self.lengths_PW)
+        if found is None:
+            return None
+        return [
+            [self._continuation(p * self.beam.width + one.beginning, one) for one in results]
+            for p, results in enumerate(found)
+        ]
+
+    def _continuation(self, opening: int, found: Found) -> Continuation:
+        begun = self.openings[opening]
+        return Continuation((*begun.ids, *found.ids), found.log_prob, found.finished, begun.inside)
 
     def advance(
         self, values: np.ndarray, tokens: np.ndarray, ends: np.ndarray | None, end: int | None
@@ -230,7 +254,7 @@ class _Search:
 
     def _rank(self, log_probs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """ln p / length^power."""
-        ranks: np.ndarray = log_probs / np.maximum(lengths, 1) ** float(self.beam.length_power)
+        ranks: np.ndarray = log_probs / self.divisors[lengths]
         return ranks
 
     def _settled(self) -> np.ndarray:
@@ -239,7 +263,7 @@ class _Search:
         Or, by the usual rule, whether as many as the beam is wide are finished.
         """
         best_P = self.live_PW.max(axis=1)
-        bound_P = best_P / self.longest[self.going] ** float(self.beam.length_power)
+        bound_P = best_P / self.divisors[self.longest[self.going]]
         is_full_P = self.done.size[self.going] == self.done.ranks_PR.shape[1]
         settled_P: np.ndarray = (bound_P == -math.inf) | (
             is_full_P & (bound_P <= self.done.ranks_PR[self.going, -1])

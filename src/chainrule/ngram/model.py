@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
-from chainrule.fast_paths import Choose
+from chainrule.fast_paths import Choose, Found, SearchRules
 from chainrule.folder import ModelFolder
 from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 KIND_NAME = "ngram"
 _NANOSECONDS = 1 << 22  # to write one token without kernels
-_MOST_RANKED = 256  # tokens; more are found faster in all probabilities
+_WIDEST = 256  # beams; the next tokens of more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _GRID = 2  # numbers that describe a grid
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
@@ -255,13 +255,18 @@ class NgramModel(LanguageModel):
         tokens_BT, scores_BT, nodes = written
         return NgramState(nodes, _last_words(words_BN, tokens_BT)), tokens_BT, scores_BT
 
-    def likeliest(
-        self, state: State, k: int, forbid: Sequence[int], end: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Rank by the kernels of writing; None on a GPU, for few rows, or for too many tokens."""
-        if self.automaton.where is not None or k > _MOST_RANKED or not self._patience.count(len(state)):
+    def search(
+        self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        """Search by the kernels of writing; None on a GPU, for a few tokens, or for very many hypotheses."""
+        texts, width = live_PW.shape
+        if self.automaton.where is not None or width > _WIDEST or not self._patience.count(rules.limits.sum()):
             return None
-        return self._writer.likeliest(self._state(state).words, k, forbid, end)
+        from chainrule.ngram.writing.searcher import search
+
+        words_BN = self._state(state).words
+        words_BN = np.repeat(words_BN, texts * width // len(words_BN), axis=0)
+        return search(self._writer, words_BN, rules, live_PW, lengths_PW)
 
     @cached_property
     def _writer(self) -> Writer:

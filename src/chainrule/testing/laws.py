@@ -21,7 +21,7 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import GivesNextProbs, Predicts, Ranks, Reads, ScoresSequences, ScoresText, Writes
+from chainrule.fast_paths import GivesNextProbs, Predicts, Reads, ScoresSequences, ScoresText, Searches, Writes
 from chainrule.lm import LanguageModel, score_sequences
 
 Law = Callable[[LanguageModel], None]
@@ -355,22 +355,17 @@ def next_probabilities_are_powers_of_e(lm: LanguageModel) -> None:
 
 
 @law
-def ranking_is_sorting(lm: LanguageModel) -> None:
-    if not isinstance(lm, Ranks):
+def searching_is_ranking_and_extending(lm: LanguageModel) -> None:
+    if not isinstance(lm, Searches):
         return
-    rows, end = prefixes(lm), lm.tokenizer.eos
+    rows, end, never = prefixes(lm)[:4], lm.tokenizer.eos, () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     state = lm.extend(lm.start(len(rows)), pad(rows))
-    expected = to_numpy(lm.next_log_probs(state)).astype(np.float64)
-    at_end, expected[:, end] = expected[:, end].copy(), -math.inf
-    for k in (1, 3):
-        found = lm.likeliest(state, k, [end], end)
-        if found is None:
-            continue
-        values, tokens, ends = found
-        order = np.argsort(-expected, axis=1, kind="stable")[:, :k]
-        np.testing.assert_allclose(values, np.take_along_axis(expected, order, axis=1), **CLOSE)
-        np.testing.assert_array_equal(np.where(values > -math.inf, tokens, order), order)
-        np.testing.assert_allclose(ends, at_end, **CLOSE)
+    for beam in (cr.Beam(1, 0.0, "best"), cr.Beam(3), cr.Beam(3, 0.5, "best")):
+        search = partial(beam_search, lm, state, beam, max_tokens=6, end=end, forbid=never, best=2)
+        for found, expected in zip(search(), search(plainly=True), strict=True):
+            assert [(one.ids, one.finished) for one in found] == [(one.ids, one.finished) for one in expected]
+            scores = [[one.log_prob for one in every] for every in (found, expected)]
+            np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-4)
 
 
 @law

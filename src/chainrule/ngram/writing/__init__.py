@@ -10,7 +10,9 @@ In reading order:
     occurred_kernels.py the lists of words that occurred, beside those of a context
     stack_kernels.py    the lists of one distribution, together with words that are gathered at each visit
     step_kernels.py     writing: locate the contexts, stack the lists, apply the strategy, draw, walk on
-    rank_kernels.py     the most likely next tokens, for beam search
-    writer.py           the arrays that the loop needs, and its call
+    rank_kernels.py     the most likely next tokens of a hypothesis
+    search_kernels.py   beam search: rank, finish hypotheses, continue the best, walk on
+    writer.py           the arrays that writing needs, and its call
+    searcher.py         those of a beam search, and its results
     compiled.py         how the kernels are compiled
 """

@@ -1,4 +1,4 @@
-"""Numba kernels that find the most likely next tokens of many rows, for beam search."""
+"""Numba kernels that find the most likely next tokens after a context, for beam search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.writing.compiled import inner, kernel
+from chainrule.ngram.writing.compiled import inner
 from chainrule.ngram.writing.cut_kernels import (
     KEPT,
     LEVEL,
@@ -24,42 +24,38 @@ from chainrule.ngram.writing.walk_kernels import locate, value_after
 _NEARLY = 1e-9  # ln p that differ by less may be equal once ln p of a hypothesis is added to both
 
 
-@kernel
-def rank_rows(
-    rows: Any, ends_BN: Any, end: int, tokens_BK: Any, values_BK: Any, ends_B: Any, done_B: Any, trie: Any,
-    prob: Any, back: Any, words: Any, plan: Any, lists: Any, directory: Any, spare: Any, scratch: Any,
+@inner
+def rank(
+    ends: Any, end: int, tokens: Any, values: Any, at_end: Any, trie: Any, prob: Any, back: Any, words: Any,
+    plan: Any, lists: Any, directory: Any, spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
-    """Write the K most likely tokens of each row, best first, the lowest id among equals, and ln p of `end`.
+    """Write the most likely next tokens, best first, the lowest id among equals; and to `at_end` ln p of `end`.
 
-    Rows that `done_B` marks are done already. Where fewer tokens are possible, the last are 0 with ln p -inf.
-    Returns HELP for a row with a NaN, or where the next token is nearly as likely as the last.
+    `ends` are the nodes of the last words. Where fewer tokens are possible, the last are 0 with ln p -inf.
+    Returns HELP if there is a NaN, or where the next token is nearly as likely as the last.
     """
-    many_wanted, size = tokens_BK.shape[1], np.int64(len(words) - 1)
+    wanted, size = len(tokens), np.int64(len(words) - 1)
     context, backoff, stack = scratch.context[0], scratch.backoff[0], scratch.stack
-    values, heads = values_of(lists, plan), scratch.work[1]
-    for row in range(rows[0], rows[1]):
-        if done_B[row] > 0:
-            continue
-        top = locate(ends_BN[row], context, backoff, trie, prob, back, plan.log_alpha)
-        many = stack_up(top, context, backoff, trie, prob, words, plan, lists, directory, spare, scratch)
-        if many < 0:
-            return NO_ROOM, row
+    heads = scratch.work[1]
+    top = locate(ends, context, backoff, trie, prob, back, plan.log_alpha)
+    many = stack_up(top, context, backoff, trie, prob, words, plan, lists, directory, spare, scratch)
+    if many < 0:
+        return NO_ROOM
+    for j in range(many):
+        many = many if scratch.tops[j] == scratch.tops[j] else 0
+    if many == 0:
+        return HELP
+    cut, above = find_near_cut(stack, many, values_of(lists, plan), top, backoff, np.float64(wanted), heads)
+    if cut > -np.inf:
         for j in range(many):
-            many = many if scratch.tops[j] == scratch.tops[j] else 0
-        if many == 0:
-            return HELP, row
-        cut, above = find_near_cut(stack, many, values, top, backoff, np.float64(many_wanted), heads)
-        if cut > -np.inf:
-            for j in range(many):
-                if cut > heads[j] > cut - _NEARLY:
-                    return HELP, row
-            keep_ties(stack, many, lists.ids, many_wanted - above, size)
-        found = _collect(many, top, backoff, lists, scratch)
-        _sort(found, scratch, tokens_BK[row], values_BK[row])
-        if end >= 0:
-            ends_B[row] = value_after(np.int64(trie.code[end]), top, context, backoff, trie, prob)
-        done_B[row] = 1
-    return DONE, rows[1]
+            if cut > heads[j] > cut - _NEARLY:
+                return HELP
+        keep_ties(stack, many, lists.ids, wanted - above, size)
+    found = _collect(many, top, backoff, lists, scratch)
+    _sort(found, scratch, tokens, values)
+    if end >= 0:
+        at_end[0] = value_after(np.int64(trie.code[end]), top, context, backoff, trie, prob)
+    return DONE
 
 
 @inner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from chainrule.ngram.writing.past_kernels import (
     USED,
     Past,
 )
-from chainrule.ngram.writing.rank_kernels import rank_rows
 from chainrule.ngram.writing.stack_kernels import (
     FEW,
     TOGETHER,
@@ -128,18 +126,6 @@ class Task(NamedTuple):
     """The number of columns that are written in each row."""
 
 
-class Ranking(NamedTuple):
-    """Rows whose most likely next tokens are wanted, and how far they are."""
-
-    ends_BN: Ints
-    end: int
-    """A token whose ln p is wanted beside; -1 if there is none."""
-    tokens_BK: Ints
-    values_BK: Floats
-    ends_B: Floats
-    done_B: Ints
-
-
 @dataclass
 class Desk:
     """The lists of one thread, for the powers of one kind of plan, and its scratch arrays."""
@@ -195,8 +181,11 @@ class Desk:
             and (not plan.looks_back or _penalties(own) == _penalties(plan))
         )
 
-    def advance(self, run: Any, task: Task | Ranking, rows: tuple[int, int], plan: Plan) -> int | None:
-        """Run a kernel on some rows of a task; returns the row that has to go on the plain way, or None."""
+    def advance(self, run: Any, task: Any, rows: tuple[int, int], plan: Plan) -> int | None:
+        """Run a kernel on some rows of a task; returns the row that has to go on the plain way, or None.
+
+        A task is a named tuple; its `done_B` grows with what is done.
+        """
         trie, prob, back, words = self.model
         is_stuck = False
         while True:
@@ -316,10 +305,10 @@ class Writer:
         find_all_ends(words_BN, self.trie, task.ends_BN)
 
         def write_some(some: tuple[int, int]) -> None:
-            desk = self._desk(plan)
+            desk = self.take_desk(plan)
             while (row := desk.advance(write_rows, task, some, plan)) is not None:
                 self._choose_plainly(task, row, words_BN[row], choose)
-            self._desks = [desk, *self._desks][:_MOST_DESKS]
+            self.put_back(desk)
 
         at_once(write_some, stretches(rows, min(cores(), task.tokens_BT.size // _WORTH_A_THREAD)))
         # the state is the node of the longest context: the columns hold the nodes of longer and longer ones
@@ -327,36 +316,17 @@ class Writer:
         longest = order - 1 - np.argmax(task.ends_BN[:, ::-1] > 0, axis=1)
         return task.tokens_BT, task.scores_BT, task.ends_BN[np.arange(rows), longest]
 
-    def likeliest(
-        self, words_BN: Ints, k: int, forbid: Sequence[int], end: int | None
-    ) -> tuple[Floats, Ints, Floats] | None:
-        """What `fast_paths.Ranks` says; None where a token more or less may depend on how sums are rounded."""
-        if not self.is_ready(rank_rows, len(words_BN)):
-            return None
-        rows, order = len(words_BN), self.automaton.trie.order
-        plan = plan_of((("forbid", tuple(forbid)), ("top_k", k)), self.automaton)
-        assert plan is not None
-        task = Ranking(
-            np.zeros((rows, order), np.int64),
-            -1 if end is None else end,
-            np.zeros((rows, k), np.int64),
-            np.zeros((rows, k)),
-            np.zeros(rows),
-            np.zeros(rows, np.int64),
-        )
-        find_all_ends(words_BN, self.trie, task.ends_BN)
-        desk = self._desk(plan)
-        stuck = desk.advance(rank_rows, task, (0, rows), plan)
-        self._desks = [desk, *self._desks][:_MOST_DESKS]
-        return (task.values_BK, task.tokens_BK, task.ends_B) if stuck is None else None
-
-    def _desk(self, plan: Plan) -> Desk:
+    def take_desk(self, plan: Plan) -> Desk:
         """A desk that no other thread uses, with lists that suit a plan."""
         while self._desks:
             desk = self._desks.pop()
             if desk.fits(plan):
                 return desk
         return Desk(self.automaton, plan)
+
+    def put_back(self, desk: Desk) -> None:
+        """Keep a desk for what is written next."""
+        self._desks = [desk, *self._desks][:_MOST_DESKS]
 
     def _choose_plainly(self, task: Task, row: int, words: Ints, choose: Choose) -> None:
         """Choose the next token of a row from the probabilities of all tokens, and walk on."""

@@ -1,0 +1,157 @@
+"""Beam search by the kernels finds what the plain way over all probabilities finds, to the last bit."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import chainrule as cr
+from chainrule.arrays import pad
+from chainrule.decode.beam import beam_search
+from chainrule.decode.healing import Opening
+from chainrule.errors import ModelError
+from chainrule.lm import search as search_by_model
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.settings import SMOOTHINGS
+from chainrule.ngram.writing import searcher, writer
+from chainrule.ngram.writing.writer import Writer
+from chainrule.system.parallel import Patience
+
+BEAMS = [(1, 0.0, "best", True), (4, 1.0, "any", True), (5, 0.5, "best", True), (70, 1.0, "any", False)]
+
+
+@cache
+def model(smoothing: str = "modified-kneser-ney", tokenizer: str = "word", **options: object) -> NgramModel:
+    text = b"".join(cr.Corpus.open("builtin:python").blocks())[:60_000].decode(errors="ignore")
+    return ready(cr.train("ngram", text, order=4, smoothing=smoothing, tokenizer=tokenizer, **options))
+
+
+def ready(lm: cr.LanguageModel) -> NgramModel:
+    """A model that searches by kernels at once."""
+    assert isinstance(lm, NgramModel)
+    lm._patience.end()
+    return lm
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writer, "is_ready", lambda *_: True)
+
+
+def check(lm: NgramModel, beam: cr.Beam, rows: list[list[int]], end: int | None, **asked: Any) -> None:
+    asked = {"max_tokens": 12, "best": beam.width, **asked}
+    state = lm.extend(lm.start(len(rows)), pad(rows))
+    expected = beam_search(lm, state, beam, end=end, **asked, plainly=True)
+    assert beam_search(lm, state, beam, end=end, **asked) == expected
+
+
+def prompts(lm: NgramModel) -> list[list[int]]:
+    texts = ["", "The", "If the value of", "a", "zzz qqq", "for x in range"]
+    return [lm.tokenizer.encode(text).tolist() for text in texts]
+
+
+@pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])
+@pytest.mark.parametrize("options", [{}, {"prune": "0,0,1"}], ids=str)
+def test_every_smoothing(smoothing: str, options: dict[str, object]) -> None:
+    if smoothing == "katz" and options:
+        pytest.skip("Katz smoothing needs all n-grams")
+    lm = model(smoothing, **options)
+    never = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
+    for width, power, ending, ends in BEAMS:
+        end = lm.tokenizer.eos if ends else None
+        check(lm, cr.Beam(width, power, ending), prompts(lm), end, forbid=never)
+
+
+def test_the_model_searches_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def noted(*arguments: Any) -> Any:
+        calls.append(search_by_model(*arguments))
+        return calls[-1]
+
+    monkeypatch.setattr("chainrule.decode.beam.search_by_model", noted)
+    check(model(), cr.Beam(3), prompts(model()), None)
+    assert len(calls) == 1 and calls[0] is not None
+    lm = cr.train("ngram", "a b\n", order=2)
+    assert isinstance(lm, NgramModel)
+    monkeypatch.setattr(lm, "_patience", Patience(0.0))
+    check(lm, cr.Beam(3), [[]], None)
+    assert calls[1] is None, "a kernel takes longer to load than a few steps the plain way"
+
+
+TEXTS = st.lists(st.text("ab ", min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    texts=TEXTS,
+    beam=st.builds(
+        cr.Beam,
+        width=st.integers(1, 7),
+        length_power=st.sampled_from([0.0, 0.6, 1.0, 1.5]),
+        ending=st.sampled_from(["any", "best"]),
+    ),
+    smoothing=st.sampled_from(["mle", "laplace", "witten-bell"]),
+    order=st.integers(1, 4),
+    best=st.integers(1, 4),
+    max_tokens=st.integers(0, 8),
+    ends=st.booleans(),
+    never=st.sampled_from([(), (0,), (3, 4)]),
+    opened=st.booleans(),
+)
+def test_tiny_texts_have_many_equal_and_impossible_hypotheses(
+    texts: list[str],
+    beam: cr.Beam,
+    smoothing: str,
+    order: int,
+    best: int,
+    max_tokens: int,
+    ends: bool,
+    never: tuple[int, ...],
+    opened: bool,
+) -> None:
+    lm = ready(cr.train("ngram", "\n".join(texts) + "\n", order=order, smoothing=smoothing, tokenizer="char"))
+    size = lm.tokenizer.vocab_size
+    every = [Opening((size - 1,), -0.5, True), Opening((size - 1, 3), -1.0), Opening((2,), -2.0, True)]
+    begun = [every[: min(beam.width, 1 + row)] for row in range(3)] if opened else None
+    asked: Any = {"max_tokens": max_tokens, "best": best, "begun": begun, "forbid": [i for i in never if i < size]}
+    check(lm, beam, [[], [size - 1], [2, size - 1]], lm.tokenizer.eos if ends else None, **asked)
+
+
+def test_what_the_kernel_leaves_open_is_ranked_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranked: list[int] = []
+    plainly = searcher._Search._rank_plainly
+
+    def noted(self: Any, row: int) -> None:
+        ranked.append(row)
+        plainly(self, row)
+
+    monkeypatch.setattr(searcher._Search, "_rank_plainly", noted)
+    lm = ready(cr.train("ngram", "a b c\nb c a\nc c b a\n", order=3, tokenizer="char"))
+    values, backoffs = lm.automaton.log_prob.plain, lm.automaton.log_backoff.plain
+    values[values > -math.inf], backoffs[:] = -2.0, -1e-10  # differences that vanish beside ln p of a hypothesis
+    check(lm, cr.Beam(3), [[], [5]], None, max_tokens=30)
+    assert ranked
+
+
+def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_FIRST_PAIRS", 1)
+    monkeypatch.setattr(writer, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(searcher, "_PIECE", 8)
+    lm = model()
+    monkeypatch.delitem(vars(lm), "_writer", raising=False)
+    check(lm, cr.Beam(4), prompts(lm), None, max_tokens=40)
+    monkeypatch.delitem(vars(lm), "_writer", raising=False)
+
+
+def test_a_model_with_a_nan_is_an_error() -> None:
+    lm = ready(cr.train("ngram", "a b c\nb c a\n" * 9, order=2, tokenizer="char"))
+    lm.automaton.log_prob.plain[-1] = np.nan
+    with pytest.raises(ModelError, match="NaN"):
+        beam_search(lm, lm.start(2), cr.Beam(8), max_tokens=20)
