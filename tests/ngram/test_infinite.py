@@ -23,7 +23,8 @@ from chainrule.kinds import TrainingData
 from chainrule.lm import Context
 from chainrule.ngram.anylength import model as infinite
 from chainrule.ngram.anylength import suffixes, walk
-from chainrule.ngram.anylength.model import AnyLengthModel, load_anygram, train_anygram
+from chainrule.ngram.anylength.loading import load_anygram
+from chainrule.ngram.anylength.model import AnyLengthModel, train_anygram
 from chainrule.testing import LAWS
 from chainrule.tokens.ids import Encoded
 from listening import Listening

@@ -19,7 +19,7 @@ from chainrule.errors import ModelError
 from chainrule.lm import search as search_by_model
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
-from chainrule.ngram.writing import searcher, writer
+from chainrule.ngram.writing import desk, searcher
 from chainrule.ngram.writing.writer import Writer
 from chainrule.system.parallel import Patience
 
@@ -141,8 +141,8 @@ def test_what_the_kernel_leaves_open_is_ranked_the_plain_way(monkeypatch: pytest
 
 
 def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "_FIRST_PAIRS", 1)
-    monkeypatch.setattr(writer, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(desk, "_FIRST_PAIRS", 1)
+    monkeypatch.setattr(desk, "_MOST_PAIRS", 1)
     monkeypatch.setattr(searcher, "_PIECE", 8)
     lm = model()
     monkeypatch.delitem(vars(lm), "_writer", raising=False)

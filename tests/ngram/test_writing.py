@@ -18,7 +18,7 @@ from chainrule.ngram.arpa.model import from_arpa
 from chainrule.ngram.arpa.reading import read_arpa
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
-from chainrule.ngram.writing import writer
+from chainrule.ngram.writing import desk
 from chainrule.ngram.writing.writer import Writer
 from chainrule.system import parallel
 from chainrule.system.parallel import Patience
@@ -125,7 +125,7 @@ def test_penalties_over_a_long_text(name: str, tokenizer: str) -> None:
 
 def test_lists_of_what_occurred_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     for pairs in (1 << 12, 1 << 15):
-        monkeypatch.setattr(writer, "_OCCURRED_PAIRS", pairs)
+        monkeypatch.setattr(desk, "_OCCURRED_PAIRS", pairs)
         for name in ("penalty and top-p", "frequency and top-p"):
             check(model(), PENALTIES[name], None, steps=250)
 
@@ -228,9 +228,9 @@ def test_a_model_of_an_arpa_file_whose_backoffs_raise_what_they_should_lower(tmp
 
 
 def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "_FIRST_PAIRS", 1)
+    monkeypatch.setattr(desk, "_FIRST_PAIRS", 1)
     for most in (1, 1 << 15):
-        monkeypatch.setattr(writer, "_MOST_PAIRS", most)
+        monkeypatch.setattr(desk, "_MOST_PAIRS", most)
         check(model(), STRATEGIES["chain"], None, steps=60)
 
 
@@ -281,7 +281,7 @@ def test_a_model_with_a_nan_is_an_error() -> None:
 def test_compiling_waits_until_it_pays_and_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, said = model(), []
     choose, uniforms, nothing = Choice(cr.TopP(0.9), None), np.full((1, 600), 0.5), np.zeros((1, 0), np.int64)
-    monkeypatch.setattr(writer, "is_compiled", lambda _: False)
+    monkeypatch.setattr(desk, "is_compiled", lambda _: False)
     monkeypatch.setattr(parallel, "listeners", [said.append])
     scribe = Writer(lm.automaton)
     written = [scribe.write(lm.start(1).words, choose, uniforms, nothing) is not None for _ in range(3)]

@@ -15,8 +15,9 @@ from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import LanguageModel, score_sequences
+from chainrule.ngram.anylength.loading import load_anygram
 from chainrule.ngram.anylength.model import KIND_NAME as ANYGRAM_NAME
-from chainrule.ngram.anylength.model import AnyLengthSettings, load_anygram, train_anygram
+from chainrule.ngram.anylength.model import AnyLengthSettings, train_anygram
 from chainrule.ngram.estimate.levels import Counts, count_by_unique
 from chainrule.ngram.estimate.methods import choose_method
 from chainrule.ngram.estimate.passes import smooth_levels

@@ -18,30 +18,34 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.errors import DamagedFileError, SettingsError
-from chainrule.folder import ModelFolder
+from chainrule.errors import SettingsError
+from chainrule.fast_paths import Choose
 from chainrule.kinds import TrainingData
 from chainrule.lm import Context, LanguageModel, State, check_rows
-from chainrule.ngram.anylength.suffixes import SMALL, Ints, Suffixes, build, index_dtype
+from chainrule.ngram.anylength.suffixes import SMALL, Ints, Suffixes, build
 from chainrule.ngram.anylength.walk import FEW, AnyLengthState, ContextRange, Walker, counted, state_of
-from chainrule.settings import Groups, parse, setting
+from chainrule.settings import Groups, setting
+from chainrule.system.parallel import Patience
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import parse_tokenizer
+
+if TYPE_CHECKING:
+    from chainrule.ngram.anylength.writer import AnyLengthWriter
 
 Floats = NDArray[np.float64]
 
 KIND_NAME = "anygram"
 
-_LENGTHS = np.asarray([1, 2, 3, 4, 5, 6, 12])
+LENGTHS = np.asarray([1, 2, 3, 4, 5, 6, 12])
 """The lengths at which the parameters change: groups of 0, 1, ... 5 tokens, of 6 to 11, and of 12 or more."""
 
-_ARRAYS = ("follower", "places", "shared", "fresh")
+_NANOSECONDS = 1 << 20  # to write one token without kernels
+ARRAYS = ("follower", "places", "shared", "fresh")
 _TUNED_ON = 100_000  # tokens of held-out text at most: more hardly change a parameter
 _ENOUGH_EVENTS = 50  # with contexts in a group of lengths; fewer say too little about its parameters
 _ROUNDS, _CUTS = 2, 10  # rounds over all parameters, and steps of a golden-section search
@@ -63,6 +67,11 @@ class Smoothing:
 
     discount: Floats
     strength: Floats
+
+    def at(self, lengths: Ints) -> tuple[Floats, Floats]:
+        """d and θ of contexts of these lengths."""
+        groups = group_of(lengths)
+        return self.discount[groups], self.strength[groups]
 
 
 DEFAULT = Smoothing(
@@ -116,6 +125,7 @@ class AnyLengthModel(LanguageModel):
         self.context = context
         self.settings = settings or AnyLengthSettings()
         self.walker = Walker(suffixes, tokenizer.bos, tokenizer.eos, context, few)
+        self._patience = Patience(_NANOSECONDS)
 
     def start(self, batch_size: int) -> AnyLengthState:
         return state_of([self.walker.start] * batch_size)
@@ -149,6 +159,21 @@ class AnyLengthModel(LanguageModel):
             rows.append(known[levels])
         return np.stack(rows) if rows else np.zeros((0, self.tokenizer.vocab_size))
 
+    def write(
+        self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[AnyLengthState, Array, Array] | None:
+        """Write by kernels that look at the words seen after the contexts; None for a few tokens."""
+        if not self._patience.count(uniforms_BT.size):
+            return None
+        read_BT = np.zeros((len(state), 0), np.int64) if read_BT is None else read_BT
+        return self._writer.write(_levels(state), choose, uniforms_BT, read_BT, self.next_log_probs)
+
+    @cached_property
+    def _writer(self) -> AnyLengthWriter:
+        from chainrule.ngram.anylength.writer import AnyLengthWriter
+
+        return AnyLengthWriter(self.walker, self._unigrams, self.smoothing.at)
+
     def longest_match(self, text: str) -> Matches:
         """The longest match of a text with training text at each of its tokens: a long match is a copy."""
         found = []
@@ -170,7 +195,7 @@ class AnyLengthModel(LanguageModel):
         return self
 
     def tensors(self) -> dict[str, np.ndarray]:
-        suffixes = {name: getattr(self.suffixes, name) for name in _ARRAYS}
+        suffixes = {name: getattr(self.suffixes, name) for name in ARRAYS}
         return {**suffixes, "discount": self.smoothing.discount, "strength": self.smoothing.strength}
 
     def _next(self, levels: tuple[ContextRange, ...]) -> Floats:
@@ -234,7 +259,7 @@ def _sheets(evidence: Ints, used: Ints) -> list[Sheet]:
 
 def group_of(length: Any) -> Any:
     """The group of lengths, by index, whose parameters a context of that length has."""
-    return np.searchsorted(_LENGTHS, length, side="right")
+    return np.searchsorted(LENGTHS, length, side="right")
 
 
 def _levels(state: State) -> AnyLengthState:
@@ -272,7 +297,7 @@ def tune(walker: Walker, held_out: Ints) -> Smoothing:
     pieces: list[tuple[Ints, Ints]] = []
     walker.walk(held_out[None], state_of([walker.start]), lambda *found: pieces.append((found[2], found[3])))
     sheets = _sheets(*_joined(pieces))
-    seen = np.bincount(np.concatenate([sheet.group for sheet in sheets]), minlength=len(_LENGTHS) + 1)
+    seen = np.bincount(np.concatenate([sheet.group for sheet in sheets]), minlength=len(LENGTHS) + 1)
     uniform = 1.0 / (walker.suffixes.vocab_size - 1)
     # θ is a scale, so ln θ is searched for
     parameters = np.stack([DEFAULT.discount, np.log(DEFAULT.strength)])
@@ -315,65 +340,3 @@ def _least(function: Callable[[float], float], low: float, high: float) -> float
             right = low + _GOLDEN * (high - low)
             at_right = function(right)
     return (low + high) / 2
-
-
-# -- loading ----------------------------------------------------------------------------------------------
-
-
-def load_anygram(folder: ModelFolder) -> AnyLengthModel:
-    """The model of a folder; its arrays are checked, because a file can hold anything."""
-    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    arrays = [folder.tensor(name) for name in _ARRAYS]
-    smoothing = Smoothing(folder.tensor("discount"), folder.tensor("strength"))
-    if not (_fit(arrays, tokenizer) and _is_sound(Suffixes(tokenizer.vocab_size, *arrays)) and _smooths(smoothing)):
-        raise DamagedFileError(f"{folder.path}: the arrays are not those of a model of n-grams of any length")
-    # folders from before this was a kind of its own hold settings of other n-gram models too
-    settings = parse(
-        AnyLengthSettings,
-        {key: folder.config[key] for key in ("extra_words", "vocabulary") if key in folder.config},
-    )
-    suffixes = Suffixes(tokenizer.vocab_size, *arrays)
-    return AnyLengthModel(suffixes, smoothing, tokenizer, folder.context or "line", settings=settings)
-
-
-def _fit(arrays: list[NDArray[Any]], tokenizer: Tokenizer) -> bool:
-    """Whether the arrays have the right types and sizes, and the followers are tokens that can be predicted."""
-    follower, places, shared, fresh = arrays
-    return bool(
-        all(array.ndim == 1 and 0 < array.size == follower.size for array in arrays)
-        and follower.dtype == tokenizer.id_dtype
-        and places.dtype == index_dtype(len(places))
-        and shared.dtype == fresh.dtype == np.uint8
-        and follower.max() < tokenizer.vocab_size
-        and (follower != tokenizer.bos).all()
-    )
-
-
-def _is_sound(suffixes: Suffixes) -> bool:
-    """Whether `places` are the ranks by follower, block by block, and `fresh` is `shared` by rank.
-
-    If so, every range that a walk can reach lies within the arrays.
-    """
-    places, blocks = suffixes.places, np.diff(suffixes.starts)
-    begins = suffixes.starts[:-1][blocks > 0]
-    is_begin = np.zeros(len(places), dtype=bool)
-    is_begin[begins] = True
-    return bool(
-        places.min() >= 0
-        and places.max() < len(places)
-        and (is_begin[1:] | (places[1:] > places[:-1])).all()
-        and (suffixes.follower[places] == np.repeat(np.arange(len(blocks)), blocks)).all()
-        and (suffixes.fresh[places] == suffixes.shared).all()
-        and ((suffixes.shared == 0) == is_begin).all()
-    )
-
-
-def _smooths(smoothing: Smoothing) -> bool:
-    """Whether d and θ have the right types and shapes, and values for which the formula gives probabilities."""
-    d, theta = smoothing.discount, smoothing.strength
-    return bool(
-        d.dtype == theta.dtype == np.float64
-        and d.shape == theta.shape == (len(_LENGTHS) + 1,)
-        and ((d >= 0) & (d < 1)).all()
-        and ((theta > 0) & (theta < np.inf)).all()
-    )

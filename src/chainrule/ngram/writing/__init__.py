@@ -12,7 +12,8 @@ In reading order:
     step_kernels.py     writing: locate the contexts, stack the lists, apply the strategy, draw, walk on
     rank_kernels.py     the most likely next tokens of a hypothesis
     search_kernels.py   beam search: rank, finish hypotheses, continue the best, walk on
-    writer.py           the arrays that writing needs, and its call
+    desk.py             what is kept between calls: lists, and arrays for one step
+    writer.py           the call of the kernels
     searcher.py         those of a beam search, and its results
     compiled.py         how the kernels are compiled
 """

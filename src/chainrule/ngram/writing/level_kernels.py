@@ -34,7 +34,9 @@ class Directory(NamedTuple):
     places: Any
     """[slots, COLUMNS]"""
     tops: Any
-    """The largest value of each of the two lists, [slots, 2]; the first is NaN if the level has a NaN."""
+    """The largest value of each of the two lists; the first is NaN if the level has a NaN. And the level's backoff,
+
+    where it is not stored elsewhere. [slots, 3]"""
     used: Any
     """The number of pairs, of rows and of slots in use."""
 

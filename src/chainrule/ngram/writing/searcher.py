@@ -10,10 +10,11 @@ import numpy as np
 
 from chainrule.errors import ModelError
 from chainrule.fast_paths import Found, SearchRules
+from chainrule.ngram.writing.desk import Desk
 from chainrule.ngram.writing.search_kernels import NUMBERS, STEP, Finished, Hypotheses, Rule, search_text
 from chainrule.ngram.writing.stack_kernels import Plan
 from chainrule.ngram.writing.walk_kernels import find_all_ends
-from chainrule.ngram.writing.writer import Desk, Floats, Ints, Writer, plan_of
+from chainrule.ngram.writing.writer import Floats, Ints, Writer, plan_of
 from chainrule.system.parallel import at_once, cores, stretches
 
 _PIECE = 1 << 14  # hypotheses that are ranked in one call, so that an interrupt is noticed in between
@@ -39,7 +40,8 @@ def search(
     if not writer.is_ready(search_text, int(steps.sum()) * width):
         return None
     never = [*rules.forbid] if rules.end is None else [*rules.forbid, rules.end]
-    plan = plan_of((("forbid", tuple(never)), ("top_k", width)), writer.automaton)
+    operations = (("forbid", tuple(never)), ("top_k", width))
+    plan = plan_of(operations, writer.automaton.codes, writer.automaton.log_alpha)
     assert plan is not None
 
     def search_some(some: tuple[int, int]) -> list[list[Found]]:

@@ -109,14 +109,14 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def make_unigrams(lists: Any, directory: Any, spare: Any, words: Any, prob: Any, plan: Any) -> None:
+def make_unigrams(lists: Any, directory: Any, spare: Any, words: Any, log_probs: Any, plan: Any) -> None:
     """Make the list of all words without context, in slot 0, behind the room for gathered tokens."""
     added, begin, has_nan = ZERO, directory.used[0], False
     for code in range(len(spare.ids)):
-        if prob.plain[code] > -np.inf:
-            lists.ids[begin + added], lists.values[begin + added] = words[code], np.float64(prob.plain[code])
+        if log_probs[code] > -np.inf:
+            lists.ids[begin + added], lists.values[begin + added] = words[code], np.float64(log_probs[code])
             added += 1
-        has_nan |= prob.plain[code] != prob.plain[code]
+        has_nan |= log_probs[code] != log_probs[code]
     slot = np.int64(len(directory.nodes) - 1)
     enter(slot, ZERO - 1, begin, added, ZERO, lists, directory, spare, plan.betas, plan.by_value)
     if has_nan:
@@ -133,7 +133,7 @@ def stack_up(
     for n in range(1, top + 1):
         bottom = n if backoff[n] == -np.inf else bottom  # nothing is left to shorter contexts
         listed = n if context[n, 2] - context[n, 1] > FEW else listed
-    if plan.looks_back and not _has_room_beside(bottom, listed, context, trie, scratch.past):
+    if plan.looks_back and not has_room_beside(bottom, listed, context, trie, scratch.past):
         return ZERO
     for n in range(bottom, listed + 1):
         if n > 0 and context[n, 0] == 0:
@@ -142,20 +142,20 @@ def stack_up(
         if n > 0:
             slot = find_slot(context[n, 0], directory.nodes)
         if directory.nodes[slot] == 0:
-            if not _has_room(context[n, 2] - context[n, 1], lists, directory):
+            if not has_room(context[n, 2] - context[n, 1], lists, directory):
                 return np.int64(-1)
             make_level(slot, n, context, backoff, trie, prob, words, lists, directory, spare, plan.betas,
                        plan.by_value)  # fmt: skip
         place = directory.places[slot]
         row, at, size = place[FIRST_ROW], place[FIRST], place[ADDED]
         for which in range(2 if n > bottom else 1):  # what is added, what is taken out
-            many = _push_stored(which, at, size, row, n - which, slot, many, plan, lists, directory, spare, scratch)
+            many = push_stored(which, at, size, row, n - which, slot, many, plan, lists, directory, spare, scratch)
             row, at, size = row + rows_for(size), at + size, place[TAKEN]
     return _gather(listed, top, many, context, backoff, trie, prob, words, plan, lists, spare, scratch)
 
 
 @inner
-def _has_room_beside(bottom: int, listed: int, context: Any, trie: Any, past: Any) -> Any:
+def has_room_beside(bottom: int, listed: int, context: Any, trie: Any, past: Any) -> Any:
     """Whether there is room for the lists of tokens that occurred beside those of a context."""
     distinct = past.numbers[DISTINCT]
     most = distinct
@@ -165,7 +165,7 @@ def _has_room_beside(bottom: int, listed: int, context: Any, trie: Any, past: An
 
 
 @inner
-def _push_stored(
+def push_stored(
     which: int, start: int, size: int, row: int, level: int, slot: int, many: int, plan: Any, lists: Any,
     directory: Any, spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
@@ -191,7 +191,7 @@ def _push_stored(
 
 
 @inner
-def _has_room(children: int, lists: Any, directory: Any) -> Any:
+def has_room(children: int, lists: Any, directory: Any) -> Any:
     used = directory.used
     return (
         used[0] + 2 * children <= len(lists.ids)
@@ -246,16 +246,30 @@ def _gather(
             found = _also(past.new[k], found, trie, ids, spare, scratch)
     for k in range(found):
         below = value_after(np.int64(codes[k]), listed, context, backoff, trie, prob)
-        below = effective(below, listed, top, backoff)
+        values[behind + k] = effective(below, listed, top, backoff)
         if k >= seen:
-            values[k] = below
-        if plan.looks_back:
-            if plan.slope != 1.0 and max(values[k], below) > 0:
+            values[k] = values[behind + k]
+    return push_gathered(found, top, many, words, plan, lists, spare, scratch)
+
+
+@inner
+def push_gathered(
+    found: int, top: int, many: int, words: Any, plan: Any, lists: Any, spare: Any, scratch: Any
+) -> Any:
+    """Stack the two lists of gathered tokens: ln p of each, and ln p without the contexts that are not listed.
+
+    Returns the number of lists; 0 if there is a NaN.
+    """
+    ids, values, where = lists.ids, lists.values, scratch.where
+    behind, past = scratch.gathered[0], scratch.past
+    if plan.looks_back:
+        for k in range(found):
+            own, below = values[k], values[behind + k]
+            if plan.slope != 1.0 and max(own, below) > 0:
                 return ZERO  # a repetition penalty divides what is above 0
             times, logged_times = past.times[ids[k]], past.logged_times[ids[k]]
-            values[k] = penalised(values[k], times, plan) if times > 0 else values[k]
-            below = penalised(below, logged_times, plan) if logged_times > 0 else below
-        values[behind + k] = below
+            values[k] = penalised(own, times, plan) if times > 0 else own
+            values[behind + k] = penalised(below, logged_times, plan) if logged_times > 0 else below
     for k in range(len(plan.forbidden)):
         values[where[words[plan.forbidden[k]]]] = -np.inf
     taken, added = ZERO, ZERO

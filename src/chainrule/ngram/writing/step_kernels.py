@@ -76,7 +76,7 @@ def write_rows(
                 token = np.int64(-1)
                 if many > 0:
                     size = np.int64(len(words) - 1)
-                    token = _choose(many, top, uniforms_BT[row, t], size, backoff, plan, lists, scratch)
+                    token = choose(many, top, uniforms_BT[row, t], size, backoff, plan, lists, scratch)
                 if token < 0:
                     return HELP, row
                 code = np.int64(trie.code[token])
@@ -90,7 +90,7 @@ def write_rows(
 
 
 @inner
-def _choose(
+def choose(
     many: int, top: int, uniform: float, size: int, backoff: Any, plan: Any, lists: Any, scratch: Any
 ) -> Any:
     """A token by the strategy; -1 if none can follow, if there is a NaN, or if sums would not be exact enough."""

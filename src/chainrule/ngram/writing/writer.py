@@ -1,8 +1,7 @@
-"""The arrays that writing needs, and the call of the kernels."""
+"""What strategies are to the kernels, and the call of those that write with an automaton."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,51 +10,27 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD
 from chainrule.fast_paths import Choose
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.writing.compiled import is_compiled
-from chainrule.ngram.writing.cut_kernels import FIELDS
-from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
-from chainrule.ngram.writing.level_kernels import COLUMNS, Directory, Spare
-from chainrule.ngram.writing.occurred_kernels import ENTRY
-from chainrule.ngram.writing.past_kernels import (
-    EDITION,
-    NUMBERS,
-    RECENT,
-    USED,
-    Past,
-)
-from chainrule.ngram.writing.stack_kernels import (
-    FEW,
-    TOGETHER,
-    Plan,
-    Scratch,
-    make_unigrams,
-)
-from chainrule.ngram.writing.step_kernels import DONE, MIN_P, NO_ROOM, TOP_K, TOP_P, write_rows
+from chainrule.ngram.writing.desk import Desks, Source
+from chainrule.ngram.writing.stack_kernels import Plan
+from chainrule.ngram.writing.step_kernels import MIN_P, TOP_K, TOP_P, write_rows
 from chainrule.ngram.writing.walk_kernels import find_all_ends
-from chainrule.system.parallel import Patience, announce, at_once, cores, stretches
+from chainrule.system.parallel import at_once, cores, stretches
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Operations = tuple[tuple[str, Any], ...]
 
-_FIRST_PAIRS = 1 << 17
-_MOST_PAIRS = 1 << 23
-"""The most pairs that a thread keeps, of 56 bytes each; when there is room for no more, all are forgotten."""
-_OCCURRED_PAIRS = 1 << 22
-"""The pairs that lists of tokens that occurred have at least; when there is room for no more, all are forgotten."""
-_SLOTS = 1 << 18
 _NARROWING = {"top_k": TOP_K, "top_p": TOP_P, "min_p": MIN_P}
 _NOTHING_DONE = {("top_p", 1.0), ("min_p", 0.0)}
 
-_AXES = (0, 0, 1, 0, 0, 0, 0, 0)  # of each array of `Lists`, along which there are more and more
-
-_MOST_DESKS = cores()
 _WORTH_A_THREAD = 256  # tokens
-_PLAIN_NANOSECONDS = (1 << 22) / 100  # for a token the plain way, as a share of compiling: 1,600 tokens come first
 
 
-def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
-    """The plan of operations; None if one is not known, or changes single tokens after another operation."""
+def plan_of(operations: Operations | None, codes: Any = None, log_alpha: float = 0.0) -> Plan | None:
+    """The plan of operations; None if one is not known, or changes single tokens after another operation.
+
+    `codes` are those of the tokens, if they are not the tokens themselves; `log_alpha` is that of stupid backoff.
+    """
     if operations is None:
         return None
     forbidden: list[int] = []
@@ -83,8 +58,9 @@ def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
     others = {b for kind, _, b, _ in narrowing if kind == TOP_P} - {beta}
     betas = [*sorted(others), beta]
     kinds, numbers, powers, cooled = zip(*narrowing, strict=True) if narrowing else ((), (), (), ())
+    never = np.asarray(sorted(set(forbidden)), dtype=np.int64)
     return Plan(
-        automaton.codes[np.asarray(sorted(set(forbidden)), dtype=np.int64)],
+        never if codes is None else codes[never],
         bool(penalties),
         *_together(penalties),
         np.asarray(kinds, dtype=np.int64),
@@ -95,7 +71,7 @@ def plan_of(operations: Operations | None, automaton: Automaton) -> Plan | None:
         np.asarray(betas, dtype=np.float64),
         float(max(betas)),
         bool(narrowing) or beta > 1,
-        float(automaton.log_alpha),
+        float(log_alpha),
     )
 
 
@@ -126,161 +102,14 @@ class Task(NamedTuple):
     """The number of columns that are written in each row."""
 
 
-@dataclass
-class Desk:
-    """The lists of one thread, for the powers of one kind of plan, and its scratch arrays."""
-
-    automaton: Automaton
-    plan: Plan
-    lists: Lists = field(init=False)
-    directory: Directory = field(init=False)
-    spare: Spare = field(init=False)
-    scratch: Scratch = field(init=False)
-
-    def __post_init__(self) -> None:
-        size, order = self.automaton.trie.vocab_size, self.automaton.trie.order
-        self.model = frozen(self.automaton)
-        self.spare = Spare(
-            np.empty((2, size), np.uint32),
-            np.empty((2, size), np.int32),
-            np.empty(size, np.int32),
-            np.empty(size, np.float64),
-            np.empty(size, np.float32),
-            np.empty(256, np.int64),
-        )
-        looks_back = self.plan.looks_back
-        lists = (6 if looks_back else 2) * order + 2
-        width = max(BUCKETS, 1 << trailing_bits(size))
-        room = size if looks_back else min(size, FEW * order + len(self.plan.forbidden))
-        self.scratch = Scratch(
-            np.zeros(size + 1, np.int64),
-            np.zeros(size + 1, np.int64),
-            np.zeros(size + 1, np.int64),
-            np.zeros(size + 1, np.int64),
-            np.zeros(size + 1),
-            np.zeros(1, np.int64),
-            np.zeros((lists, FIELDS), np.int64),
-            np.ones((lists, len(self.plan.betas))),
-            np.zeros(lists),
-            np.zeros((TOGETHER, order + 1, 3), np.int64),
-            np.zeros((TOGETHER, order + 1)),
-            np.zeros(TOGETHER, np.int64),
-            np.zeros((3, width)),
-            np.asarray([room]),
-            _past(size + 1, 2 * room) if looks_back else _past(0, 0),
-        )
-        self._begin(max(_FIRST_PAIRS, 4 * (room + size)) + int(self.scratch.past.region[1]))
-
-    def fits(self, plan: Plan) -> bool:
-        """Whether the lists serve for another plan, too."""
-        own = self.plan
-        return bool(
-            np.array_equal(own.betas, plan.betas)
-            and own.by_value == plan.by_value
-            and len(plan.forbidden) <= len(own.forbidden)
-            and (not plan.looks_back or _penalties(own) == _penalties(plan))
-        )
-
-    def advance(self, run: Any, task: Any, rows: tuple[int, int], plan: Plan) -> int | None:
-        """Run a kernel on some rows of a task; returns the row that has to go on the plain way, or None.
-
-        A task is a named tuple; its `done_B` grows with what is done.
-        """
-        trie, prob, back, words = self.model
-        is_stuck = False
-        while True:
-            arrays = (trie, prob, back, words, plan, self.lists, self.directory, self.spare, self.scratch)
-            written = int(task.done_B.sum())
-            status, row = run(rows, *task, *arrays)
-            if status != NO_ROOM:
-                return None if status == DONE else int(row)
-            self._make_room(is_stuck and int(task.done_B.sum()) == written)
-            is_stuck = True
-
-    def _begin(self, pairs: int) -> None:
-        """Begin with no lists but that of all words, with room for so many pairs."""
-        powers, past = len(self.plan.betas), self.scratch.past
-        begin, end = past.region
-        self.lists = Lists(
-            np.empty(pairs, np.int32),
-            np.empty(pairs, np.float64),
-            np.empty((powers, pairs)),
-            np.empty((2 * pairs // BLOCK, BUCKETS)),
-            np.empty(pairs, np.int32),
-            np.empty(pairs, np.int32),
-            np.empty(pairs, np.float64),
-            np.empty(pairs, np.int32),
-        )
-        self.directory = Directory(
-            np.zeros(_SLOTS, np.int64),
-            np.zeros((_SLOTS, COLUMNS), np.int64),
-            np.zeros((_SLOTS, 2)),
-            np.asarray([max(2 * self.scratch.gathered[0], end), end // BLOCK, 0]),
-        )
-        past.numbers[EDITION] += 1
-        past.numbers[USED] = begin
-        make_unigrams(self.lists, self.directory, self.spare, self.model[3], self.model[1], self.plan)
-
-    def _make_room(self, is_stuck: bool) -> None:
-        """Make the arrays larger, or empty them if they are large enough and were not emptied just now."""
-        pairs = len(self.lists.ids)
-        if pairs - int(self.scratch.past.region[1]) >= _MOST_PAIRS and not is_stuck:
-            self._begin(pairs)
-            return
-        self.lists = Lists(*(_doubled(array, axis) for array, axis in zip(self.lists, _AXES, strict=True)))
-
-
-def _doubled(array: Any, axis: int) -> Any:
-    """An array with twice the room along an axis."""
-    more = np.empty([size * 2 if k == axis else size for k, size in enumerate(array.shape)], array.dtype)
-    more[tuple(slice(size) for size in array.shape)] = array
-    return more
-
-
-def _past(size: int, begin: int) -> Past:
-    """An empty text of a vocabulary; lists of its tokens have room from a pair on."""
-    room = max(_OCCURRED_PAIRS, 8 * size) if size else 0
-    slots = 2 * _SLOTS if size else 0
-    return Past(
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.full(size, -1),
-        np.zeros(2 * size + 4 * RECENT, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(RECENT, np.int64),
-        np.zeros(NUMBERS, np.int64),
-        np.zeros(1, np.uint64),
-        np.zeros((slots, ENTRY), np.int64),
-        np.zeros(slots),
-        np.zeros(size),
-        np.asarray([begin, -(-(begin + room) // BLOCK) * BLOCK]),
-    )
-
-
-def _penalties(plan: Plan) -> tuple[bool, float, float, float]:
-    return plan.looks_back, plan.slope, plan.per_time, plan.offset
-
-
-class Writer:
-    """Writes with an automaton; threads that write at the same time have a desk each."""
+class Writer(Desks):
+    """Writes with an automaton."""
 
     def __init__(self, automaton: Automaton) -> None:
         self.automaton = automaton
-        self.trie = frozen(automaton)[0]
-        self._desks: list[Desk] = []
-        self._patience = Patience(_PLAIN_NANOSECONDS)
-
-    def is_ready(self, run: Any, tokens: int) -> bool:
-        """Whether a kernel is compiled, or so much has been written the plain way that compiling it pays."""
-        if is_compiled(run):
-            return True
-        if not self._patience.count(tokens):
-            return False
-        announce(
-            "compiling the code that writes with n-grams, once on this machine; that takes about half a minute"
-        )
-        return True
+        self.trie, prob, back, words = frozen(automaton)
+        size, order = automaton.trie.vocab_size, automaton.trie.order
+        super().__init__(Source((self.trie, prob, back, words), size, order, words, prob.plain))
 
     def write(
         self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints
@@ -289,7 +118,7 @@ class Writer:
 
         None if the choice has no plan, or if it is too early to compile kernels.
         """
-        plan = plan_of(choose.operations, self.automaton)
+        plan = plan_of(choose.operations, self.automaton.codes, self.automaton.log_alpha)
         if plan is None or not self.is_ready(write_rows, uniforms_BT.size):
             return None
         rows, order = len(words_BN), self.automaton.trie.order
@@ -315,18 +144,6 @@ class Writer:
         task.ends_BN[:, 0] = 0
         longest = order - 1 - np.argmax(task.ends_BN[:, ::-1] > 0, axis=1)
         return task.tokens_BT, task.scores_BT, task.ends_BN[np.arange(rows), longest]
-
-    def take_desk(self, plan: Plan) -> Desk:
-        """A desk that no other thread uses, with lists that suit a plan."""
-        while self._desks:
-            desk = self._desks.pop()
-            if desk.fits(plan):
-                return desk
-        return Desk(self.automaton, plan)
-
-    def put_back(self, desk: Desk) -> None:
-        """Keep a desk for what is written next."""
-        self._desks = [desk, *self._desks][:_MOST_DESKS]
 
     def _choose_plainly(self, task: Task, row: int, words: Ints, choose: Choose) -> None:
         """Choose the next token of a row from the probabilities of all tokens, and walk on."""
