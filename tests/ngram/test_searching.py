@@ -85,6 +85,11 @@ def test_the_model_searches_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls[1] is None, "a kernel takes longer to load than a few steps the plain way"
 
 
+def test_a_greatest_length_that_is_never_reached_takes_no_memory() -> None:
+    lm = model()
+    check(lm, cr.Beam(2, 0.0), [[]], lm.tokenizer.eos, max_tokens=10**12)
+
+
 TEXTS = st.lists(st.text("ab ", min_size=1, max_size=6), min_size=1, max_size=6)
 
 

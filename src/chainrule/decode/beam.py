@@ -41,6 +41,8 @@ from chainrule.fast_paths import Found, SearchRules
 from chainrule.lm import LanguageModel, State
 from chainrule.lm import search as search_by_model
 
+_LONGEST = 1 << 20  # tokens; for more the arrays of a model's own search could be too large
+
 
 def beam_search(
     lm: LanguageModel,
@@ -117,8 +119,6 @@ class _Search:
     """What each hypothesis of the first level consists of, W for each prompt."""
     longest: np.ndarray
     """The greatest length of a continuation of each prompt."""
-    divisors: np.ndarray
-    """length^power for each length."""
     going: np.ndarray
     """The numbers of the prompts that are not settled, P of them."""
     live_PW: np.ndarray
@@ -144,7 +144,6 @@ class _Search:
             limits=np.broadcast_to(np.asarray(max_tokens), len(rows)),
             openings=[opening for row in rows for opening in row],
             longest=longest,
-            divisors=np.maximum(np.arange(longest.max() + 2), 1) ** float(beam.length_power),
             going=np.arange(len(rows)),
             live_PW=np.asarray([[one.log_prob for one in row] for row in rows]),
             lengths_PW=lengths_PW,
@@ -155,9 +154,12 @@ class _Search:
     def by_the_model(
         self, lm: LanguageModel, state: State, end: int | None, forbid: Sequence[int]
     ) -> list[list[Continuation]] | None:
-        """All that this search finds, by a fast path of the model; None if it has none."""
-        best = self.done.ranks_PR.shape[1]
-        rules = SearchRules(self.beam.ending, best, end, tuple(forbid), self.limits, self.divisors)
+        """All that this search finds, by a fast path of the model; None if it has none, or for very long texts."""
+        best, longest = self.done.ranks_PR.shape[1], int(self.longest.max())
+        if longest > _LONGEST:
+            return None
+        divisors = self._divisors(np.arange(longest + 1))
+        rules = SearchRules(self.beam.ending, best, end, tuple(forbid), self.limits, divisors)
         found = search_by_model(lm, state, rules, self.live_PW, self.lengths_PW)
         if found is None:
             return None
@@ -254,8 +256,13 @@ class _Search:
 
     def _rank(self, log_probs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """ln p / length^power."""
-        ranks: np.ndarray = log_probs / self.divisors[lengths]
+        ranks: np.ndarray = log_probs / self._divisors(lengths)
         return ranks
+
+    def _divisors(self, lengths: np.ndarray) -> np.ndarray:
+        """length^power."""
+        divisors: np.ndarray = np.maximum(lengths, 1) ** float(self.beam.length_power)
+        return divisors
 
     def _settled(self) -> np.ndarray:
         """Whether no live hypothesis of a prompt can still get among the best: ln p only falls, up to the end.
@@ -263,7 +270,7 @@ class _Search:
         Or, by the usual rule, whether as many as the beam is wide are finished.
         """
         best_P = self.live_PW.max(axis=1)
-        bound_P = best_P / self.divisors[self.longest[self.going]]
+        bound_P = best_P / self._divisors(self.longest[self.going])
         is_full_P = self.done.size[self.going] == self.done.ranks_PR.shape[1]
         settled_P: np.ndarray = (bound_P == -math.inf) | (
             is_full_P & (bound_P <= self.done.ranks_PR[self.going, -1])
