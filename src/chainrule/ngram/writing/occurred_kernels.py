@@ -7,7 +7,7 @@ and one puts them back with what the penalties make of their ln p. A penalised l
 
 for a token that occurred n times, so the order of the second list does not depend on the backoffs that are added to
 ln p, either. Both lists depend on the context and the text. When the context comes up again, the tokens that were
-entered in the log since are merged into them.
+entered in the log since are merged into them. Where every ln p is lowered by the same offset, one list is both.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ def make_room(most: int, many: int, past: Any) -> Any:
 
 
 @inner
+def is_shared(plan: Any) -> Any:
+    """Whether one list is that of what is taken out and that of what is put back: both have the same masses."""
+    return plan.slope == 1.0 and plan.per_time == 0.0 and plan.offset >= 0.0
+
+
+@inner
 def catch_up(index: int, start: int, size: int, plan: Any, lists: Any, past: Any, spare: Any) -> Any:
     """Bring the two lists beside a stored one up to date with the log; returns their number of pairs."""
     entry, numbers = past.entries[index], past.numbers
@@ -55,10 +61,13 @@ def catch_up(index: int, start: int, size: int, plan: Any, lists: Any, past: Any
     many = ZERO
     for f in range(found):
         many += past.first_logged[lists.ids[start + np.int64(spare.keys[0, f])]] >= seen
-    _grow(entry, entry[COUNT_OF] + many, lists, past)
+    _grow(entry, entry[COUNT_OF] + many, plan, lists, past)
     shift, kept = trailing_bits(len(spare.ids)), entry[COUNT_OF]
     _take_new(start, found, seen, lists, past, spare)
     _merge(entry[OUT], kept, many, NO, NO, plan, lists, shift)
+    if is_shared(plan):
+        entry[COUNT_OF] += many
+        return entry[COUNT_OF]
     if many < found:
         kept = _droppenalised(entry[IN], kept, seen, lists, past)
     is_scaled = _penalise(start, found, index, entry[IN], kept, plan, lists, past, spare)
@@ -95,12 +104,15 @@ def _find(start: int, size: int, seen: int, lists: Any, past: Any, spare: Any) -
 
 
 @inner
-def _grow(entry: Any, size: int, lists: Any, past: Any) -> None:
-    """Make room for so many pairs in each of two lists."""
+def _grow(entry: Any, size: int, plan: Any, lists: Any, past: Any) -> None:
+    """Make room for so many pairs in each of two lists, or in the one that is both."""
     if size <= entry[ROOM]:
         return
     room, kept = size + (size >> 1) + _LEAST, entry[COUNT_OF]
     for column in (OUT, IN):
+        if column == IN and is_shared(plan):
+            entry[IN] = entry[OUT]
+            continue
         begin, old = past.numbers[USED], entry[column]
         if room >= BLOCK:
             begin = (begin + BLOCK - 1) // BLOCK * BLOCK  # so that no two lists have a histogram in common

@@ -35,7 +35,7 @@ from chainrule.ngram.writing.level_kernels import (
     make_level,
     sort_pairs,
 )
-from chainrule.ngram.writing.occurred_kernels import IN, OUT, catch_up, make_room
+from chainrule.ngram.writing.occurred_kernels import IN, OUT, catch_up, is_shared, make_room
 from chainrule.ngram.writing.past_kernels import DISTINCT, NEW, penalised
 from chainrule.ngram.writing.walk_kernels import ask_for, code_of, value_after
 
@@ -179,6 +179,8 @@ def push_stored(
     index = 2 * slot + which
     occurred = catch_up(index, start, size, plan, lists, past, spare)
     if occurred > 0:
+        if is_shared(plan):
+            past.tops[index] = top_value - plan.offset
         for kind, begin, value in (
             (OCCURRED, past.entries[index, OUT], top_value),
             (PENALISED, past.entries[index, IN], past.tops[index]),
