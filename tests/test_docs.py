@@ -58,7 +58,7 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
     for command in commands:
         command = re.sub(r"--minutes \d+", "--minutes 0.01", command)
         if command.startswith("chainrule compare"):
-            command += " --minutes 0.01"
+            command += " --minutes 0.01 --kind ngram --kind lstm"
         with pytest.raises(SystemExit) as ended:
             main(shlex.split(command)[1:])
         assert ended.value.code == 0, (command, capsys.readouterr().err)

@@ -245,8 +245,7 @@ class Fast(Delegate):
         return score_sequences(self.inner, ids, *self.bounds(ids))
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
-        scores = [self.score(ids[None, start:end])[0] for start, end in zip(starts, ends, strict=True)]
-        return np.concatenate(scores)
+        return score_sequences(self.inner, ids, starts, ends)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Array, State] | None:
         return self.score(ids_BT, state), self.extend(state, ids_BT)

@@ -60,7 +60,7 @@ def test_a_device_estimates_the_model_that_the_cpu_estimates(settings: dict[str,
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("context", ["line", "stream"])
+@pytest.mark.parametrize("context", ["line", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_model_on_a_device_keeps_the_laws(law: str, context: cr.lm.Context) -> None:
     lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=3, context=context).on(DEVICE)
     assert lm.device == DEVICE
