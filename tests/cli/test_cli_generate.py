@@ -109,12 +109,19 @@ def test_pieces_make_the_texts_that_are_written_in_one_go(run: Run, model: Path,
         assert run("generate", *options).out == expected
 
 
+@pytest.mark.parametrize("options", [["--beams", "6"], ["--ending", "any"]])
+def test_options_of_a_search_choose_it(run: Run, model: Path, options: list[str]) -> None:
+    chosen = run("generate", model, *options, "-n", "2", "--json").json
+    assert chosen == run("generate", model, "--strategy", "beam", *options, "-n", "2", "--json").json
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--beams", "3"], "--beams"),
+        (["--strategy", "sample", "--beams", "3"], "--beams"),
         (["--strategy", "greedy", "--beams", "3"], "--beams"),
-        (["--ending", "best"], "--ending"),
+        (["--strategy", "sample", "--ending", "best"], "--ending"),
+        (["--beams", "3", "--top-p", "0.5"], "beam"),
         (["--strategy", "beam", "--top-p", "0.5"], "beam"),
         (["--strategy", "beam", "--repetition-penalty", "2"], "beam"),
         (["--strategy", "greedy", "--temperature", "0.5"], "greedy"),

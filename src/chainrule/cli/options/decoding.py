@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from chainrule.cli.options.declaring import Command
 
@@ -26,7 +27,8 @@ def strategy_options(
                 type=click.Choice(["greedy", "sample", "beam"]),
                 default=default,
                 show_default=True,
-                help="The most likely token, a random one, or a search for the most likely text.",
+                help="The most likely token, a random one, or a search for the most likely text. Options that go "
+                "with one of them choose it.",
             ),
             click.option(
                 "--temperature", type=float, metavar="T", help="Below 1 sharpens the choice, above 1 flattens it."
@@ -74,11 +76,16 @@ def chosen_strategy(
 ) -> Strategy | Beam:
     """The strategy that the options choose; `values` are those of the options in _PENALTIES and _FILTERS.
 
-    `usual` is the search by default.
+    `usual` is the search by default. Where --strategy is not given, options of a search or of sampling choose it.
     """
     from chainrule.decode import strategies
 
     given = [name for name in (*_PENALTIES, *_FILTERS) if values[name] is not None]
+    if click.get_current_context().get_parameter_source("strategy") is ParameterSource.DEFAULT:
+        if beams is not None or ending is not None:
+            strategy = "beam"
+        elif given:
+            strategy = "sample"
     if strategy != "beam" and (beams is not None or ending is not None):
         raise click.UsageError(f"--{'ending' if beams is None else 'beams'} needs --strategy beam")
     if strategy == "beam":
