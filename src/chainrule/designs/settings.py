@@ -121,7 +121,13 @@ class HiddenLayerSettings(EngineSettings):
         habits = super().habits(prospect)
         if self.optimiser in ("adam", "adamw"):
             habits["learning_rate"] = by_width(0.064, self.hidden)
-        return {**habits, "dropout": dropout_share(prospect), "tied": prospect.vocab_size >= _WORTH_TYING}
+        batch = batch_size(replace(prospect, seen=prospect.seen / 4))  # half as large as of other networks
+        return {
+            **habits,
+            "batch": batch,
+            "dropout": dropout_share(prospect),
+            "tied": prospect.vocab_size >= _WORTH_TYING,
+        }
 
 
 @dataclass(frozen=True)
