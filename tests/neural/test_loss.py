@@ -138,7 +138,7 @@ def test_compiled_loops_give_the_loss_and_the_gradients_of_the_formula(
     arguments = (*parts[:2], parts[2] if bias else None, targets)
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loss, "_IS_ARM", True)
+        patch.setattr(loss, "IS_ARM", True)
         patch.setattr(loss_on_cpu, "_LEAST", 1000)
         try:
             torch.set_num_threads(threads)
@@ -166,12 +166,12 @@ def test_compiled_loops_know_logits_that_are_no_numbers(errors: bool) -> None:
 
 def test_compiled_loops_are_for_arm_and_large_vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(loss, "_IS_ARM", True)
+    monkeypatch.setattr(loss, "IS_ARM", True)
     monkeypatch.setattr(loss, "in_pieces", lambda features, weight, *_: asked.append(len(weight)))
     for size in (1000, 1024):
         parts, targets = example(2, size, 3, bias=False)
         loss.best_nats(*(part.float() for part in parts), None, targets)
     assert asked == [1024]
-    monkeypatch.setattr(loss, "_IS_ARM", False)
+    monkeypatch.setattr(loss, "IS_ARM", False)
     loss.best_nats(*(part.float() for part in parts), None, targets)
     assert asked == [1024]

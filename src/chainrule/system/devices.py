@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import textwrap
 import time
@@ -11,6 +12,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from chainrule.errors import MissingExtraError, SettingsError
+
+IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
+"""Whether the CPU is an ARM one, for which torch has slower functions."""
 
 _PEAKS = {
     "H200": 989e12,

@@ -10,7 +10,6 @@ computed for a piece of the rows at a time, and each piece's gradient is compute
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import torch
@@ -20,11 +19,10 @@ from torch.autograd.function import once_differentiable
 
 from chainrule.arrays import PAD
 from chainrule.neural.networks.precision import working_type
-from chainrule.system.devices import has_triton
+from chainrule.system.devices import IS_ARM, has_triton
 
 LOGITS_AT_ONCE = 1 << 26
 """The most logits computed at once, 256 MB in float32; with more, the loss is computed in pieces."""
-_IS_ARM = platform.machine().lower() in ("aarch64", "arm64")  # torch's exponentials are slow there
 _COMPILED_FROM = 1024  # the smallest vocabulary for which compiled loops are loaded
 BLOCK = 16
 """The sides of matrices that are multiplied in 8 bits are multiples of this."""
@@ -74,7 +72,7 @@ def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
     The answer depends on sizes alone, not on what was done before: a run that is resumed computes the same numbers.
     """
     return (
-        _IS_ARM
+        IS_ARM
         and x_ND.device.type == "cpu"
         and x_ND.dtype == torch.float32
         and vocab_size >= _COMPILED_FROM

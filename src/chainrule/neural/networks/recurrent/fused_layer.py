@@ -8,7 +8,6 @@ dropped (weight dropout), or all cast to the dtype of autocast.
 from __future__ import annotations
 
 import contextlib
-import platform
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,8 +22,7 @@ from chainrule.designs.networks import GATES, CellName
 from chainrule.neural.networks.precision import working_type
 from chainrule.neural.networks.recurrent import cells
 from chainrule.neural.networks.recurrent.cells import CellState, CellWeights, keep_where, read_by_steps
-
-_IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
+from chainrule.system.devices import IS_ARM
 
 
 class FusedLayer(nn.Module):
@@ -53,7 +51,7 @@ class FusedLayer(nn.Module):
         hx = [part_BH[None].contiguous() for part_BH in state]
         with (
             torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext(),
-            _plain_products() if self.cell == "lstm" and _IS_ARM else contextlib.nullcontext(),
+            _plain_products() if self.cell == "lstm" and IS_ARM else contextlib.nullcontext(),
         ):
             if lengths_B is not None and x_BTD.shape[1] > 1:
                 out_BTH, new = self._read_packed(x_BTD, hx, lengths_B, weights)
