@@ -17,7 +17,7 @@ import chainrule as cr
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError
 from chainrule.evaluation.comparison import read_comparison
 from chainrule.report.charts import COLOURS, OTHER, learning_colours
-from chainrule.report.page import text
+from chainrule.report.html import text
 from chainrule.report.record import ComparisonRecord, comparison_record
 
 pytest.importorskip("altair")

@@ -2,13 +2,15 @@
 
 In reading order:
 
-    costs.py       what models cost, which are on the frontier, which to pick for what
-    surprise.py    a text word by word under several models: by place, by frequency, where one beats another
-    samples.py     what the models write after the same prompts
-    record.py      every figure of a comparison's report, as plain values
-    run.py         every figure of one training's report
-    charts.py      the charts of a record, by Altair
-    page.py        the HTML of a record and its charts
-    write.py       `write_report`, `Report`: the files of a report, and one that follows a run
-    template/      the page's HTML, style and script
+    costs.py            what models cost, which are on the frontier, which to pick for what
+    surprise.py         a text word by word under several models: by place, by frequency, where one beats another
+    samples.py          what the models write after the same prompts
+    record.py           every figure of a comparison's report, as plain values
+    run.py              every figure of one training's report
+    charts.py           the charts of a record, by Altair
+    html.py             what all pages have: legends, charts, tables of numbers
+    comparison_page.py  the page of a comparison
+    run_page.py         the page of one training
+    write.py            `write_report`, `Report`: the files of a report, and one that follows a run
+    template/           the page's HTML, style and script
 """

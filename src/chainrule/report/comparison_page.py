@@ -1,98 +1,19 @@
-"""The HTML of a report: a record and its charts in one file that needs nothing else.
-
-Every text is escaped: names and samples may hold anything. What the script reads is JSON without a "<".
-"""
+"""The page of a comparison."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from html import escape
-from importlib.resources import files
 from typing import Any
 
-from chainrule._version import __version__
 from chainrule.evaluation.curve import fraction
-from chainrule.folder import to_json
-from chainrule.report.charts import LOSSES, OTHER, altair, colours, learning_colours
+from chainrule.report.charts import OTHER, colours, learning_colours
 from chainrule.report.costs import Cost, shown
+from chainrule.report.html import chip, figure_of, legend_of, numbers_of, page, specs, text
 from chainrule.report.record import ComparisonRecord, Row
-from chainrule.report.run import RunRecord
 from chainrule.report.surprise import LONGEST_SPAN, Bins
 
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
-_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
 _LEAST_SHOWN = 0.0001  # bits per byte, of a difference
 _LONG_SAMPLE = 500  # characters that may be more than a card shows at a time
-_WHOLE_TABLE = 400  # rows of a table of numbers under a chart; report.json has them all
-
-
-@cache
-def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, of the version for which Altair writes."""
-    import vl_convert
-
-    version = altair().SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-    known = vl_convert.get_vegalite_versions()
-    bundle: str = vl_convert.javascript_bundle(
-        "window.vegaEmbed = vegaEmbed;", vl_version=version if version in known else None
-    )
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
-@cache
-def _template(name: str) -> str:
-    return files("chainrule.report").joinpath("template", name).read_text(encoding="utf-8")
-
-
-def text(value: object) -> str:
-    """A text in HTML: escaped, and what cannot be seen is shown by a sign.
-
-    >>> text("<b> & \\x00")
-    '&lt;b&gt; &amp; ␀'
-    """
-    clean = str(value).encode("utf-8", errors="replace").decode()
-    return escape(clean.translate(_CONTROLS))
-
-
-def _json(value: object) -> str:
-    """JSON that can stand in a script element, whatever text is in it."""
-    tight = json.dumps(json.loads(to_json(value)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        tight = tight.replace(character, f"\\u{ord(character):04x}")
-    return tight
-
-
-def _page(
-    title: str,
-    lead: str,
-    sections: Sequence[tuple[str, str, str]],
-    data: Mapping[str, Any],
-    refresh: int | None,
-) -> str:
-    """The whole page; a section is an id, a title, and its HTML."""
-    slots = {
-        "title": text(title),
-        "lead": lead,
-        "contents": "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections),
-        "body": "\n".join(
-            f'<section id="{name}" aria-labelledby="{name}-title">'
-            f'<h2 id="{name}-title">{heading}</h2>{body}</section>'
-            for name, heading, body in sections
-        ),
-        "footer": f"Made by chainrule {text(__version__)}. The JSON file beside this page has every number of it.",
-        "refresh": "" if refresh is None else f'<meta http-equiv="refresh" content="{refresh}">\n',
-        "style": _template("style.css"),
-        "script": _template("script.js"),
-        "vega": _vega(),
-        "data": _json(data),
-    }
-    return _SLOT.sub(lambda slot: slots[slot[1]], _template("page.html"))
-
-
-# -- a comparison -----------------------------------------------------------------------------------------
 
 
 def comparison_page(record: ComparisonRecord, charts: Mapping[str, Any]) -> str:
@@ -118,11 +39,7 @@ def comparison_page(record: ComparisonRecord, charts: Mapping[str, Any]) -> str:
     map_data = None
     if record.map is not None:
         map_data = {"words": record.map.words, "tenths": record.map.tenths, "spans": record.map.spans}
-    return _page(record.title, lead, sections, {"charts": _specs(charts), "map": map_data}, None)
-
-
-def _specs(charts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: chart.to_dict() for name, chart in charts.items()}
+    return page(record.title, lead, sections, {"charts": specs(charts), "map": map_data}, None)
 
 
 def _comparison_lead(record: ComparisonRecord) -> str:
@@ -196,7 +113,7 @@ def _behind_row(row: Row, palette: Mapping[str, str]) -> str:
         mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in row.behind)
         worse = f'{mean}<span class="small">{low} to {high}</span>'
     return (
-        f'<tr><th scope="row">{_chip(palette.get(row.name))}{text(row.name)}</th><td>{worse}</td>'
+        f'<tr><th scope="row">{chip(palette.get(row.name))}{text(row.name)}</th><td>{worse}</td>'
         f"<td>{'yes' if row.is_told_from_best else 'no'}</td></tr>"
     )
 
@@ -232,7 +149,7 @@ def _table_row(
     note = f'<span class="small">{text(row.note)}</span>' if row.note else ""
     best = ' <span class="mark">best</span>' if row.is_best else ""
     return (
-        f'<tr{" class=best" if row.is_best else ""}><th scope="row">{_chip(palette.get(row.name))}'
+        f'<tr{" class=best" if row.is_best else ""}><th scope="row">{chip(palette.get(row.name))}'
         f"{text(row.name)}{best}{note}</th>{''.join(cells)}</tr>"
     )
 
@@ -243,50 +160,19 @@ def _cell(value: float | None, figure: str, mark: str = "") -> str:
     return f'<td data-value="{sorted_by}">{text(figure)}{mark}</td>'
 
 
-def _chip(colour: str | None, shape: str = "") -> str:
-    if colour is None:
-        return ""
-    return f'<span class="chip{shape}" style="background:{colour}" aria-hidden="true"></span>'
-
-
-def _legend(palette: Mapping[str, str], *more: str) -> str:
-    items = [f"{_chip(colour)}{text(name)}" for name, colour in palette.items()]
-    return '<ul class="legend">' + "".join(f"<li>{item}</li>" for item in [*items, *more]) + "</ul>"
-
-
-def _figure(name: str, caption: str, numbers: str = "") -> str:
-    return (
-        f'<figure><div class="chart" data-chart="{name}"></div><figcaption>{caption}</figcaption>{numbers}</figure>'
-    )
-
-
-def _numbers(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """The numbers of a chart, for who cannot see it or wants to copy them."""
-    head = "".join(f'<th scope="col">{text(name)}</th>' for name in headings)
-    body = "".join(
-        f'<tr><th scope="row">{text(row[0])}</th>{"".join(f"<td>{text(cell)}</td>" for cell in row[1:])}</tr>'
-        for row in rows[:_WHOLE_TABLE]
-    )
-    return (
-        f'<details><summary>Numbers</summary><div class="scroll" role="region" aria-label="{text(caption)}" '
-        f'tabindex="0"><table><caption><span>{text(caption)}</span></caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div></details>"
-    )
-
-
 def _costs_section(record: ComparisonRecord, names: Sequence[str], palette: Mapping[str, str]) -> str:
     costs = {f"cost-{values['key'].replace('_', '-')}": Cost(**values) for values in record.costs}
     more = []
     if len(record.models) > len(palette):
-        more.append(f"{_chip(OTHER)}other models")
-    more.append(f"{_chip('currentColor', ' frontier')}no other is both as good and as cheap")
+        more.append(f"{chip(OTHER)}other models")
+    more.append(f"{chip('currentColor', ' frontier')}no other is both as good and as cheap")
     figures = []
     for name in names:
         better = "right" if costs[name].more_is_better else "left"
         figures.append(
-            _figure(name, f"{text(costs[name].name.capitalize())}: better is lower, cheaper is {better}.")
+            figure_of(name, f"{text(costs[name].name.capitalize())}: better is lower, cheaper is {better}.")
         )
-    return f'{_legend(palette, *more)}<div class="charts">{"".join(figures)}</div>'
+    return f'{legend_of(palette, *more)}<div class="charts">{"".join(figures)}</div>'
 
 
 def _training_section(record: ComparisonRecord, palette: Mapping[str, str]) -> str:
@@ -302,9 +188,9 @@ def _training_section(record: ComparisonRecord, palette: Mapping[str, str]) -> s
         for point in curve.points
     ]
     headings = ("network", "step", "tokens", "training, bits", "validation, bits")
-    numbers = _numbers("The curves of the networks", headings, rows)
+    numbers = numbers_of("The curves of the networks", headings, rows)
     caption = "Bits per token: a solid line and circles in validation, dashes and crosses in training."
-    return _legend(shown_here) + _figure("training", caption, numbers)
+    return legend_of(shown_here) + figure_of("training", caption, numbers)
 
 
 def _where_section(record: ComparisonRecord, names: Sequence[str], palette: Mapping[str, str]) -> str:
@@ -312,13 +198,13 @@ def _where_section(record: ComparisonRecord, names: Sequence[str], palette: Mapp
     for name in names:
         bins: Bins | None = record.position if name == "position" else record.frequency
         assert bins is not None
-        legend = legend or _legend({model: palette[model] for model in palette if model in bins.means})
+        legend = legend or legend_of({model: palette[model] for model in palette if model in bins.means})
         headings = ("model", *bins.labels)
         rows = [
             (model, *(shown(value, 4) for value in bins.means[model])) for model in palette if model in bins.means
         ]
         caption = f"{bins.loss.capitalize()} by {bins.by}"
-        figures.append(_figure(name, f"{text(caption)}.", _numbers(caption, headings, rows)))
+        figures.append(figure_of(name, f"{text(caption)}.", numbers_of(caption, headings, rows)))
     return f'{legend}<div class="charts">{"".join(figures)}</div>'
 
 
@@ -330,14 +216,14 @@ def _learning_section(record: ComparisonRecord, palette: Mapping[str, str]) -> s
         points.setdefault(one["name"], {})[one["share"]] = one["bits_per_byte"]
     rows = [(name, *(shown(found.get(share), 4) for share in shares)) for name, found in points.items()]
     caption = "Bits per byte against the training text"
-    numbers = _numbers(f"{caption}, by its share", ("model", *map(fraction, shares)), rows)
+    numbers = numbers_of(f"{caption}, by its share", ("model", *map(fraction, shares)), rows)
     explained = (
         "Each model was also trained on parts of the training text, of whole documents, and measured on the same "
         "test text; a network had the same time on each. A line that still falls at its right end says that more "
         "text would help; one that is flat, that it would not, or that the time is too short to read it."
     )
-    legend = _legend(learning_colours(record, palette))
-    return f"<p>{explained}</p>{legend}" + _figure("learning", f"{caption}.", numbers)
+    legend = legend_of(learning_colours(record, palette))
+    return f"<p>{explained}</p>{legend}" + figure_of("learning", f"{caption}.", numbers)
 
 
 def _samples_section(record: ComparisonRecord, palette: Mapping[str, str]) -> str:
@@ -350,7 +236,7 @@ def _samples_section(record: ComparisonRecord, palette: Mapping[str, str]) -> st
             body = f"<b>{text(prompt)}</b>{text(sample[len(prompt) :])}" if begun else text(sample)
             scrolls = ' tabindex="0"' if len(sample) > _LONG_SAMPLE else ""  # so that the keys can scroll it
             cards.append(
-                f"<article><h4>{_chip(palette.get(name))}{text(name)}</h4>"
+                f"<article><h4>{chip(palette.get(name))}{text(name)}</h4>"
                 f'<pre dir="auto"{scrolls}>{body or "(nothing)"}</pre></article>'
             )
         heading = f"After “{text(prompt)}”" if prompt else "Without a prompt"
@@ -400,45 +286,3 @@ def _map_section(record: ComparisonRecord) -> str:
         '<div class="reverse"><h3 id="spans-b-title"></h3><ol class="spans" id="spans-b"></ol></div></div>'
         f'<p class="small">{part}A span has at most {LONGEST_SPAN} words of one line.</p>'
     )
-
-
-# -- one training -----------------------------------------------------------------------------------------
-
-_RUN_CAPTIONS = {
-    "loss": "The loss in bits per token.",
-    "learning-rate": "The learning rate.",
-    "tokens-per-second": "The speed of training, tokens/s.",
-    "grad-norm": "The norm of the gradient.",
-}
-_SUMMARY = {
-    "step": "step",
-    "tokens": "tokens seen",
-    "seconds": "seconds",
-    "loss": "loss in training, bits per token",
-    "validation_loss": "loss in validation, bits per token",
-    "best_validation_loss": "best loss in validation, bits per token",
-    "learning_rate": "learning rate",
-    "tokens_per_second": "tokens/s",
-}
-
-
-def run_page(record: RunRecord, charts: Mapping[str, Any], refresh: int | None = None) -> str:
-    """The page of one training; with `refresh`, a browser reads it again after so many seconds."""
-    summary = [(title, shown(record.summary[key], 4)) for key, title in _SUMMARY.items() if key in record.summary]
-    facts = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in summary)
-    now = f"<dl>{facts}</dl>" if facts else "<p>Nothing was measured yet.</p>"
-    sections = [("now", "Where it is" if record.is_going_on else "What came of it", now)]
-    if charts:
-        points = [
-            (f"{one['step']:,}", *(shown(one.get(key), 4) for key in ("loss", "validation_loss")))
-            for one in record.points
-        ]
-        numbers = _numbers("Losses by step, bits per token", ("step", "training", "validation"), points)
-        figures = "".join(_figure(name, _RUN_CAPTIONS[name], numbers if name == "loss" else "") for name in charts)
-        sections.append(("curves", "Curves", f'{_legend(LOSSES)}<div class="charts">{figures}</div>'))
-    if record.settings:
-        listed = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in record.settings.items())
-        sections.append(("settings", "Settings", f"<dl>{listed}</dl>"))
-    going = "It is going on; the page follows it." if refresh is not None else ""
-    lead = f"{text(record.kind)}, {record.measurements:,} measurements. {going}".strip(", ")
-    return _page(record.title, lead, sections, {"charts": _specs(charts), "map": None}, refresh)
