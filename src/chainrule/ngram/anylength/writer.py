@@ -12,7 +12,7 @@ from chainrule.fast_paths import Choose
 from chainrule.ngram.anylength.suffixes import LONGEST, Ints
 from chainrule.ngram.anylength.walk import MOST_LEVELS, AnyLengthState, Walker
 from chainrule.ngram.anylength.write_kernels import Contexts, write_rows
-from chainrule.ngram.writing.desk import Desks, Source
+from chainrule.ngram.writing.desk import Desks, Source, choose_plainly
 from chainrule.ngram.writing.writer import Floats, plan_of
 from chainrule.system.parallel import at_once, cores, stretches
 
@@ -97,14 +97,8 @@ class AnyLengthWriter(Desks):
         self, task: _Task, row: int, choose: Choose, next_log_probs: Callable[[AnyLengthState], Any]
     ) -> None:
         """Choose the next token of a row from the probabilities of all tokens, and walk on."""
-        t = int(task.done_B[row])
         state = AnyLengthState(task.levels_BK3[row : row + 1], task.depth_B[row : row + 1])
-        read_BT = np.concatenate([task.read_BT[row], task.tokens_BT[row, :t]])[None]
-        tokens, scores, going = choose(
-            next_log_probs(state), task.uniforms_BT[row, t : t + 1], np.ones(1, bool), lambda: read_BT
-        )
-        task.tokens_BT[row, t], task.scores_BT[row, t] = tokens[0], scores[0]
-        task.done_B[row] = t + 1 if going[0] else task.tokens_BT.shape[1]
+        tokens = choose_plainly(task, row, choose, next_log_probs(state))
         if tokens[0] != PAD:
             after = self.walker.walk(np.asarray(tokens)[:, None], state)
             depth = task.depth_B[row] = after.depth_B[0]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from chainrule.fast_paths import Choose
 from chainrule.ngram.writing.compiled import is_compiled
 from chainrule.ngram.writing.cut_kernels import FIELDS
 from chainrule.ngram.writing.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
@@ -178,6 +179,18 @@ def _past(size: int, begin: int) -> Past:
 
 def _penalties(plan: Plan) -> tuple[bool, float, float, float]:
     return plan.looks_back, plan.slope, plan.per_time, plan.offset
+
+
+def choose_plainly(task: Any, row: int, choose: Choose, log_probs_BV: Any) -> Any:
+    """Choose the next token of one row of a task from ln p of all tokens; returns it, as an array of one."""
+    t = int(task.done_B[row])
+    read_BT = np.concatenate([task.read_BT[row], task.tokens_BT[row, :t]])[None]
+    tokens, scores, going = choose(
+        log_probs_BV, task.uniforms_BT[row, t : t + 1], np.ones(1, bool), lambda: read_BT
+    )
+    task.tokens_BT[row, t], task.scores_BT[row, t] = tokens[0], scores[0]
+    task.done_B[row] = t + 1 if going[0] else task.tokens_BT.shape[1]
+    return tokens
 
 
 class Desks:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD
 from chainrule.fast_paths import Choose
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.writing.desk import Desks, Source
+from chainrule.ngram.writing.desk import Desks, Source, choose_plainly
 from chainrule.ngram.writing.stack_kernels import Plan
 from chainrule.ngram.writing.step_kernels import MIN_P, TOP_K, TOP_P, write_rows
 from chainrule.ngram.writing.walk_kernels import find_all_ends
@@ -149,13 +149,7 @@ class Writer(Desks):
         """Choose the next token of a row from the probabilities of all tokens, and walk on."""
         t = int(task.done_B[row])
         history = np.concatenate([words, task.tokens_BT[row, :t]])[t:]
-        log_probs_BV = self.automaton.next_after(history[None])
-        read_BT = np.concatenate([task.read_BT[row], task.tokens_BT[row, :t]])[None]
-        tokens, scores, going = choose(
-            log_probs_BV, task.uniforms_BT[row, t : t + 1], np.ones(1, bool), lambda: read_BT
-        )
-        task.tokens_BT[row, t], task.scores_BT[row, t] = tokens[0], scores[0]
-        task.done_B[row] = t + 1 if going[0] else task.tokens_BT.shape[1]
+        tokens = choose_plainly(task, row, choose, self.automaton.next_after(history[None]))
         if tokens[0] != PAD:
             find_all_ends(np.append(history, tokens)[None, 1:], self.trie, task.ends_BN[row : row + 1])
 
