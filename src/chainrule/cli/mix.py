@@ -104,24 +104,27 @@ def mix(
     check_destination(out, overwrite=overwrite)
     progress = terminal_progress()
     (text,) = open_corpora(options, held_out or None)
+    lm: Mixture | NgramModel
     if merge:
-        _merge(folders, out, overwrite, text, weights, as_json, progress)
-        return
-    _mix(folders, out, overwrite, text, weights, as_json, progress, options)
+        lm = _merged(folders, text, weights, progress)
+        report = _report_merged
+    else:
+        lm = _mixed(folders, text, weights, progress, options)
+        report = _report
+    if text is not None:
+        text.note_losses(progress)
+    lm.save(out, overwrite=overwrite)
+    report(lm, folders, out, as_json)
 
 
-def _mix(
+def _mixed(
     folders: tuple[str, ...],
-    out: str,
-    overwrite: bool,
     text: Corpus | None,
     weights: tuple[float, ...],
-    as_json: bool,
     progress: Progress,
     options: dict[str, Any],
-) -> None:
+) -> Mixture:
     from chainrule.compose.mix import mix as mix_models
-    from chainrule.folder import megabytes
     from chainrule.kinds import load
 
     models = [load(folder, device=options["device"], tasks=["language"]) for folder in folders]
@@ -130,7 +133,7 @@ def _mix(
         if not 0 < weights[0] < 1:
             raise click.UsageError(f"the weight should lie between 0 and 1, not at {weights[0]:g}")
         weights = (weights[0], 1 - weights[0])
-    lm = mix_models(
+    return mix_models(
         models,
         text,
         weights=weights or None,
@@ -143,21 +146,17 @@ def _mix(
         dynamic=chosen_dynamic(options),
         progress=progress,
     )
-    if text is not None:
-        text.note_losses(progress)
-    lm.save(out, overwrite=overwrite)
-    if as_json:
-        figures = {**lm.metrics, "theta": lm.settings.theta, "vocab_size": lm.tokenizer.vocab_size}
-        print_json({"folder": out, "folders": list(folders), **figures, "megabytes": megabytes(out)})
-        return
-    _report(lm, folders, out)
 
 
-def _report(lm: Mixture, folders: tuple[str, ...], out: str) -> None:
+def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
     """Print the weight and the held-out perplexity of each model and cache, and those of the mixture."""
     from chainrule.folder import megabytes
 
     figures = lm.metrics
+    if as_json:
+        more = {"theta": lm.settings.theta, "vocab_size": lm.tokenizer.vocab_size, "megabytes": megabytes(out)}
+        print_json({"folder": out, "folders": list(folders), **figures, **more})
+        return
     names = [*folders, *figures["names"][len(folders) :]]
     form = lm.settings.form
     weight = "exponent" if form == "log-linear" else "weight" if lm.settings.by == "none" else "mean weight"
@@ -189,29 +188,19 @@ def _report(lm: Mixture, folders: tuple[str, ...], out: str) -> None:
 # -- n-gram models merged ---------------------------------------------------------------------------------
 
 
-def _merge(
-    folders: tuple[str, ...],
-    out: str,
-    overwrite: bool,
-    text: Corpus | None,
-    weights: tuple[float, ...],
-    as_json: bool,
-    progress: Progress,
-) -> None:
+def _merged(
+    folders: tuple[str, ...], text: Corpus | None, weights: tuple[float, ...], progress: Progress
+) -> NgramModel:
     from chainrule.kinds import load
     from chainrule.ngram.mix import interpolate
 
     if len(weights) > 1:
         raise click.UsageError("--merge takes one --weight, that of the first model")
     one, other = (load(folder, tasks=["language"]) for folder in folders)
-    lm = interpolate(one, other, text, weight=weights[0] if weights else None, progress=progress)
-    if text is not None:
-        text.note_losses(progress)
-    lm.save(out, overwrite=overwrite)
-    _report_merged(lm, folders, out, as_json)
+    return interpolate(one, other, text, weight=weights[0] if weights else None, progress=progress)
 
 
-def _report_merged(lm: NgramModel, sources: tuple[str, ...], out: str, as_json: bool) -> None:
+def _report_merged(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
     from chainrule.folder import megabytes
 
     weights, size, ngrams = lm.metrics["weights"], lm.tokenizer.vocab_size, lm.metrics["ngrams"]
@@ -219,6 +208,6 @@ def _report_merged(lm: NgramModel, sources: tuple[str, ...], out: str, as_json: 
         figures = {"weights": weights, "vocab_size": size, "ngrams": ngrams}
         print_json({"folder": out, **figures, "megabytes": megabytes(out)})
         return
-    shares = ", ".join(f"{weight:.1%} {source}" for weight, source in zip(weights, sources, strict=True))
+    shares = ", ".join(f"{weight:.1%} {source}" for weight, source in zip(weights, folders, strict=True))
     counts = f"vocabulary {size:,}, {sum(ngrams):,} n-grams, {number(megabytes(out))} MB"
     say(console(), f"{out}: {shares}; {counts}")
