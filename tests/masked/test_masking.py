@@ -40,13 +40,31 @@ def test_fifteen_percent_are_predicted_of_which_80_10_10() -> None:
     assert (read_BT[~is_predicted] == true_BT[~is_predicted]).all()
     is_masked = read_BT[is_predicted] == VOCAB
     stays = read_BT[is_predicted] == true_BT[is_predicted]
-    # of 6,000: 0.8 and 0.1 within four standard deviations, sqrt(p (1 - p) / 6000) = 0.0052 and 0.0039
-    assert abs(is_masked.mean() - 0.8) < 0.021
-    assert abs(stays.mean() - 0.1) < 0.016
+    # of 200 rows: a tenth has no [MASK], within four standard deviations, sqrt(0.09 / 200) = 0.021
+    is_plain_B = ~(read_BT == VOCAB).any(axis=1)
+    assert abs(is_plain_B.mean() - 0.1) < 0.085
+    # of some 5,400 in the other rows: 8/9 and 1/18 within four, sqrt(p (1 - p) / 5400) = 0.0043 and 0.0031
+    is_of_plain = np.repeat(is_plain_B, 30)
+    assert abs(is_masked[~is_of_plain].mean() - 8 / 9) < 0.017
+    assert abs(stays[~is_of_plain].mean() - 1 / 18) < 0.0125
+    # of some 600 in the plain rows: a half, sqrt(1/4 / 600) = 0.02
+    assert abs(stays[is_of_plain].mean() - 0.5) < 0.08
     others = read_BT[is_predicted][~is_masked & ~stays]
     assert len(np.unique(others)) > 300 and others.max() < VOCAB
     # every column is as likely as the others: 30 of 200 rows, standard deviation 5
     assert abs(is_predicted.sum(axis=0) - 30).max() < 5 * 4.6
+
+
+def test_the_shares_of_all_rows_are_80_10_10() -> None:
+    gatherer = HostGatherer(IDS, MASKING)
+    fates = []
+    for epoch in range(20):  # 4,000 rows, of which 400 +- 19 have no [MASK]
+        read_BS, targets_BT = gatherer.batch(full_rows(epoch))
+        is_predicted = targets_BT != PAD
+        read, true = read_BS[:, 1:][is_predicted], targets_BT[is_predicted]
+        fates.append([(read == VOCAB).mean(), (read == true).mean()])
+    masked, stays = np.mean(fates, axis=0)
+    assert abs(masked - 0.8) < 0.02 and abs(stays - 0.1) < 0.01
 
 
 def test_each_epoch_hides_others_and_a_validation_always_the_same() -> None:

@@ -15,7 +15,7 @@ import chainrule as cr
 from chainrule import kinds
 from chainrule.designs.tagging import TaggerConfig, WordInputs
 from chainrule.encoders.tagging.examples import TaggedExamples, TaggedText, WordDropout
-from chainrule.encoders.tagging.reading import WordReader, numbered, pieces
+from chainrule.encoders.tagging.reading import SubwordReader, WordReader, numbered, pieces
 from chainrule.errors import Interrupted, ModelError, SettingsError
 from chainrule.neural.networks.tagging.tagger import TaggerNetwork
 from chainrule.testing.taggers import TAGGER_LAWS
@@ -160,12 +160,32 @@ def test_subwords_of_words() -> None:
     tensors = WordInputs(*(torch.from_numpy(array) for array in inputs))
     encoder, tokenizer = tagger.network.words.pretrained.encoder, tagger.pretrained.tokenizer
     ids = [tokenizer.encode(f" {word}").tolist() for word in words]
-    flat = torch.tensor([i for some in ids for i in some])
+    # a line begins with <s> and ends with </s>, of which a tagger takes no features
+    flat = torch.tensor([tokenizer.bos, *(i for some in ids for i in some), tokenizer.eos])
     assert len(flat) > 2 * 8
     features_SD = torch.cat([encoder(piece[None])[0] for piece in flat.split(8)])
-    expected = torch.stack([part.mean(dim=0) for part in features_SD.split([len(some) for some in ids])])
+    lengths = [1, *(len(some) for some in ids), 1]
+    expected = torch.stack([part.mean(dim=0) for part in features_SD.split(lengths)])[1:-1]
     found_TD = tagger.network.words.pretrained(tensors.subwords_BS, tensors.word_of_BS, len(words))[0]
     torch.testing.assert_close(found_TD, expected)
+
+
+def test_subwords_are_those_of_words_in_a_text() -> None:
+    """A space stands before a word, but not before a comma or a contraction; </s> around it where context flows."""
+    tokenizer = cr.train_tokenizer("char", "I can't, or won’t (yet).")
+    read = {context: SubwordReader.of(tokenizer, context) for context in ("line", "stream")}
+    words = ["I", "ca", "n't", ",", "or", "wo", "n’t", "(", "yet", ")", "."]
+    ragged = read["line"].read([word.encode() for word in words])
+    found = [ragged.ids[start : start + count] for start, count in zip(ragged.starts, ragged.counts, strict=True)]
+    assert "".join(tokenizer.decode(ids.tolist()) for ids in found) == " I can't, or won’t ( yet)."
+    assert (read["line"].start, read["stream"].start) == (tokenizer.bos, tokenizer.eos)
+
+
+def test_a_tuned_encoder_leaves_out_features() -> None:
+    for share in (0.0, 0.25):
+        tagger = trained({"pretrained": "masked", "encoder_dropout": share}, steps=1)
+        config = tagger.network.words.pretrained.encoder.config
+        assert (config.dropout, config.attention_dropout) == (share, share)
 
 
 def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

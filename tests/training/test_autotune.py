@@ -149,7 +149,7 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(TorchEngine, "take_step", slow_step)
     monkeypatch.setattr(TorchEngine, "mean_nats", slow_validation)
-    values = {"batch": 64, "length": 8, "minutes": 1, "schedule": "linear"}
+    values = {"batch": 64, "length": 8, "minutes": 1, "schedule": "linear", "precision": "float32"}
     began = clock.now
     trained = train(seeded(Bigram), parse(TrainingSettings, values), data())
     assert trained.decisions["total"] is None
@@ -184,7 +184,7 @@ def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.Monkey
         clock.now += 1.0
 
     monkeypatch.setattr(TorchEngine, "take_step", slow_step)
-    values = {"batch": 64, "length": 8}
+    values = {"batch": 64, "length": 8, "precision": "float32"}  # a trial of another one would take its time
     assert (
         train(seeded(Bigram), parse(TrainingSettings, {**values, "minutes": 10, "steps": 50}), data()).steps == 50
     )

@@ -35,7 +35,7 @@ class WordInputs(NamedTuple):
     subwords_BS: Any
     """The subwords of each sentence, for a pretrained encoder; PAD after the last one."""
     word_of_BS: Any
-    """The position in its sentence of the word that a subword is of; the number of columns T for PAD."""
+    """The position in its sentence of the word that a subword is of; the number of columns T for one of no word."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TaggerConfig:
         "size": ("layers", "width", "embedding", "spelling", "heads", "hidden", "window"),
         "design": ("cell", "bidirectional", "characters", "preset", "positions", "pretrained", "frozen"),
         "optimisation": ("encoder_rate",),
-        "regularisation": ("dropout", "attention_dropout", "word_dropout"),
+        "regularisation": ("dropout", "attention_dropout", "word_dropout", "encoder_dropout"),
     }
 
     cell: Cell = setting("lstm", "what its layers are made of")  # noqa: RUF009 (a field, as the others)
@@ -68,6 +68,9 @@ class TaggerConfig:
     pretrained: str | None = setting(None, "the folder of a masked model whose features of words to begin from")
     frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train what is above it")
     encoder_rate: float = setting(0.05, "pretrained: the encoder's learning rate, as a share of that of the rest")
+    encoder_dropout: float = setting(
+        0.1, "pretrained: share of features and attention weights left out in the encoder while it is tuned"
+    )
     dropout: float = setting(0.33, "share of features left out in training")
     attention_dropout: float = setting(0.1, "transformer: share of attention weights left out in training")
     word_dropout: float = setting(
@@ -78,6 +81,7 @@ class TaggerConfig:
         check_sizes(layers=self.layers or None, width=self.width, embedding=self.embedding, spelling=self.spelling)
         check_sizes(heads=self.heads, hidden=self.hidden, window=self.window)
         check_shares(dropout=self.dropout, attention_dropout=self.attention_dropout)
+        check_shares(encoder_dropout=self.encoder_dropout)
         if not 0 < self.encoder_rate < float("inf"):
             raise SettingsError(f"encoder_rate should be above 0, not {self.encoder_rate}; frozen=true is for none")
         if self.word_dropout is not None and not 0 <= self.word_dropout < float("inf"):

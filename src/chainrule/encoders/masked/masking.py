@@ -3,6 +3,10 @@
 Of the tokens of a row, 15 % are predicted. Of these, 80 % are replaced by [MASK], 10 % by a random token, and 10 %
 stay as they are: the network cannot tell which of the tokens it reads are right, and so has to represent all.
 
+A tenth of the rows have no [MASK]: their predicted tokens are random ones or stay, half of them each. The shares of
+the other rows are such that those of all are as above. Without such rows a network learns to attend to [MASK] in
+every row, and its features of plain text, which a tagger begins from, are of little use.
+
 Which ones is random, but a function of the seed, the number of the epoch and the token's index in the text: each
 epoch hides others, a validation always the same, and a run that is resumed the same as one that never stopped. The
 arithmetic is that of whole numbers, so that NumPy and torch make equal batches.
@@ -30,11 +34,14 @@ from chainrule.training.objectives import Batch, NextToken, Objective, Stretches
 MASKED, RANDOM = 0.8, 0.1
 """The shares of the predicted tokens that are replaced by [MASK], and by a random token."""
 
+PLAIN = 0.1
+"""The share of the rows without [MASK]."""
+
 _WORD = (1 << 32) - 1
 _COLUMN_BITS = 20  # a row has fewer columns than 2^20
 _LAST = 1 << 62  # behind every token that can be chosen
 _BEGINNING = 8  # times the tokens on which steps of other networks are timed
-_CHOICE, _FATE, _TOKEN = range(3)  # three random numbers for each token
+_CHOICE, _FATE, _TOKEN, _ROW = range(4)  # three random numbers for each token, one for each row
 
 
 def predicted_count(length: Array, share: float) -> Array:
@@ -85,9 +92,15 @@ class Masking(Objective):
 
         true_BT = ids_BS[:, 1:]
         targets_BT = xp.where(is_predicted_BT, true_BT, PAD)
+        is_plain_B1 = self._drawn(stretches.starts_B[:, None], stretches.epoch, _ROW) < _bound(PLAIN)
         fate_BT = self._drawn(places_BT, stretches.epoch, _FATE)
-        is_masked_BT = is_predicted_BT & (fate_BT < int(MASKED * (1 << 32)))
-        is_random_BT = is_predicted_BT & ~is_masked_BT & (fate_BT < int((MASKED + RANDOM) * (1 << 32)))
+        masked = MASKED / (1 - PLAIN)  # of the rows that have [MASK]
+        is_masked_BT = is_predicted_BT & ~is_plain_B1 & (fate_BT < _bound(masked))
+        # what is left is divided alike in both kinds of rows
+        unmasked_B1 = xp.where(is_plain_B1, 0, _bound(masked))
+        random = RANDOM / (1 - MASKED)
+        last_B1 = unmasked_B1 + xp.where(is_plain_B1, _bound(random), _bound(random * (1 - masked)))
+        is_random_BT = is_predicted_BT & ~is_masked_BT & (fate_BT < last_B1)
         # u V / 2^32, a token for a random number u of 32 bits
         random_BT = (self._drawn(places_BT, stretches.epoch, _TOKEN) * self.vocab_size) >> 32
         read_BT = xp.where(is_masked_BT, self.vocab_size, xp.where(is_random_BT, random_BT, true_BT))
@@ -103,6 +116,11 @@ class Masking(Objective):
         keys = np.random.SeedSequence((self.seed % 2**64, 0 if epoch is None else epoch + 1, which))
         first, second = keys.generate_state(2).tolist()
         return _mixed(_mixed((places_BT & _WORD) ^ first) ^ _mixed((places_BT >> 32) + second & _WORD))
+
+
+def _bound(share: float) -> int:
+    """The number that a share of all random numbers are below."""
+    return int(share * (1 << 32))
 
 
 def _mixed(words: Array) -> Array:

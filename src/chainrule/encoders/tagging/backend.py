@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ class TaggerBackend(TorchBackend):
     def build(self, settings: Any, data: TrainingData) -> Any:
         assert isinstance(data, TaggingData)
         tags, pretrained = data.tag_tokenizer, pretrained_model(settings)
-        encoder = None if pretrained is None else copy.deepcopy(pretrained.network.encoder)
+        encoder = None
+        if pretrained is not None:
+            encoder = _with_dropout(pretrained.network.encoder, settings.encoder_dropout)
         network = self._drawn(lambda: _network(settings, data.tokenizer, tags, encoder), data)
         frequent_V = data.most_frequent(WordReader(data.tokenizer, spells=False))
         return NeuralTagger(
@@ -82,6 +85,14 @@ def _encoder_of(model: Any, name: str) -> Encoder:
             "chainrule train masked makes one"
         )
     return encoder
+
+
+def _with_dropout(encoder: Encoder, share: float) -> Encoder:
+    """A copy of the encoder that leaves out features in training: it reads few sentences many times."""
+    config = dataclasses.replace(encoder.config, dropout=share, attention_dropout=share)
+    copied = Encoder(config, len(encoder.embedding))
+    copied.load_state_dict(encoder.state_dict())
+    return copied
 
 
 def _network(settings: Any, words: Tokenizer, tags: Tokenizer, encoder: Encoder | None) -> TaggerNetwork:

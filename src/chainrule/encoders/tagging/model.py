@@ -11,7 +11,7 @@ import torch
 
 from chainrule.arrays import batches, pad
 from chainrule.encoders.tagging.contract import Tagger
-from chainrule.encoders.tagging.reading import WordReader, numbered, pieces
+from chainrule.encoders.tagging.reading import SubwordReader, WordReader, numbered, pieces
 from chainrule.errors import ModelError
 from chainrule.model import Model
 from chainrule.neural.inference.torch_model import TorchModel
@@ -46,7 +46,9 @@ class NeuralTagger(TorchModel, Tagger):
         self.network = network.eval()
         self.tokenizer, self.tag_tokenizer, self.frequent_V = tokenizer, tag_tokenizer, frequent_V
         self.kind, self.settings, self.pretrained = kind, settings, pretrained
-        subwords = None if pretrained is None else pretrained.tokenizer
+        subwords = (
+            None if pretrained is None else SubwordReader.of(pretrained.tokenizer, pretrained.context or "line")
+        )
         self.reader = WordReader(tokenizer, settings.characters != "none", subwords)
 
     # -- the contract -------------------------------------------------------------------------------------

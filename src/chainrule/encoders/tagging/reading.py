@@ -5,6 +5,7 @@ What is computed of a word depends on the word alone, so it is computed once for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,39 @@ import numpy as np
 from chainrule.arrays import PAD
 from chainrule.designs.tagging import BEGINNING, END, LONGEST_SPELLING, WordInputs
 from chainrule.errors import SettingsError
+from chainrule.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
 
 _NOTHING = np.zeros((0, 0), dtype=np.int64)
+_NO_SPACE = re.compile(r"[.,;:!?%)\]}'’”»…]|n['’]t$")
+"""How words begin that stand right after the word before them in a text."""
+
+
+@dataclass(frozen=True)
+class SubwordReader:
+    """Sentences as a pretrained encoder reads them: subwords, between the tokens that stood around a line."""
+
+    tokenizer: Tokenizer
+    start: int
+    """What is read before the first subword."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, context: Context) -> SubwordReader:
+        """The reader for an encoder that was trained with this tokenizer and context."""
+        return cls(tokenizer, start_token(tokenizer, context))
+
+    @property
+    def end(self) -> int:
+        """What is read after the last subword."""
+        return self.tokenizer.eos
+
+    def read(self, words: Sequence[bytes]) -> _Ragged:
+        """The subwords of each word as it stands inside a text: after a space, unless it is, say, a comma."""
+        lines = [word if _NO_SPACE.match(word.decode(errors="replace")) else b" " + word for word in words]
+        ids = self.tokenizer.encode_lines(b"".join(line + b"\n" for line in lines)).astype(np.int64)
+        ends = np.flatnonzero(ids == self.tokenizer.eos)
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
+        return _Ragged(ids, starts, ends - starts, self.start, self.end)
 
 
 @dataclass(frozen=True)
@@ -24,7 +55,7 @@ class WordReader:
 
     words: Tokenizer
     spells: bool
-    subwords: Tokenizer | None = None
+    subwords: SubwordReader | None = None
 
     def __post_init__(self) -> None:
         if self.words.splitting != "whitespace":
@@ -38,9 +69,7 @@ class WordReader:
         ids = self.words.encode_lines(b"\n".join(words) + b"\n")
         ids_N = np.asarray(ids, dtype=np.int64)[::2]  # each line is a word and </s>
         spellings_NC = _spellings(words) if self.spells else None
-        return DistinctWords(
-            ids_N, spellings_NC, None if self.subwords is None else _Ragged.of(words, self.subwords)
-        )
+        return DistinctWords(ids_N, spellings_NC, None if self.subwords is None else self.subwords.read(words))
 
 
 @dataclass(frozen=True)
@@ -50,14 +79,10 @@ class _Ragged:
     ids: np.ndarray
     starts: np.ndarray
     counts: np.ndarray
-
-    @classmethod
-    def of(cls, words: Sequence[bytes], tokenizer: Tokenizer) -> _Ragged:
-        """The subwords of each word as it stands inside a text, after a space."""
-        ids = tokenizer.encode_lines(b"".join(b" " + word + b"\n" for word in words)).astype(np.int64)
-        ends = np.flatnonzero(ids == tokenizer.eos)
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
-        return cls(ids, starts, ends - starts)
+    start: int
+    """What stands before a sentence."""
+    end: int
+    """What stands after it."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +111,22 @@ class DistinctWords:
 
     @staticmethod
     def _subwords(of: _Ragged, words_BT: np.ndarray, is_word_BT: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The subwords of each sentence, [B, S], and the position of the word that each is of."""
+        """The subwords of each sentence, [B, S], and the position of the word that each is of.
+
+        What stands before a sentence and after it is of no word, as PAD is.
+        """
         rows_N, columns_N = np.nonzero(is_word_BT)  # word by word
         words_N = words_BT[is_word_BT]
         counts_N = of.counts[words_N]
         rows_M, columns_M = np.repeat(rows_N, counts_N), np.repeat(columns_N, counts_N)
-        # where each subword stands among those of its word, and among those of its sentence
+        # where each subword stands among those of its word, and in its row
         inside_M = np.arange(len(rows_M)) - np.repeat(np.cumsum(counts_N) - counts_N, counts_N)
         totals_B = np.bincount(rows_M, minlength=len(words_BT))
-        places_M = np.arange(len(rows_M)) - (np.cumsum(totals_B) - totals_B)[rows_M]
-        shape = len(words_BT), max(1, int(totals_B.max(initial=0)))
+        places_M = 1 + np.arange(len(rows_M)) - (np.cumsum(totals_B) - totals_B)[rows_M]
+        shape = len(words_BT), 2 + int(totals_B.max(initial=0))
         subwords_BS, word_of_BS = np.full(shape, PAD), np.full(shape, words_BT.shape[1])
+        subwords_BS[:, 0] = of.start
+        subwords_BS[np.arange(len(words_BT)), 1 + totals_B] = of.end
         subwords_BS[rows_M, places_M] = of.ids[np.repeat(of.starts[words_N], counts_N) + inside_M]
         word_of_BS[rows_M, places_M] = columns_M
         return subwords_BS, word_of_BS

@@ -6,7 +6,7 @@ from typing import Any
 
 from chainrule.designs.tagging import TaggerSettings
 from chainrule.encoders.tagging.examples import TaggingData, tagged_examples
-from chainrule.encoders.tagging.reading import WordReader
+from chainrule.encoders.tagging.reading import SubwordReader, WordReader
 from chainrule.folder import read_folder
 from chainrule.kinds import Rung, TrainingData
 from chainrule.tokens.registry import parse_tokenizer
@@ -29,7 +29,8 @@ class TaggerKind(TaskKind):
         subwords = None
         if settings.pretrained is not None:
             folder = read_folder(settings.pretrained)
-            subwords = parse_tokenizer(folder.tokenizer, settings.pretrained)
+            tokenizer = parse_tokenizer(folder.tokenizer, settings.pretrained)
+            subwords = SubwordReader.of(tokenizer, folder.context or "line")
         reader = WordReader(data.tokenizer, settings.characters != "none", subwords)
         return tagged_examples(data, reader, settings.longest, settings.word_dropout)
 
