@@ -181,6 +181,18 @@ def test_subwords_are_those_of_words_in_a_text() -> None:
     assert (read["line"].start, read["stream"].start) == (tokenizer.bos, tokenizer.eos)
 
 
+def test_the_parameters_of_a_pretrained_encoder_count() -> None:
+    alone, tuned, frozen = (trained(design) for design in ({}, {"pretrained": "masked"}, DESIGNS["frozen"]))
+    assert alone.metrics["parameters"] == sum(array.size for array in alone.tensors().values()) - len(
+        alone.frequent_V
+    )
+    encoder = sum(weight.numel() for weight in tuned.network.words.pretrained.encoder.parameters())
+    assert encoder > 0
+    for tagger in (tuned, frozen):
+        own = sum(array.size for array in tagger.tensors().values()) - len(tagger.frequent_V)
+        assert tagger.metrics["parameters"] == own + encoder
+
+
 def test_a_tuned_encoder_leaves_out_features() -> None:
     for share in (0.0, 0.25):
         tagger = trained({"pretrained": "masked", "encoder_dropout": share}, steps=1)

@@ -21,7 +21,11 @@ class TaggerKind(TaskKind):
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on tagged sentences, which are read once for all that needs them."""
-        return super().train(settings, TaggingData(**vars(data)))
+        model: Any = super().train(settings, TaggingData(**vars(data)))
+        # a pretrained encoder is a part of the folder by itself, and belongs to the network all the same
+        parameters = sum(weight.numel() for weight in model.network.parameters())
+        model.metrics = {**model.metrics, "parameters": parameters}
+        return model
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         """Sentences; one longer than what the network reads at once is read in pieces."""
