@@ -77,6 +77,13 @@ def test_a_short_text_takes_a_small_network(kind: str) -> None:
     assert cost <= max(smallest, 10 * 2000)
 
 
+def test_elman_networks_that_read_a_text_often_are_regularised_their_own_way() -> None:
+    often = {kind: chosen(kind, 1e12, tokens=10**5, minutes=5) for kind in ("elman", "lstm")}
+    assert (often["elman"].layers, often["elman"].weight_dropout, often["elman"].schedule) == (1, 0.0, "linear")
+    assert often["elman"].input_dropout == often["elman"].output_dropout == 0.5
+    assert often["lstm"].weight_dropout > 0 and often["lstm"].schedule == "cosine"
+
+
 def sizes_of(kind: str) -> list[dict[str, Any]]:
     found = find_kind(kind).settings()
     assert isinstance(found, NeuralSettings)

@@ -232,9 +232,13 @@ class RecurrentSettings(EngineSettings, RecurrentConfig):
         projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
         return Cost(hidden + projection, vocab_size * self.embedding)
 
+    def awd_share(self, prospect: Prospect) -> float:
+        """How much of AWD-LSTM's regularisation a run gets, of 1."""
+        return min(1.0, dropout_share(prospect) / _FULL_DROPOUT)
+
     def habits(self, prospect: Prospect) -> Values:
         rate = RECURRENT_RATES[self.cell] if self.optimiser in ("adam", "adamw") else None
-        share = min(1.0, dropout_share(prospect) / _FULL_DROPOUT)
+        share = self.awd_share(prospect)
         return {
             **super().habits(prospect),
             **({} if rate is None else {"learning_rate": by_width(rate, self.hidden)}),
@@ -253,6 +257,17 @@ class ElmanSettings(RecurrentSettings):
     """An Elman network and its training."""
 
     cell: Literal["elman"] = setting("elman", "what a layer is made of")
+
+    def sizes(self) -> list[Values]:
+        # gradients do not find their way through several layers without gates
+        return [{**sizes, "layers": 1} for sizes in super().sizes()]
+
+    def awd_share(self, prospect: Prospect) -> float:
+        return 0.0
+
+    def habits(self, prospect: Prospect) -> Values:
+        dropout = round(min(0.5, 1.5 * dropout_share(prospect)), 3)
+        return {**super().habits(prospect), "input_dropout": dropout, "output_dropout": dropout}
 
 
 @dataclass(frozen=True)
