@@ -12,7 +12,7 @@ def recipe() -> Recipe:
         train="ud-english-ewt/en_ewt-ud-train.conllu",
         valid="ud-english-ewt/en_ewt-ud-dev.conllu",
         test="ud-english-ewt/en_ewt-ud-test.conllu",
-        reaches="93.6 % of the tags of UD English EWT's test sentences on half a core; most frequent tags: 86.2 %",
+        reaches="94.7 % of UD English EWT's test tags in 4 minutes on two cores; most frequent tags: 86.2 %",
         context="line",
         settings={
             "cell": "lstm",

@@ -13,7 +13,7 @@ def recipe() -> Recipe:
         train=("multi30k/train.en", "multi30k/train.de"),
         valid=("multi30k/val.en", "multi30k/val.de"),
         test=("multi30k/test_2016_flickr.en", "multi30k/test_2016_flickr.de"),
-        reaches="BLEU 16.2 on Multi30k's test_2016_flickr after 3 minutes on one busy core (copying: 0.5)",
+        reaches="BLEU 24.7 on Multi30k's test_2016_flickr after 4.2 minutes on two cores (copying: 0.5)",
         tokenizer=cr.TokenizerChoice("bpe", vocab_size=4000),
         context="line",
         settings={
