@@ -4,8 +4,8 @@ Of the tokens of a row, 15 % are predicted. Of these, 80 % are replaced by [MASK
 stay as they are: the network cannot tell which of the tokens it reads are right, and so has to represent all.
 
 A tenth of the rows have no [MASK]: their predicted tokens are random ones or stay, half of them each. The shares of
-the other rows are such that those of all are as above. Without such rows a network learns to attend to [MASK] in
-every row, and its features of plain text, which a tagger begins from, are of little use.
+the other rows are such that those of all are as above. Without such rows a large network came to rely on
+[MASK] in every row: in text that has none it often did not know the very token that it read (docs/log.md).
 
 Which ones is random, but a function of the seed, the number of the epoch and the token's index in the text: each
 epoch hides others, a validation always the same, and a run that is resumed the same as one that never stopped. The
