@@ -259,7 +259,7 @@ class ElmanSettings(RecurrentSettings):
     cell: Literal["elman"] = setting("elman", "what a layer is made of")
 
     def sizes(self) -> list[Values]:
-        # gradients do not find their way through several layers without gates
+        # three layers without gates learned far less than one (docs/defaults.md)
         return [{**sizes, "layers": 1} for sizes in super().sizes()]
 
     def awd_share(self, prospect: Prospect) -> float:

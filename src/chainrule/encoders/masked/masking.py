@@ -94,13 +94,12 @@ class Masking(Objective):
         targets_BT = xp.where(is_predicted_BT, true_BT, PAD)
         is_plain_B1 = self._drawn(stretches.starts_B[:, None], stretches.epoch, _ROW) < _bound(PLAIN)
         fate_BT = self._drawn(places_BT, stretches.epoch, _FATE)
-        masked = MASKED / (1 - PLAIN)  # of the rows that have [MASK]
-        is_masked_BT = is_predicted_BT & ~is_plain_B1 & (fate_BT < _bound(masked))
-        # what is left is divided alike in both kinds of rows
-        unmasked_B1 = xp.where(is_plain_B1, 0, _bound(masked))
-        random = RANDOM / (1 - MASKED)
-        last_B1 = unmasked_B1 + xp.where(is_plain_B1, _bound(random), _bound(random * (1 - masked)))
-        is_random_BT = is_predicted_BT & ~is_masked_BT & (fate_BT < last_B1)
+        # below one bound a token is masked, below the next it is random; the rest of a row is divided alike in all
+        masked, random = MASKED / (1 - PLAIN), RANDOM / (1 - MASKED)
+        masked_B1 = xp.where(is_plain_B1, 0, _bound(masked))
+        random_B1 = xp.where(is_plain_B1, _bound(random), _bound(masked + random * (1 - masked)))
+        is_masked_BT = is_predicted_BT & (fate_BT < masked_B1)
+        is_random_BT = is_predicted_BT & ~is_masked_BT & (fate_BT < random_B1)
         # u V / 2^32, a token for a random number u of 32 bits
         random_BT = (self._drawn(places_BT, stretches.epoch, _TOKEN) * self.vocab_size) >> 32
         read_BT = xp.where(is_masked_BT, self.vocab_size, xp.where(is_random_BT, random_BT, true_BT))
