@@ -94,7 +94,8 @@ class AveragingConfig:
         "regularisation": ("dropout",),
     }
 
-    window: int | None = setting(256, "the most tokens that the mean covers; none: all that were read")
+    # of more tokens, the mean does not show which one came last (docs/defaults.md)
+    window: int | None = setting(2, "the most tokens that the mean covers; none: all that were read")
     embedding: int = setting(256, "numbers in the vector of a token")
     hidden: int = setting(512, "units of a hidden layer")
     layers: int = setting(2, "hidden layers; from the second on each adds to the one below")

@@ -121,11 +121,14 @@ class HiddenLayerSettings(EngineSettings):
         habits = super().habits(prospect)
         if self.optimiser in ("adam", "adamw"):
             habits["learning_rate"] = by_width(0.064, self.hidden)
-        batch = batch_size(replace(prospect, seen=prospect.seen / 4))  # half as large as of other networks
+        # a wide layer has more units to spare
+        dropout = round(min(0.5, dropout_share(prospect) * max(1.0, self.hidden / 512)), 3)
+        # half as large as of other networks; larger with dropout, whose gradients are noisy
+        factor = 0.5 / (1 - dropout) ** 1.5
         return {
             **habits,
-            "batch": batch,
-            "dropout": dropout_share(prospect),
+            "batch": batch_size(replace(prospect, seen=prospect.seen * factor**2)),
+            "dropout": dropout,
             "tied": prospect.vocab_size >= _WORTH_TYING,
         }
 
@@ -266,7 +269,7 @@ class ElmanSettings(RecurrentSettings):
         return 0.0
 
     def habits(self, prospect: Prospect) -> Values:
-        dropout = round(min(0.5, 1.5 * dropout_share(prospect)), 3)
+        dropout = round(min(0.5, 2 * dropout_share(prospect)), 3)
         return {**super().habits(prospect), "input_dropout": dropout, "output_dropout": dropout}
 
 
