@@ -17,8 +17,8 @@ import chainrule as cr
 from chainrule.errors import ChainruleError
 from chainrule.kinds import find_kind
 from chainrule.lm import Context
-from chainrule.progress import SILENT, Progress
 from chainrule.settings import closed, parse
+from chainrule.system.progress import SILENT, Progress
 
 
 @dataclass(frozen=True)

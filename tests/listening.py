@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chainrule.progress import Silent
+from chainrule.system.progress import Silent
 
 
 class Listening(Silent):

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 import chainrule as cr
-from chainrule.progress import SILENT, as_progress, bars
-from chainrule.progress.bars import VisibleProgress
+from chainrule.system.progress import SILENT, as_progress, bars
+from chainrule.system.progress.bars import VisibleProgress
 from listening import Listening
 
 TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 5
@@ -65,7 +65,7 @@ def test_a_notebook_has_bars_if_it_has_widgets(widgets: bool, monkeypatch: pytes
 
 
 def test_silence_does_not_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "chainrule.progress.bars", None)
+    monkeypatch.setitem(sys.modules, "chainrule.system.progress.bars", None)
     cr.evaluate(cr.train("ngram", TEXT, order=2), TEXT)
     with pytest.raises(ImportError):
         as_progress(True)

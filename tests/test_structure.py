@@ -17,7 +17,7 @@ SOURCE = Path(cr.__file__).parent
 # A package may import from the floors below its own. Packages on one floor do not know each other.
 FLOORS = [
     {"errors", "_version"},
-    {"progress", "settings", "arrays", "system"},
+    {"settings", "arrays", "system"},
     {"text"},
     {"tokens"},
     {"folder"},
@@ -35,6 +35,7 @@ FLOORS = [
     {"pipeline"},
     {"evaluation"},
     {"tasks", "report"},
+    {"serve"},
     {"testing"},
     {"cli", "__init__"},
     {"__main__"},

@@ -21,8 +21,8 @@ from torch import Tensor
 from chainrule.errors import ChainruleError
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.inference.model import NeuralModel
-from chainrule.progress import SILENT, Silent, Task
 from chainrule.settings import closed, parse
+from chainrule.system.progress import SILENT, Silent, Task
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus

@@ -14,7 +14,7 @@ from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.train import smooth
 from chainrule.ngram.workspace import Workspace
-from chainrule.progress import SILENT
+from chainrule.system.progress import SILENT
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_and_encode

@@ -34,9 +34,9 @@ from chainrule.errors import (
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
 from chainrule.model import Model
-from chainrule.progress import SILENT, Progress
 from chainrule.system.devices import choose_device, has_torch
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded

@@ -286,7 +286,7 @@ def test_where_there_is_no_terminal_training_says_a_line_now_and_then(
 ) -> None:
     words = ["train", "feedforward", corpus, *SMALL, "--set", "validate_every=2"]
     assert "training" not in run(*words, "--out", tmp_path / "m").err
-    monkeypatch.setattr("chainrule.progress.bars.LOG_SECONDS", 0.0)
+    monkeypatch.setattr("chainrule.system.progress.bars.LOG_SECONDS", 0.0)
     said = run(*words, "--out", tmp_path / "n").err.splitlines()
     lines = [line for line in said if not line.startswith("note: ")]
     assert [line.partition("  ")[0] for line in lines] == ["training: 2/4 steps", "training: 4/4 steps"]

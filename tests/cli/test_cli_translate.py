@@ -16,7 +16,7 @@ from chainrule import kinds
 from chainrule.evaluation.compare import compare
 from chainrule.evaluation.comparison import read_comparison
 from chainrule.kinds import Figures, HeldOut, Rung, find_kind
-from chainrule.progress import Progress
+from chainrule.system.progress import Progress
 
 from .running import Fails, Run
 

@@ -18,7 +18,7 @@ from chainrule.lm import Context
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.train import train
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
 

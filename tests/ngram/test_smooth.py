@@ -362,7 +362,7 @@ def test_torch_smooths_the_same(smoothing: str) -> None:
     from chainrule.ngram.estimate.methods import choose_method
     from chainrule.ngram.estimate.passes import smooth_levels
     from chainrule.ngram.settings import NgramSettings
-    from chainrule.progress import SILENT
+    from chainrule.system.progress import SILENT
 
     ids = ids_of([[A, B, C], [A, B, B], [], [C, A, B, D], [B]])
     chosen = NgramSettings(order=3, smoothing=smoothing, **settings_of(smoothing))

@@ -24,8 +24,8 @@ from training_child import settings, trained
 
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import Interrupted, SettingsError, TrainingError
-from chainrule.progress import SILENT
 from chainrule.settings import parse
+from chainrule.system.progress import SILENT
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
 from chainrule.training import train as beginning

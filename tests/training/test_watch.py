@@ -16,10 +16,10 @@ from trainables import Bigram, data, seeded, train
 
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import MissingExtraError, SettingsError
-from chainrule.progress import SILENT
-from chainrule.progress.bars import VisibleProgress
 from chainrule.settings import parse
 from chainrule.system.devices import peak_flops
+from chainrule.system.progress import SILENT
+from chainrule.system.progress.bars import VisibleProgress
 from chainrule.training import loop
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.metrics_log import MetricsLog, _board

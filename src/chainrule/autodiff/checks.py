@@ -17,7 +17,7 @@ from chainrule.autodiff.tape.gradients import Array
 from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import AutodiffError
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 
 _VOCABULARY = 7
 

@@ -13,7 +13,7 @@ from chainrule.cli.screen.words import number
 
 if TYPE_CHECKING:
     from chainrule.lm import LanguageModel
-    from chainrule.progress import Progress
+    from chainrule.system.progress import Progress
 
 _ENDINGS = (".arpa", ".arpa.gz")
 

@@ -27,6 +27,7 @@ from chainrule.cli.options.unknown import hint
 from chainrule.cli.report import report
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
+from chainrule.cli.serve import serve
 from chainrule.cli.tasks.anomalies import anomalies
 from chainrule.cli.tasks.correct import correct
 from chainrule.cli.tasks.fill import fill
@@ -63,6 +64,7 @@ VERBS = (
     pairs,
     tokenize,
     mix,
+    serve,
     convert,
     inspect,
     diagnose,

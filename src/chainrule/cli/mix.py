@@ -17,7 +17,7 @@ from chainrule.cli.screen.words import number
 if TYPE_CHECKING:
     from chainrule.compose.mixture import Mixture
     from chainrule.ngram.model import NgramModel
-    from chainrule.progress import Progress
+    from chainrule.system.progress import Progress
     from chainrule.text.corpus import Corpus
 
 _MANY_UNKNOWN = 0.01  # of the held-out tokens, that is worth a sentence

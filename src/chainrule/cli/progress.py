@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from chainrule.cli.screen.lines import WAITING
-from chainrule.progress import Progress, Task
-from chainrule.progress.bars import VisibleProgress
+from chainrule.system.progress import Progress, Task
+from chainrule.system.progress.bars import VisibleProgress
 
 _on_screen: list[VisibleProgress] = []
 """Those whose bars are on the screen."""

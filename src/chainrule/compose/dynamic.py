@@ -27,8 +27,8 @@ from chainrule.compose.gates import Floats
 from chainrule.compose.mixture import Columns, Mixture, MixtureState
 from chainrule.errors import MissingExtraError, ModelError, SettingsError
 from chainrule.lm import LanguageModel, State, read
-from chainrule.progress import Task
 from chainrule.system.devices import has_torch
+from chainrule.system.progress import Task
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,7 +19,7 @@ from chainrule.compose.tuning import constant_weights, gated_weights, log_linear
 from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.errors import CorpusError, ModelError
 from chainrule.lm import LanguageModel, predictions, score_sequences
-from chainrule.progress import Progress, Reports, as_progress
+from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer, encode_in_parallel
 

@@ -79,7 +79,7 @@ def generate_many(
         raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
         return []
-    contexts, end = [context_of(lm, prompt) for prompt in prompts], _end(lm)
+    contexts, end = [context_of(lm, prompt) for prompt in prompts], end_of(lm)
     state, openings = find_openings(lm, contexts, heal=heal and max_tokens > 0)
     if isinstance(strategy, Beam):
         if n > strategy.width:
@@ -111,11 +111,11 @@ def _sample_after(
     max_tokens: int,
 ) -> list[Continuation]:
     """Choose an opening of each row, and sample what follows it."""
-    strategy = _text_only(lm, strategy)
+    strategy = text_only(lm, strategy)
     begun = draw_openings(openings, strategy, uniforms, lm.tokenizer.vocab_size)
     read = [[*found.settled, *opening.ids] for found, opening in zip(openings, begun, strict=True)]
     state = lm.extend(state, pad([opening.ids for opening in begun]))
-    new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=_end(lm), read_BT=pad(read))
+    new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read))
     return [
         Continuation((*o.ids, *c.ids), o.log_prob + c.log_prob, c.finished, o.inside)
         for o, c in zip(begun, new, strict=True)
@@ -153,7 +153,7 @@ def stream_many(
     _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    return _stream(lm, prompt, _text_only(lm, strategy), n, max_tokens, seed, heal=heal and max_tokens > 0)
+    return _stream(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal=heal and max_tokens > 0)
 
 
 def _stream(
@@ -162,7 +162,7 @@ def _stream(
     state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
     uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
     begun = draw_openings([openings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
-    texts = [_Growing(lm, prompt, openings, opening.ids) for opening in begun]
+    texts = [Growing(lm, prompt, openings, opening.ids) for opening in begun]
     turn = 0
     for piece in sample_steps(
         lm,
@@ -170,7 +170,7 @@ def _stream(
         strategy,
         uniforms,
         max_tokens=max_tokens,
-        end=_end(lm),
+        end=end_of(lm),
         read_BT=pad([[*openings.settled, *opening.ids] for opening in begun]),
         at_once=1,
     ):
@@ -185,7 +185,7 @@ def _stream(
         yield later, texts[later].shown() + texts[later].rest()
 
 
-class _Growing:
+class Growing:
     """A continuation of which more and more is shown."""
 
     def __init__(self, lm: LanguageModel, prompt: str, openings: Openings, begun: Sequence[int]) -> None:
@@ -242,11 +242,13 @@ def _check(lm: object, n: int, max_tokens: int, strategy: object) -> None:
         raise DecodingError(f"the number of tokens should be at least 0, not {max_tokens}")
 
 
-def _end(lm: LanguageModel) -> int | None:
+def end_of(lm: LanguageModel) -> int | None:
+    """The token that ends a text: the end of a line, where lines are read by themselves."""
     return lm.tokenizer.eos if lm.context == "line" else None
 
 
-def _text_only(lm: LanguageModel, strategy: Strategy | None) -> Strategy:
+def text_only(lm: LanguageModel, strategy: Strategy | None) -> Strategy:
+    """The strategy without <unk>, which is not text."""
     strategy = strategy or Sample()
     return strategy if lm.tokenizer.unk is None else Forbid((lm.tokenizer.unk,)) | strategy
 
@@ -272,7 +274,7 @@ def added_text(lm: LanguageModel, prompt: str, openings: Openings, new: list[int
 
     They come after the settled ids, and spell the rest of the prompt first.
     """
-    if new and new[-1] == _end(lm):
+    if new and new[-1] == end_of(lm):
         new = new[:-1]
     text = lm.tokenizer.continuation(openings.settled, new)
     if not lm.tokenizer.lossless and not begun and (openings.rest or prompt[-1:].isspace()):

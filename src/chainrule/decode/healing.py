@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -137,15 +137,23 @@ class Openings:
         return found
 
 
-def find_openings(lm: LanguageModel, prompts: Sequence[str], *, heal: bool = True) -> tuple[State, list[Openings]]:
+def find_openings(
+    lm: LanguageModel,
+    prompts: Sequence[str],
+    *,
+    heal: bool = True,
+    read: Callable[[list[list[int]]], State] | None = None,
+) -> tuple[State, list[Openings]]:
     """The state after the settled ids of each prompt, and its openings.
 
     If no tokens of the vocabulary spell the rest of a prompt, or the model thinks them impossible, all ids of the
-    prompt are settled; and so they are without `heal`.
+    prompt are settled; and so they are without `heal`. `read` returns the state after rows of ids, for a caller who
+    keeps states.
     """
     spelling = lm.tokenizer.spelling if heal else None
     cut = [lm.tokenizer.settled(prompt) if spelling else (_ids(lm, prompt), b"") for prompt in prompts]
-    state = lm.extend(lm.start(len(cut)), pad([settled for settled, _ in cut]))
+    begun = [settled for settled, _ in cut]
+    state = lm.extend(lm.start(len(cut)), pad(begun)) if read is None else read(begun)
     open_rows = [row for row, (_, rest) in enumerate(cut) if rest]
     if spelling is None or not open_rows:
         return state, [Openings(settled) for settled, _ in cut]

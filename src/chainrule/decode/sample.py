@@ -108,7 +108,7 @@ def sample_steps(
     done = 0
     while done < max_tokens:
         steps, began = min(at_once, max_tokens - done), time.perf_counter()
-        state, tokens_BT, scores_BT = _steps(lm, state, strategy, read_BT, uniforms.draw(rows, steps), end)
+        state, tokens_BT, scores_BT = write_steps(lm, state, strategy, read_BT, uniforms.draw(rows, steps), end)
         done += steps
         tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
         if np.isnan(scores).any():
@@ -166,7 +166,7 @@ class Choice:
         raise DecodingError(f"{self.strategy!r} asks for the tokens read so far, but says looks_back = False")
 
 
-def _steps(
+def write_steps(
     lm: LanguageModel, state: State, strategy: Strategy, read_BT: Array, uniforms_BT: np.ndarray, end: int | None
 ) -> tuple[State, Array, Array]:
     """Sample a token for each column of `uniforms_BT`.

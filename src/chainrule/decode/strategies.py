@@ -268,6 +268,49 @@ class Forbid(Strategy):
 
 
 @dataclass(frozen=True)
+class Bias(Strategy):
+    """q ∝ p · e^b for each of some tokens, as OpenAI's `logit_bias` has it: pairs of a token and its b."""
+
+    looks_back: ClassVar[bool] = False
+
+    pairs: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        for token, value in self.pairs:
+            _require_penalty(f"the bias of token {token}", value)
+
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        xp = array_namespace(log_probs_BV)
+        bias_V = np.zeros(log_probs_BV.shape[-1])
+        for token, value in self.pairs:
+            bias_V[token] += value
+        return log_probs_BV + xp.asarray(bias_V, dtype=log_probs_BV.dtype, device=log_probs_BV.device)
+
+
+@dataclass(frozen=True)
+class EachRow(Strategy):
+    """A strategy for each row of a batch: the index of each row's own among those given."""
+
+    strategies: tuple[Strategy, ...]
+    rows: tuple[int, ...]
+
+    def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        xp = array_namespace(log_probs_BV)
+        order, parts = [], []
+        for index, strategy in enumerate(self.strategies):
+            places = [row for row, own in enumerate(self.rows) if own == index]
+            places_R = xp.asarray(places, dtype=xp.int64, device=log_probs_BV.device)
+
+            def read_of(places_R: Array = places_R) -> Array:
+                return xp.take(read(), places_R, axis=0)
+
+            parts.append(strategy.apply(xp.take(log_probs_BV, places_R, axis=0), read_of))
+            order += places
+        back_B = xp.asarray(np.argsort(order), device=log_probs_BV.device)
+        return xp.take(xp.concat(parts, axis=0), back_B, axis=0)
+
+
+@dataclass(frozen=True)
 class Beam:
     """Beam search instead of sampling: the most likely text that `width` hypotheses reach (see beam.py)."""
 

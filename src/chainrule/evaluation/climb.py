@@ -24,9 +24,9 @@ from chainrule.folder import megabytes
 from chainrule.kinds import Figures, HeldOut, Kind, Rung, TrainingData, find_kind, load
 from chainrule.lm import LanguageModel
 from chainrule.model import Model
-from chainrule.progress import Progress
 from chainrule.system.memory import peak_memory
 from chainrule.system.plugins import import_object
+from chainrule.system.progress import Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import Encoded
 

@@ -26,9 +26,9 @@ from chainrule.kinds import HeldOut, Kind, Rung, Sources, Task, TrainingData
 from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, split_off
 from chainrule.pipeline.train import as_examples, encode_examples, lines_of
-from chainrule.progress import Progress, Reports, as_progress
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import LOCK, holding, remove_folder, scratch_folder, sweep
+from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text
 from chainrule.text.pairs import GivenPairs

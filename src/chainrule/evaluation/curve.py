@@ -19,8 +19,8 @@ from chainrule.evaluation.comparison import Comparison, Point, Result, loss_of
 from chainrule.evaluation.ladder import Ladder
 from chainrule.evaluation.measure import Measured
 from chainrule.kinds import Kind, Rung
-from chainrule.progress import SILENT, Progress
 from chainrule.system.disk import naming
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.split import split
 from chainrule.tokens.base import Tokenizer

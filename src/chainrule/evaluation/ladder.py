@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from chainrule import settings as settings_of
 from chainrule.errors import ChainruleError, MissingExtraError, PluginError
 from chainrule.kinds import Kind, Rung, Task, find_kind, kind_names
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 
 Ladder: TypeAlias = Sequence[tuple[Kind, Rung]]
 

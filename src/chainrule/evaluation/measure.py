@@ -16,8 +16,8 @@ from chainrule.encoders.seq2seq.evaluate import TranslationMeasured, evaluate_pa
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
-from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.system.disk import scratch_folder
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import Pairs
 from chainrule.tokens.base import line_bounds

@@ -17,7 +17,7 @@ from chainrule.encoders.masked.contract import MaskedModel
 from chainrule.encoders.masked.pseudo import pseudo_log_likelihoods
 from chainrule.errors import CorpusError
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import record_batches
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import encode_in_parallel, line_bounds

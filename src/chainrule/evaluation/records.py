@@ -20,7 +20,7 @@ import numpy as np
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.batches import RecordBatch, record_batches
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus

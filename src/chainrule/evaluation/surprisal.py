@@ -24,8 +24,8 @@ from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.errors import CorpusError, TokenizerError
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
-from chainrule.progress import SILENT, Progress, Reports, Task, as_progress
 from chainrule.system.disk.tables import frame
+from chainrule.system.progress import SILENT, Progress, Reports, Task, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, lines_of, utf8

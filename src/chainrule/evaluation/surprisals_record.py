@@ -25,8 +25,8 @@ from chainrule.evaluation.measure import score_ids
 from chainrule.folder import MANIFEST
 from chainrule.kinds import load
 from chainrule.lm import LanguageModel
-from chainrule.progress import Reports, as_progress
 from chainrule.system.disk import replaced_file
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, lines_of
 from chainrule.tokens.words.splitting import split_words

@@ -19,9 +19,9 @@ from chainrule.errors import DiagnosisError
 from chainrule.folder import to_json
 from chainrule.inside.reading import note_unknown, text_ids
 from chainrule.lm import LanguageModel, start_token
-from chainrule.progress import Progress, Reports, as_progress
 from chainrule.system.devices import has_torch
 from chainrule.system.disk import replaced_file
+from chainrule.system.progress import Progress, Reports, as_progress
 
 LONGEST = 200
 """The most steps that are looked at, unless told otherwise; the records grow with their square."""

@@ -11,7 +11,7 @@ from chainrule.inside.reading import ids_and_target
 from chainrule.lm import LanguageModel
 from chainrule.ngram.anylength.model import AnyLengthModel
 from chainrule.ngram.model import NgramModel
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 
 LAST = 3
 """The default number of tokens, the last ones, that the graph of a recurrent network covers."""

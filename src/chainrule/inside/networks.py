@@ -18,7 +18,7 @@ from chainrule.autodiff.tape.tape import Tape, no_grad
 from chainrule.inside.explanation import Explanation, most_likely
 from chainrule.inside.reading import word
 from chainrule.lm import LanguageModel, start_token
-from chainrule.progress import Progress
+from chainrule.system.progress import Progress
 
 MOST_IN_TITLE = 12
 """The most tokens that the title of an explanation names."""

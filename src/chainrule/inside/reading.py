@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chainrule.errors import DiagnosisError
 from chainrule.lm import LanguageModel
-from chainrule.progress import Progress
+from chainrule.system.progress import Progress
 
 
 def text_ids(lm: LanguageModel, text: str, progress: Progress) -> list[int]:

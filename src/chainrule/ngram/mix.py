@@ -25,7 +25,7 @@ from chainrule.ngram.settings import SCORES, NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.parts import Parts, normalise
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer, line_bounds

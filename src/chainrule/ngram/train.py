@@ -29,8 +29,8 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.store.quantised import quantised
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
-from chainrule.progress import Progress
 from chainrule.system.parallel import worth_a_kernel
+from chainrule.system.progress import Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.words.wordlist import read_words
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from chainrule.errors import SettingsError
 from chainrule.kinds import Sources
-from chainrule.progress import SILENT, Progress
 from chainrule.system.disk import naming
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import sides_of

@@ -12,7 +12,7 @@ from chainrule.kinds import find_kind
 from chainrule.lm import LanguageModel
 from chainrule.pipeline.run_record import open_corpus, open_tokenizer, read_record
 from chainrule.pipeline.train import as_examples, train_kind
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text
 from chainrule.text.pairs import GivenPairs
 from chainrule.text.tagged import GivenTagged

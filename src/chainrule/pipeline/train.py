@@ -22,9 +22,9 @@ from chainrule.pipeline.run_record import (
     working_folder,
     write_record,
 )
-from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import scratch_folder
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import GivenPairs, Pairs, as_pairs

@@ -23,7 +23,6 @@ from chainrule.evaluation.surprisals_record import (
     record_surprisals,
 )
 from chainrule.folder import MANIFEST, METRICS
-from chainrule.progress import SILENT, Progress
 from chainrule.report.costs import COSTS, Cost, frontier
 from chainrule.report.samples import MAX_TOKENS, MOST_MEGABYTES, TOP_P, Samples, prompts_from, written_after
 from chainrule.report.surprise import (
@@ -36,6 +35,7 @@ from chainrule.report.surprise import (
     by_training_count,
     words_of,
 )
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.given import Text
 from chainrule.training.checkpoints.run_folder import HISTORY
 

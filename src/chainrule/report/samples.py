@@ -10,8 +10,8 @@ from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import TopP
 from chainrule.errors import ChainruleError
 from chainrule.kinds import load
-from chainrule.progress import Progress
 from chainrule.report.surprise import Words
+from chainrule.system.progress import Progress
 
 TOP_P = 0.9
 MAX_TOKENS = 60

@@ -19,13 +19,13 @@ from typing import Any
 from chainrule.errors import FolderError
 from chainrule.evaluation.comparison import RESULTS
 from chainrule.folder import MANIFEST, to_json
-from chainrule.progress import Reports, as_progress
 from chainrule.report.charts import altair, comparison_charts, run_charts
 from chainrule.report.comparison_page import comparison_page
 from chainrule.report.record import ComparisonRecord, comparison_record
 from chainrule.report.run import RunRecord, is_going_on, is_run, run_record
 from chainrule.report.run_page import run_page
 from chainrule.system.disk import replaced_file
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text
 
 SECONDS = 5

@@ -27,15 +27,15 @@ from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.records import ScoredBatch, ScoredRecord
 from chainrule.fast_paths import ScoresSequences
 from chainrule.lm import LanguageModel, score_sequences, tokens_at_once
-from chainrule.progress import Reports, as_progress
 from chainrule.system.parallel import in_order
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import RecordBatch, record_batches
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.records import Fields, read_sourced
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.tokens.words.splitting import split_words
+from chainrule.tokens.spans import byte_spans
 
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of a line that is not complete yet; more is taken for a line
@@ -185,40 +185,11 @@ def token_spans(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[tuple[i
     Of a character that several tokens spell, the last one has it.
     """
     text = line.encode()
-    if tokenizer.splitting is not None:
-        words: list[bytes | None] = [*split_words(text, tokenizer.splitting)]
-    else:
-        spelling = tokenizer.spelling
-        words = [None if spelling is None else spelling.pieces[token] or None for token in ids]
-    spans: list[tuple[int, int]] = []
-    place, open_since = 0, 0  # tokens from `open_since` on have not been placed: <unk> has no spelling
-    for word in words:
-        found = -1 if word is None else text.find(word, place)
-        if found < 0 and word is not None:  # some vocabularies put a space before the first word
-            found = text.find(word := word.strip(), place)
-        if found < 0 or word is None:
-            spans.append((place, place))
-            continue
-        _share(spans, open_since, place, found, text)
-        place = found + len(word)
-        spans.append((found, place))
-        open_since = len(spans)
-    _share(spans, open_since, place, len(text), text)
     characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in text)])  # those that begin before each byte
     characters = np.append(characters[1:], characters[-1]) - 1 if text else np.zeros(1, np.int64)
     places = {len(text): len(line)}
+    spans = byte_spans(tokenizer, text, ids)
     return [(places.get(a, int(characters[a])), places.get(b, int(characters[b]))) for a, b in spans]
-
-
-def _share(spans: list[tuple[int, int]], first: int, start: int, end: int, text: bytes) -> None:
-    """Give the bytes from start to end to the tokens from `first` on: a character each, the rest to the last."""
-    for number in range(first, len(spans)):
-        stop = start + 1
-        while stop < end and text[stop] & 0xC0 == 0x80:
-            stop += 1
-        stop = end if number == len(spans) - 1 else min(stop, end)
-        spans[number] = start, stop
-        start = stop
 
 
 # -- a file that grows ------------------------------------------------------------------------------------

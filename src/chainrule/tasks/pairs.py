@@ -28,7 +28,7 @@ from chainrule.errors import CorpusError
 from chainrule.evaluation.surprisal import score
 from chainrule.lm import LanguageModel
 from chainrule.model import Model
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 from chainrule.tasks.objects import read_objects, text_field
 from chainrule.tokens.base import utf8
 

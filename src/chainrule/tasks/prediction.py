@@ -29,7 +29,7 @@ from chainrule.arrays import PAD, Array, pad, to_numpy
 from chainrule.decode.suggest import suggest
 from chainrule.errors import CorpusError
 from chainrule.lm import LanguageModel, State, next_probs, prepare
-from chainrule.progress import Reports, as_progress
+from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 
 Path = tuple[int, ...]

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chainrule.errors import CorpusError
-from chainrule.progress import Progress
 from chainrule.system.disk import naming, scratch_file
 from chainrule.system.disk.scratch import ScratchFile
+from chainrule.system.progress import Progress
 from chainrule.text.files import (
     BLOCK_SIZE,
     Cleaning,

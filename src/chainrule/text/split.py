@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from chainrule.errors import CorpusError
-from chainrule.progress import SILENT, Progress
 from chainrule.system.disk import naming
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 
 _FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes come close to them

@@ -7,6 +7,7 @@ char.py          characters as tokens
 words/           words as tokens
 subwords/        subwords as tokens: BPE, WordPiece and Unigram
 spelling.py      the bytes that each token spells, for texts that stop inside a token
+spans.py         where the tokens of a text stand in it
 ids.py           a corpus as ids in one memory-mapped file
 registry.py      tokenizers by name, and their tokenizer.json
 """

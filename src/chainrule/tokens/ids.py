@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError
-from chainrule.progress import SILENT, Progress
 from chainrule.system.disk import naming
 from chainrule.system.parallel import Background, in_order
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest
 from chainrule.tokens.vocabulary import Limit

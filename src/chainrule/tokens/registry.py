@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from chainrule.errors import PluginError, TokenizerError
-from chainrule.progress import SILENT, Progress, Reports, as_progress
 from chainrule.system.disk import replaced_file
 from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
 from chainrule.system.plugins import find_plugins, load_plugin
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer

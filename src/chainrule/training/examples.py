@@ -16,7 +16,7 @@ from chainrule.designs.training import TrainingSettings
 from chainrule.errors import CorpusError
 from chainrule.kinds import TrainingData
 from chainrule.lm import Context
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.base import line_bounds
 from chainrule.training.batches.layouts import Lines, Size, choose_layout
 from chainrule.training.batches.sample import sample_of

@@ -29,10 +29,10 @@ from chainrule.errors import MissingExtraError
 from chainrule.folder import ModelFolder
 from chainrule.kinds import Kind, Rung, TrainingData
 from chainrule.lm import LanguageModel
-from chainrule.progress import SILENT
 from chainrule.settings import parse
 from chainrule.system.devices import has_torch
 from chainrule.system.plugins import import_object
+from chainrule.system.progress import SILENT
 from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST

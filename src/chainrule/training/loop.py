@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from chainrule.errors import Interrupted, TrainingError
-from chainrule.progress import Task
+from chainrule.system.progress import Task
 from chainrule.system.signals import Interrupts
 from chainrule.training.checkpoints.checkpoint import Checkpoint
 from chainrule.training.engines.base import Weights

@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.folder import to_json
-from chainrule.progress import Progress, Task
 from chainrule.system.disk import replaced_file
+from chainrule.system.progress import Progress, Task
 from chainrule.training.checkpoints.run_folder import METRICS
 from chainrule.training.engines.base import Engine
 

@@ -15,8 +15,8 @@ import chainrule as cr
 from chainrule.evaluation import comparison
 from chainrule.folder import ModelFolder, read_folder, write_folder
 from chainrule.ngram.arpa.model import load_arpa, save_arpa
-from chainrule.progress import SILENT
 from chainrule.system.disk import replaced_path, sweep
+from chainrule.system.progress import SILENT
 from chainrule.tokens.char import CharTokenizer
 from chainrule.tokens.ids import encode_corpus, learn_and_encode
 from chainrule.tokens.registry import dump_tokenizer, load_tokenizer, train_tokenizer, write_tokenizer

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
     from chainrule.encoders.seq2seq.contract import ConditionalModel
     from chainrule.encoders.seq2seq.translate import Translation
-    from chainrule.progress import Progress
+    from chainrule.system.progress import Progress
 
 _MOST_PICTURES = 20
 _MOST_NOTES = 5

@@ -15,7 +15,7 @@ import numpy as np
 
 from chainrule.arrays import PAD, batches, to_numpy
 from chainrule.encoders.masked.contract import MaskedModel
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 
 TOKENS_AT_ONCE = 1 << 14
 """The most tokens that are read at once; a row of T tokens is read T times."""

@@ -22,7 +22,7 @@ from chainrule.encoders.seq2seq.quality import OfLength, Quality, by_length
 from chainrule.encoders.seq2seq.translate import BEAM, translate_ids
 from chainrule.kinds import Figures, HeldOut
 from chainrule.model import Model
-from chainrule.progress import SILENT, Progress, Reports, as_progress
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
 
 TOKENS_AT_ONCE = 1 << 14

@@ -23,7 +23,7 @@ from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.errors import DecodingError
 from chainrule.lm import State
 from chainrule.model import Model
-from chainrule.progress import SILENT, Progress, Reports, as_progress
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 
 BEAM = Beam(width=5, length_power=1.0, ending="best")
 """The search by default: five hypotheses, ranked by ln p per token, until five are finished.

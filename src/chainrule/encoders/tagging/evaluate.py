@@ -17,7 +17,7 @@ import numpy as np
 
 from chainrule.encoders.tagging.contract import Tagger
 from chainrule.kinds import Figures, HeldOut
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.tagged import GivenTagged, Sentence, Tagged, as_tagged
 
 _AT_ONCE = 1024  # sentences

@@ -28,7 +28,7 @@ from chainrule.ngram.settings import NgramSettings, Smoothing
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.store.parts import Parts
-from chainrule.progress import SILENT, Progress, Reports, as_progress
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 

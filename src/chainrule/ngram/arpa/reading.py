@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa.numbers import read_number
 from chainrule.ngram.arpa.writing import write_arpa
-from chainrule.progress import SILENT, Progress, Task
 from chainrule.system.parallel import worth_a_kernel
+from chainrule.system.progress import SILENT, Progress, Task
 from chainrule.text.files import whole_lines
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa.numbers import write_number
-from chainrule.progress import SILENT, Progress
 from chainrule.system.disk import replaced_file
 from chainrule.system.parallel import worth_a_kernel
+from chainrule.system.progress import SILENT, Progress
 
 ArpaBlock: TypeAlias = tuple[NDArray[np.integer], NDArray[np.floating], NDArray[np.floating] | None]
 """Some n-grams of one length: ids [K, n], ln p [K] and ln backoff [K], which is None if all are 0."""

@@ -18,8 +18,8 @@ from chainrule.lm import Context
 from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import Workspace, give_back_memory
-from chainrule.progress import SILENT, Progress
 from chainrule.system.parallel import in_order
+from chainrule.system.progress import SILENT, Progress
 
 Ids = NDArray[np.integer]
 Ints = NDArray[np.int64]

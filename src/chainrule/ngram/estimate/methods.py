@@ -16,7 +16,7 @@ from chainrule.ngram.estimate.passes import Method, with_continuation_counts
 from chainrule.ngram.estimate.tuning import HeldOut, tune_lambdas
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.workspace import IN_MEMORY, Workspace
-from chainrule.progress import Progress
+from chainrule.system.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.estimate.smooth import Seen, Smoothed
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import IN_MEMORY, Workspace, give_back_memory
-from chainrule.progress import SILENT, Progress
 from chainrule.system.parallel import in_order, worth_a_kernel
+from chainrule.system.progress import SILENT, Progress
 
 NGRAMS_AT_ONCE = 1 << 16
 """How many n-grams one thread smooths at a time: few enough for its cache."""

@@ -23,8 +23,8 @@ from chainrule.arrays import checked
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.fast_paths import ScoresSequences
 from chainrule.lm import LanguageModel, score_sequences
-from chainrule.progress import SILENT, Reports, Task, as_progress
 from chainrule.system.parallel import in_order
+from chainrule.system.progress import SILENT, Reports, Task, as_progress
 from chainrule.tasks.filtering.counts import Counts, Filtered
 from chainrule.tasks.filtering.documents import Batch, Floats, batches, text_batches
 from chainrule.tasks.filtering.writing import BlankLines, Write, check_forms, sink, writing

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from chainrule.errors import TokenizerError
-from chainrule.progress import Progress
+from chainrule.system.progress import Progress
 from chainrule.system.signals import interruptible
 from chainrule.tokens.base import lines_of
 from chainrule.tokens.subwords.sections import LONGEST_PIECE, lines_to_cut, sections

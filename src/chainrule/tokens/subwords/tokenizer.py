@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from chainrule.errors import TokenizerError
-from chainrule.progress import SILENT, Progress
+from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.base import Ids, Tokenizer, utf8
 from chainrule.tokens.subwords.library import (
     INSIDE,

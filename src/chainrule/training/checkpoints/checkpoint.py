@@ -21,8 +21,8 @@ import numpy as np
 
 from chainrule.errors import DamagedFileError, FolderError, TrainingError
 from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, to_json, write_tensors
-from chainrule.progress import Progress
 from chainrule.system.disk import new_folder, remove_folder
+from chainrule.system.progress import Progress
 from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders, sweep_checkpoints
 
 FORMAT, VERSION = "chainrule-checkpoint", 2

@@ -12,7 +12,7 @@ import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from chainrule.progress import Task
+from chainrule.system.progress import Task
 
 LOG_SECONDS = 30.0
 """The least seconds between two lines where no bar can be drawn."""

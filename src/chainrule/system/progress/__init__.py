@@ -64,7 +64,7 @@ def as_progress(reports: Reports) -> Progress:
     if isinstance(reports, bool):
         if not reports:
             return SILENT
-        from chainrule.progress.bars import VisibleProgress  # only now: Rich takes a while to import
+        from chainrule.system.progress.bars import VisibleProgress  # only now: Rich takes a while to import
 
         return VisibleProgress()
     return reports

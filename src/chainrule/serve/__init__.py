@@ -1,0 +1,13 @@
+"""The server: every model behind the interface that clients already speak, and a page to look inside.
+
+In reading order:
+
+    batching/   the thread of each model: requests join and leave a running batch
+    models.py   the models that are served, by name
+    scoring.py  ln p of each token of texts, for all requests that wait
+    api/        the routes: completions, chats, tokens, scores, tasks
+    metrics.py  what the server has done, for Prometheus
+    guard.py    hosts, origins, keys, sizes and deadlines
+    app.py      all of it together, as one application
+    run.py      a process that serves until it is told to stop
+"""

@@ -1,0 +1,193 @@
+"""/v1/score, /v1/next and /v1/beam: what a model makes of a text, token by token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from chainrule.arrays import PAD, to_numpy
+from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
+from chainrule.decode.strategies import normalised
+from chainrule.decode.top import top_k
+from chainrule.lm import LanguageModel
+from chainrule.serve.api.completions import as_json, unless_gone
+from chainrule.serve.api.schemas import BeamRequest, NextRequest, ScoreRequest
+from chainrule.serve.api.texts import bounded, token_texts
+from chainrule.serve.batching.requests import PAUSE
+from chainrule.serve.models import Models
+from chainrule.serve.scoring import score_ids
+from chainrule.tokens.base import utf8
+from chainrule.tokens.spans import text_spans
+
+router = APIRouter()
+
+
+@router.post("/v1/score")
+async def score(body: ScoreRequest, request: Request) -> Response:
+    """The surprisal of each token of a text in bits, with the bytes it stands at, and the best alternatives.
+
+    A line end is a token of its own; the last line has one too.
+    """
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    lm = served.lm
+    text = utf8(body.text.replace("\r\n", "\n"))
+    ids = [int(token) for token in lm.tokenizer.encode_lines(text)] if text else []
+    (found,) = await unless_gone(request, score_ids(served, [ids], body.top))
+    spans = text_spans(lm.tokenizer, text.removesuffix(b"\n"), ids)
+    tokens = []
+    for place, (token, log_prob, (start, end)) in enumerate(zip(ids, found.log_probs, spans, strict=True)):
+        entry: dict[str, Any] = {
+            "id": token,
+            "token": lm.tokenizer.token(token),
+            "start": start,
+            "end": end,
+            "log_prob": bounded(log_prob),
+            "bits": bounded(-log_prob / math.log(2)) if math.isfinite(log_prob) else -bounded(log_prob),
+        }
+        if body.top:
+            entry["rank"] = found.ranks[place]
+            entry["top"] = [
+                {"id": other, "token": lm.tokenizer.token(other), "log_prob": bounded(p)}
+                for other, p in found.tops[place]
+            ]
+        tokens.append(entry)
+    bits = -math.fsum(found.log_probs) / math.log(2) if all(map(math.isfinite, found.log_probs)) else math.inf
+    mean = bits / len(ids) if ids else 0.0
+    return as_json(
+        {
+            "object": "score",
+            "model": served.name,
+            "normalised": lm.normalised,
+            "tokens": tokens,
+            "bytes": len(text),
+            "bits": bits if math.isfinite(bits) else None,
+            "bits_per_byte": bits / len(text) if text and math.isfinite(bits) else None,
+            "perplexity": 2.0**mean if math.isfinite(bits) and mean < 1000 else None,
+        }
+    )
+
+
+@router.post("/v1/next")
+async def next_token(body: NextRequest, request: Request) -> Response:
+    """The likeliest next tokens after a prompt: p by the model, and q by the strategy, 0 for what it cuts off."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    lm = served.lm
+    strategy = text_only(lm, body.strategy(lm.tokenizer.vocab_size))
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for prompt in items:
+            ids = prompt_ids(lm, prompt)
+            ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
+            log_probs_BV = lm.next_log_probs(lm.extend(lm.start(1), ids_BT))
+            chosen_BV = normalised(strategy.apply(log_probs_BV, partial(_given, ids_BT)))
+            p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])
+            best = np.argsort(-p_V, kind="stable")[: body.top]
+            texts = [lm.tokenizer.continuation(ids, [int(token)]) for token in best]
+            yield {
+                "tokens": [
+                    {
+                        "id": int(i),
+                        "token": lm.tokenizer.token(int(i)),
+                        "text": text,
+                        "p": float(p_V[i]),
+                        "q": float(q_V[i]),
+                    }
+                    for i, text in zip(best, texts, strict=True)
+                ],
+                "kept": int((q_V > 0).sum()),
+                "entropy_bits": float(-(p_V[p_V > 0] * np.log2(p_V[p_V > 0])).sum()),
+            }
+
+    key = "next", body.model_dump_json(exclude={"prompt"})
+    found = await unless_gone(request, served.engine.bulk(key, [body.prompt], run))
+    return as_json({"object": "next", "model": served.name, **found[0]})
+
+
+@router.post("/v1/beam")
+async def beam(body: BeamRequest, request: Request) -> Response:
+    """A beam search as a tree: every hypothesis that was looked at, and which of them were kept."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    lm = served.lm
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for prompt in items:
+            yield from beam_tree(lm, prompt, body.width, body.max_tokens)
+
+    key = "beam", body.width, body.max_tokens
+    found = await unless_gone(request, served.engine.bulk(key, [body.prompt], run))
+    return as_json({"object": "beam", "model": served.name, **found[0]})
+
+
+def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterator[Any]:
+    """The tree of a beam search with the ending "best" (decode/beam.py): PAUSE after each step, then the tree.
+
+    A node has the number of its parent, its token and what that adds, ln p of the whole hypothesis, its step, and
+    whether it was kept: the `width` best of each step are. One whose token ends the text is finished.
+    """
+    end, never = end_of(lm), () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
+    read = prompt_ids(lm, context_of(lm, prompt))
+    state = lm.extend(lm.start(1), np.asarray([read], dtype=np.int64).reshape(1, -1))
+    nodes: list[dict[str, Any]] = []
+    live: list[tuple[int | None, float, list[int]]] = [(None, 0.0, [])]
+    finished: list[int] = []
+    for step in range(steps):
+        log_probs_BV = to_numpy(lm.next_log_probs(state)).astype(np.float64)
+        log_probs_BV[:, list(never)] = -math.inf
+        values, tokens = map(to_numpy, top_k(log_probs_BV, min(width, log_probs_BV.shape[1])))
+        found = []
+        for row, (parent, total, ids) in enumerate(live):
+            for value, token in zip(values[row].tolist(), tokens[row].tolist(), strict=True):
+                if token == PAD or value == -math.inf:
+                    continue
+                (text,) = token_texts(lm.tokenizer, [*read, *ids], [token])
+                nodes.append(
+                    {
+                        "id": len(nodes),
+                        "parent": parent,
+                        "step": step,
+                        "token": token,
+                        "text": "" if token == end else text,
+                        "log_prob": total + value,
+                        "kept": False,
+                        "finished": token == end,
+                    }
+                )
+                found.append((len(nodes) - 1, row))
+        found.sort(key=lambda one: -nodes[one[0]]["log_prob"])
+        kept = found[:width]
+        rows: list[int] = []
+        live_next: list[tuple[int | None, float, list[int]]] = []
+        for number, row in kept:
+            node = nodes[number]
+            node["kept"] = True
+            if node["finished"]:
+                finished.append(number)
+            else:
+                rows.append(row)
+                live_next.append((number, node["log_prob"], [*live[row][2], node["token"]]))
+        yield PAUSE
+        if not live_next or len(finished) >= width:
+            live = live_next
+            break
+        last = np.asarray([ids[-1] for _, _, ids in live_next], dtype=np.int64)
+        state, live = lm.extend(state.select(np.asarray(rows)), last[:, None]), live_next
+    ends = [*finished, *(number for number, _, _ in live if number is not None)]
+    yield {"nodes": nodes, "best": sorted(ends, key=lambda number: -_mean(nodes[number]))}
+
+
+def _given(ids_BT: np.ndarray) -> np.ndarray:
+    return ids_BT
+
+
+def _mean(node: dict[str, Any]) -> float:
+    mean: float = node["log_prob"] / (node["step"] + 1)
+    return mean

@@ -1,0 +1,309 @@
+"""Requests: what fields there are, and within which bounds. Fields that no client sends by accident are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from chainrule.decode.strategies import (
+    Bias,
+    Chain,
+    FrequencyPenalty,
+    MinP,
+    PresencePenalty,
+    RepetitionPenalty,
+    Sample,
+    Strategy,
+    Temperature,
+    TopK,
+    TopP,
+)
+from chainrule.errors import DecodingError
+
+MOST_TEXTS = 8
+"""The most texts of a prompt."""
+MOST_PROMPTS = 128
+MOST_TOKENS = 4096
+"""The most new tokens of a text."""
+MOST_ALTERNATIVES = 20
+
+TokenId = Annotated[int, Field(ge=0, le=2**31)]
+Text = Annotated[str, Field(max_length=1_000_000)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**64)]
+
+
+class Asked(BaseModel):
+    """What all requests have in common."""
+
+    model_config = ConfigDict(extra="ignore", protected_namespaces=())
+
+    model: str | None = None
+    user: str | None = None
+
+
+class Sampling(Asked):
+    """How the next token is chosen."""
+
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = 1.0
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = 1.0
+    top_k: Annotated[int, Field(ge=-1, le=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = 0.0
+    frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = 1.0
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
+    seed: Seed | None = None
+
+    def strategy(self, vocab_size: int) -> Strategy:
+        """The strategy that these values stand for, in the order of the command line's."""
+        parts: list[Strategy] = []
+        if self.logit_bias:
+            parts.append(Bias(tuple((_token(name, vocab_size), value) for name, value in self.logit_bias.items())))
+        if self.repetition_penalty not in (None, 1):
+            parts.append(RepetitionPenalty(self.repetition_penalty))
+        if self.presence_penalty:
+            parts.append(PresencePenalty(self.presence_penalty))
+        if self.frequency_penalty:
+            parts.append(FrequencyPenalty(self.frequency_penalty))
+        if self.temperature not in (None, 1):
+            parts.append(Temperature(self.temperature))
+        if self.top_k is not None and self.top_k > 0:
+            parts.append(TopK(self.top_k))
+        if self.top_p not in (None, 1):
+            # nobody wants no token at all: 0 leaves the likeliest one, as elsewhere
+            parts.append(TopP(self.top_p) if self.top_p else TopK(1))
+        if self.min_p:
+            parts.append(MinP(self.min_p))
+        return Sample() if not parts else parts[0] if len(parts) == 1 else Chain(tuple(parts))
+
+
+def _token(name: str, vocab_size: int) -> int:
+    if not (name.isascii() and name.isdecimal() and int(name) < vocab_size):
+        raise DecodingError(f"logit_bias: {name[:20]!r} is no token: tokens are numbers below {vocab_size}")
+    return int(name)
+
+
+class StreamOptions(BaseModel):
+    """What a stream tells beside the text."""
+
+    include_usage: bool = False
+
+
+Stop = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class Writing(Sampling):
+    """A request for texts."""
+
+    n: Annotated[int, Field(ge=1, le=MOST_TEXTS)] | None = 1
+    stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The texts at which to stop."""
+        return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+
+class CompletionRequest(Writing):
+    """The body of /v1/completions."""
+
+    prompt: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
+        | Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
+        | Annotated[
+            list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=MOST_PROMPTS)
+        ]
+    ) = ""
+    max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = 16
+    best_of: Annotated[int, Field(ge=1, le=MOST_TEXTS)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | bool | None = None
+    echo: bool | None = False
+    suffix: str | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> CompletionRequest:
+        if self.suffix:
+            raise ValueError("suffix is not offered: these models write from left to right; /v1/fill fills gaps")
+        if self.best_of is not None and self.best_of < (self.n or 1):
+            raise ValueError(f"best_of should be at least n, which is {self.n}")
+        if self.best_of is not None and self.best_of > (self.n or 1) and self.stream:
+            raise ValueError("best_of above n cannot be streamed: which texts are best is known at the end")
+        return self
+
+    @property
+    def prompts(self) -> list[str | tuple[int, ...]]:
+        """The prompts, one after the other."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [tuple(self.prompt)]
+        return [one if isinstance(one, str) else tuple(one) for one in self.prompt]
+
+    @property
+    def alternatives(self) -> int | None:
+        """How many alternatives of each token are asked for; None: not even its own ln p."""
+        if self.logprobs is None or self.logprobs is False:
+            return None
+        return 1 if self.logprobs is True else self.logprobs
+
+
+class Part(BaseModel):
+    """A part of a message."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["text", "input_text", "output_text"]
+    text: Text
+
+
+class Message(BaseModel):
+    """A message of a conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Annotated[str, Field(pattern="^(system|developer|user|assistant)$")]
+    content: Text | Annotated[list[Part], Field(max_length=64)]
+
+    @property
+    def text(self) -> str:
+        """The message as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ChatRequest(Writing):
+    """The body of /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=256)]
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    logprobs: bool | None = False
+    top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
+    tools: list[Any] | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> ChatRequest:
+        if self.tools:
+            raise ValueError("tools are not offered")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs goes with logprobs=true")
+        return self
+
+
+class ResponseRequest(Sampling):
+    """The body of /v1/responses, of which text in and text out are offered."""
+
+    input: Text | Annotated[list[Message], Field(min_length=1, max_length=256)]
+    instructions: Text | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    stream: bool | None = False
+    tools: list[Any] | None = None
+    previous_response_id: str | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> ResponseRequest:
+        for name in ("tools", "previous_response_id"):
+            if getattr(self, name):
+                raise ValueError(f"{name} is not offered: give the whole conversation as input")
+        return self
+
+
+class EmbeddingRequest(Asked):
+    """The body of /v1/embeddings."""
+
+    input: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
+        | Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
+        | Annotated[
+            list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=MOST_PROMPTS)
+        ]
+    )
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+
+    @property
+    def texts(self) -> list[str | tuple[int, ...]]:
+        """The texts, one after the other."""
+        if isinstance(self.input, str):
+            return [self.input]
+        if isinstance(self.input[0], int):
+            return [tuple(self.input)]
+        return [one if isinstance(one, str) else tuple(one) for one in self.input]
+
+
+class TokenizeRequest(Asked):
+    """The body of /tokenize: `prompt`, or `content` as llama.cpp's server has it."""
+
+    prompt: Text | None = None
+    content: Text | None = None
+    add_special_tokens: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        return self.prompt if self.prompt is not None else self.content or ""
+
+
+class DetokenizeRequest(Asked):
+    """The body of /detokenize."""
+
+    tokens: Annotated[list[TokenId], Field(max_length=500_000)]
+
+
+class ScoreRequest(Asked):
+    """The body of /v1/score."""
+
+    text: Text
+    top: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] = 0
+    """How many alternatives of each token to tell."""
+
+
+class NextRequest(Sampling):
+    """The body of /v1/next: the distribution of the next token, before and after the strategy."""
+
+    prompt: Text = ""
+    top: Annotated[int, Field(ge=1, le=200)] = 20
+
+
+class BeamRequest(Asked):
+    """The body of /v1/beam."""
+
+    prompt: Text = ""
+    width: Annotated[int, Field(ge=1, le=16)] = 4
+    max_tokens: Annotated[int, Field(ge=1, le=64)] = 16
+
+
+class TranslateRequest(Asked):
+    """The body of /v1/translate."""
+
+    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
+    beams: Annotated[int, Field(ge=1, le=16)] = 5
+    alignments: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, one after the other."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
+
+class TagRequest(Asked):
+    """The body of /v1/tag."""
+
+    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
+    split: Literal["unicode", "whitespace"] = "unicode"
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, one after the other."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
+
+class FillRequest(Asked):
+    """The body of /v1/fill."""
+
+    text: Text
+    top: Annotated[int, Field(ge=1, le=50)] = 5

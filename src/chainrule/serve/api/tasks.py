@@ -1,0 +1,91 @@
+"""/v1/translate, /v1/tag and /v1/fill: models that do something else than continue text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from chainrule.encoders.masked.contract import MaskedModel
+from chainrule.encoders.masked.filling import fill
+from chainrule.encoders.seq2seq.alignments import align
+from chainrule.encoders.seq2seq.contract import ConditionalModel
+from chainrule.encoders.seq2seq.translate import BEAM, translate_texts
+from chainrule.encoders.tagging.contract import Tagger
+from chainrule.encoders.tagging.tag import tag
+from chainrule.serve.api.completions import as_json, unless_gone
+from chainrule.serve.api.schemas import FillRequest, TagRequest, TranslateRequest
+from chainrule.serve.batching.requests import PAUSE
+from chainrule.serve.models import Models
+
+router = APIRouter()
+
+_TEXTS_AT_ONCE = 32
+"""Texts of all requests that are translated or tagged together."""
+
+
+@router.post("/v1/translate")
+async def translate(body: TranslateRequest, request: Request) -> Response:
+    """A target for each source, by beam search."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    lm = ConditionalModel.expect(served.model)
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for first in range(0, len(items), _TEXTS_AT_ONCE):
+            some = items[first : first + _TEXTS_AT_ONCE]
+            beam = replace(BEAM, width=body.beams)
+            for text, found in zip(some, translate_texts(lm, some, beam), strict=True):
+                best = found[0]
+                result = {"text": best.text, "log_prob": best.log_prob, "finished": best.is_finished}
+                if body.alignments and text.strip():
+                    aligned = align(lm, text, best.text).of_words()
+                    weights = [[round(float(weight), 4) for weight in row] for row in aligned.weights_TS]
+                    result["alignment"] = {"source": aligned.source, "target": aligned.target, "weights": weights}
+                yield result
+            yield PAUSE
+
+    key = "translate", body.beams, body.alignments
+    found = await unless_gone(request, served.engine.bulk(key, body.texts, run))
+    return as_json({"object": "list", "model": served.name, "data": found})
+
+
+@router.post("/v1/tag")
+async def tag_words(body: TagRequest, request: Request) -> Response:
+    """The words of each text with their tags."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    tagger = Tagger.expect(served.model)
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for first in range(0, len(items), _TEXTS_AT_ONCE):
+            for found in tag(tagger, items[first : first + _TEXTS_AT_ONCE], split=body.split):
+                yield [
+                    {"word": word, "tag": name, "probability": round(math.exp(float(log_prob)), 6)}
+                    for word, name, log_prob in zip(found.words, found.tags, found.log_probs, strict=True)
+                ]
+            yield PAUSE
+
+    found = await unless_gone(request, served.engine.bulk(("tag", body.split), body.texts, run))
+    data = [{"words": words} for words in found]
+    return as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
+
+
+@router.post("/v1/fill")
+async def fill_gaps(body: FillRequest, request: Request) -> Response:
+    """The best fillings of the gaps of a text, each of which is written [MASK]."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    model = MaskedModel.expect(served.model)
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for text in items:
+            yield asdict(fill(model, text, body.top))
+            yield PAUSE
+
+    found = await unless_gone(request, served.engine.bulk(("fill", body.top), [body.text], run))
+    return as_json({"object": "fill", "model": served.name, **found[0]})

@@ -1,0 +1,134 @@
+"""/tokenize, /detokenize, /tokenizer_info and /v1/embeddings: text as ids, and as vectors."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from chainrule.arrays import to_numpy
+from chainrule.compose.caches import HasFeatures
+from chainrule.errors import ModelError, TokenizerError
+from chainrule.folder import TEXT
+from chainrule.serve.api.completions import as_json, check_prompt, unless_gone
+from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, TokenizeRequest
+from chainrule.serve.batching.requests import PAUSE
+from chainrule.serve.models import Models, Served
+from chainrule.serve.scoring import sequences
+from chainrule.tokens.base import Tokenizer, utf8
+from chainrule.tokens.spans import text_spans
+
+router = APIRouter()
+
+
+def tokenizer_of(served: Served) -> Tokenizer:
+    """The tokenizer of the text that a model reads."""
+    tokenizers = served.model.tokenizers
+    if not tokenizers:
+        raise TokenizerError(f"{served.name} has no tokenizer")
+    return tokenizers[TEXT] if TEXT in tokenizers else next(iter(tokenizers.values()))
+
+
+@router.post("/tokenize")
+async def tokenize(body: TokenizeRequest, request: Request) -> Response:
+    """A text as tokens: their ids, names, and bytes in the text."""
+    models: Models = request.app.state.models
+    tokenizer = tokenizer_of(models.find(body.model))
+    text = utf8(body.text)
+    ids = tokenizer.encode(body.text).tolist()
+    spans = text_spans(tokenizer, text, ids)
+    begin = [tokenizer.bos] if body.add_special_tokens else []
+    return as_json(
+        {
+            "tokens": begin + ids,
+            "count": len(begin) + len(ids),
+            "max_model_len": None,
+            "token_strs": [tokenizer.token(token) for token in begin + ids],
+            "spans": [[0, 0]] * len(begin) + [list(span) for span in spans],
+            "bytes": len(text),
+        }
+    )
+
+
+@router.post("/detokenize")
+async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
+    """Tokens as a text."""
+    models: Models = request.app.state.models
+    tokenizer = tokenizer_of(models.find(body.model))
+    if any(token >= tokenizer.vocab_size for token in body.tokens):
+        raise TokenizerError(f"there is no such token: tokens are below {tokenizer.vocab_size}")
+    text = tokenizer.decode(body.tokens)
+    return as_json({"prompt": text, "content": text})
+
+
+@router.get("/tokenizer_info")
+async def tokenizer_info(request: Request, model: str | None = None) -> Response:
+    """What a client needs to know of the tokenizer."""
+    models: Models = request.app.state.models
+    tokenizer = tokenizer_of(models.find(model))
+    return as_json(
+        {
+            "tokenizer_class": type(tokenizer).__name__,
+            "name": tokenizer.name,
+            "vocab_size": tokenizer.vocab_size,
+            "lossless": tokenizer.lossless,
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+            "pad_token": None,
+            "unk_token": None if tokenizer.unk is None else "<unk>",
+            "bos_token_id": tokenizer.bos,
+            "eos_token_id": tokenizer.eos,
+            "unk_token_id": tokenizer.unk,
+            "chat_template": None,
+        }
+    )
+
+
+@router.post("/v1/embeddings")
+async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
+    """Texts as vectors: the mean of the features from which a network predicts each token after them."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    lm = served.lm
+    if not isinstance(lm, HasFeatures):
+        raise ModelError(f"{served.name} has no vectors: embeddings come from networks")
+    for text in body.texts:
+        check_prompt(served, text)
+    rows = [lm.tokenizer.encode(text).tolist() if isinstance(text, str) else list(text) for text in body.texts]
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for ids in items:
+            yield _mean_features(served, ids)
+            yield PAUSE
+
+    vectors = await unless_gone(request, served.engine.bulk("embed", rows, run))
+    data = [
+        {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
+        for index, vector in enumerate(vectors)
+    ]
+    count = sum(map(len, rows))
+    usage = {"prompt_tokens": count, "total_tokens": count}
+    return as_json({"object": "list", "data": data, "model": served.name, "usage": usage})
+
+
+def _mean_features(served: Served, ids: list[int]) -> np.ndarray:
+    """The mean of the features after each token, of length 1."""
+    lm = served.lm
+    assert isinstance(lm, HasFeatures)
+    found = []
+    for sequence in sequences(lm, ids) or [[]]:
+        ids_BT = np.asarray([sequence], dtype=np.int64).reshape(1, -1)
+        _, features_BTD, after = lm.read_features(lm.start(1), ids_BT)
+        found += [to_numpy(features_BTD)[0][1:], to_numpy(lm.features(after))]
+    mean_D = np.concatenate([np.asarray(part, dtype=np.float64) for part in found]).mean(axis=0)
+    return np.asarray(mean_D / max(float(np.linalg.norm(mean_D)), 1e-12))
+
+
+def _encoded(vector: np.ndarray, form: str) -> Any:
+    if form == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return [round(float(value), 7) for value in vector]

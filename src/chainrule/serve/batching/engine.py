@@ -1,0 +1,358 @@
+"""The thread of a model: it reads prompts, writes texts, and does other work, for all requests together.
+
+One turn of its loop takes up the requests that wait, writes the next few tokens of every text, and does one part of
+the work in bulk. So a long text to score does not keep others from being written, and a request that comes while
+others are being written joins them at the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule.arrays import pad
+from chainrule.decode.generate import context_of, prompt_ids, text_only
+from chainrule.decode.healing import Openings, draw_openings, find_openings
+from chainrule.decode.randomness import Uniforms
+from chainrule.fast_paths import ScoresSequences
+from chainrule.lm import LanguageModel, State
+from chainrule.model import Model
+from chainrule.serve.batching.prefixes import Prefixes
+from chainrule.serve.batching.requests import (
+    PAUSE,
+    Ask,
+    Begun,
+    Bulk,
+    BusyError,
+    ClosingError,
+    Event,
+    Failed,
+    Ticket,
+)
+from chainrule.serve.batching.rows import Row, Rows
+
+_READ_AT_ONCE = 512
+"""Tokens of prompts that are read before texts that are being written go on."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a model takes on at once."""
+
+    rows: int = 64
+    """Texts that are written together."""
+    queue: int = 256
+    """Requests that wait; one more is refused."""
+
+
+class Engine:
+    """The thread of one model. Its methods are called on an event loop, where tickets and results arrive."""
+
+    def __init__(self, model: Model, limits: Limits | None = None) -> None:
+        self.model, self.limits = model, limits or Limits()
+        self.turns, self.tokens = 0, 0
+        """Turns of the loop, and tokens written, since it began."""
+        self._asked: deque[Ticket] = deque()
+        self._bulks: deque[Bulk] = deque()
+        self._under_way: tuple[list[Bulk], Iterator[Any], list[Any]] | None = None
+        self._together: dict[Hashable, Rows] = {}
+        """Rows that are written together: all of a network's, those of one strategy where a row costs little."""
+        self._prefixes = Prefixes(model) if isinstance(model, LanguageModel) else None
+        self._outbox: list[Callable[[], None]] = []
+        self._wake = threading.Condition()
+        self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="chainrule-model", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take requests, from the event loop that runs now."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    # -- on the event loop --------------------------------------------------------------------------------
+
+    def write(self, ask: Ask) -> Ticket:
+        """Have a text written; an error if too many wait already."""
+        ticket = Ticket(ask)
+        with self._wake:
+            self._check_room()
+            self._asked.append(ticket)
+            self._wake.notify()
+        return ticket
+
+    async def bulk(
+        self, key: Hashable, items: Sequence[Any], run: Callable[[list[Any]], Iterator[Any]]
+    ) -> list[Any]:
+        """The results of a function for items, which it may get together with those of other requests."""
+        if not items:
+            return []
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        with self._wake:
+            self._check_room()
+            self._bulks.append(Bulk(key, items, run, future))
+            self._wake.notify()
+        return await future
+
+    def close(self) -> None:
+        """End the thread; what is not finished fails."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that nothing was done for yet."""
+        return len(self._asked) + len(self._bulks)
+
+    @property
+    def writing(self) -> int:
+        """Texts that are being written."""
+        return sum(len(rows) for rows in self._together.values())
+
+    @property
+    def reused(self) -> int:
+        """Tokens of prompts that did not have to be read again."""
+        return 0 if self._prefixes is None else self._prefixes.reused
+
+    def _check_room(self) -> None:
+        if self._closing:
+            raise ClosingError("the server is shutting down")
+        if self.waiting >= self.limits.queue:
+            raise BusyError(f"{self.waiting} requests are waiting already: try again in a second")
+
+    # -- on the thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._closing or self._asked or self._bulks or self._under_way or self.writing):
+                    self._wake.wait()
+                if self._closing:
+                    break
+            self._drop_cancelled()
+            self._take_up()
+            self._advance()
+            self._work()
+            self._send()
+            self.turns += 1
+        self._fail(ClosingError("the server is shutting down"))
+
+    def _drop_cancelled(self) -> None:
+        for key, rows in [*self._together.items()]:
+            rows.drop_cancelled()
+            if not len(rows):
+                del self._together[key]
+
+    def _take_up(self) -> None:
+        """Read the prompts of requests that wait, as many as there is room for."""
+        taken: list[Ticket] = []
+        room = self.limits.rows - self.writing
+        with self._wake:
+            while self._asked and (self._asked[0].ask.n <= room or not (taken or self.writing)):
+                ticket = self._asked.popleft()
+                if not ticket.cancelled:
+                    taken.append(ticket)
+                    room -= ticket.ask.n
+        if not taken:
+            return
+        try:
+            self._begin(taken)
+        except Exception as error:
+            if len(taken) == 1:
+                self._tell(taken[0], Failed(error))
+                return
+            for ticket in taken:  # one bad request should not fail the others
+                try:
+                    self._begin([ticket])
+                except Exception as its_error:
+                    self._tell(ticket, Failed(its_error))
+
+    def _begin(self, tickets: Sequence[Ticket]) -> None:
+        """Read the prompts, and add their texts to those that are being written."""
+        lm = LanguageModel.expect(self.model)
+        openings, states = self._read_prompts(lm, tickets)
+        for index, ticket in enumerate(tickets):
+            ask, found = ticket.ask, openings[index]
+            strategy = text_only(lm, ask.strategy)
+            prompt = prompt_ids(lm, ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
+            uniforms = Uniforms(ask.seed, [prompt] * ask.n, range(ask.copy, ask.copy + ask.n))
+            begun = draw_openings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
+            rows = [
+                Row(ticket, number, strategy, uniforms, [*found.settled, *opening.ids], ask.max_tokens)
+                for number, opening in enumerate(begun)
+            ]
+            state = states.select(np.full(ask.n, index))
+            if any(opening.ids for opening in begun):
+                state = lm.extend(state, pad([opening.ids for opening in begun]))
+            for number, opening in enumerate(begun):
+                begins = Begun(number, list(found.settled), found.rest, list(opening.ids), len(prompt))
+                self._tell(ticket, begins)
+            key = strategy if isinstance(lm, ScoresSequences) else None
+            self._together.setdefault(key, Rows(lm)).join(rows, state)
+
+    def _read_prompts(self, lm: LanguageModel, tickets: Sequence[Ticket]) -> tuple[list[Openings], State]:
+        """The openings of each prompt, and the state after their settled tokens."""
+        healed = [
+            place for place, ticket in enumerate(tickets) if isinstance(ticket.ask.prompt, str) and ticket.ask.heal
+        ]
+        plain = [place for place in range(len(tickets)) if place not in set(healed)]
+        openings: dict[int, Openings] = {}
+        states: list[State] = []
+        if healed:
+            texts = [context_of(lm, str(tickets[place].ask.prompt)) for place in healed]
+            state, found = find_openings(lm, texts, read=self._read)
+            openings |= dict(zip(healed, found, strict=True))
+            states.append(state)
+        if plain:
+            ids = [self._ids(lm, tickets[place].ask) for place in plain]
+            openings |= {place: Openings(some) for place, some in zip(plain, ids, strict=True)}
+            states.append(self._read(ids))
+        state = states[0] if len(states) == 1 else states[0].join(states[1])
+        back = np.argsort(np.asarray(healed + plain))
+        return [openings[place] for place in range(len(tickets))], state.select(back)
+
+    def _ids(self, lm: LanguageModel, ask: Ask) -> list[int]:
+        """The tokens of a prompt that is not healed."""
+        if isinstance(ask.prompt, str):
+            return prompt_ids(lm, ask.prompt)
+        ids = list(ask.prompt)
+        if lm.context == "line" and lm.tokenizer.eos in ids:  # earlier lines are no context
+            ids = ids[len(ids) - ids[::-1].index(lm.tokenizer.eos) :]
+        return ids
+
+    def _read(self, prompts: list[list[int]]) -> State:
+        """The state after prompts, from states that were kept; texts that are being written go on meanwhile."""
+        assert self._prefixes is not None
+        lm = self._prefixes.lm
+        states, rest = [], []
+        for ids in prompts:
+            size, state, shared = self._prefixes.find(ids)
+            while (size < len(ids) and len(ids) - size > _READ_AT_ONCE) or size < shared < len(ids):
+                stop = min(size + _READ_AT_ONCE, shared if size < shared else len(ids))
+                state = lm.extend(state, np.asarray([ids[size:stop]], dtype=np.int64))
+                size = stop
+                if size == shared:
+                    self._prefixes.keep(ids[:size], state)
+                self._advance()
+                self._send()
+            states.append(state)
+            rest.append(ids[size:])
+        joined = states[0]
+        for state in states[1:]:
+            joined = joined.join(state)
+        joined = lm.extend(joined, pad(rest)) if any(rest) else joined
+        for row, ids in enumerate(prompts):
+            if rest[row] and self._prefixes.is_worth_keeping(ids):
+                self._prefixes.keep(ids, joined.select(np.asarray([row])))
+        return joined
+
+    def _advance(self) -> None:
+        """Write the next few tokens of every text."""
+        for key, rows in [*self._together.items()]:
+            try:
+                for ticket, written in rows.advance():
+                    self.tokens += len(written.ids)
+                    self._tell(ticket, written)
+            except Exception as error:
+                for row in rows.rows:
+                    self._tell(row.ticket, Failed(error))
+                del self._together[key]
+                continue
+            if not len(rows):
+                del self._together[key]
+
+    def _work(self) -> None:
+        """Do one part of the work in bulk."""
+        if self._under_way is None:
+            with self._wake:
+                if not self._bulks:
+                    return
+                key = self._bulks[0].key
+                together = [bulk for bulk in self._bulks if bulk.key == key and not bulk.cancelled]
+                self._bulks = deque(bulk for bulk in self._bulks if bulk.key != key)
+            if not together:
+                return
+            items = [item for bulk in together for item in bulk.items]
+            self._under_way = together, together[0].run(items), []
+        bulks, results, found = self._under_way
+        try:
+            if all(bulk.cancelled for bulk in bulks):
+                self._under_way = None
+                return
+            for result in results:
+                if result is PAUSE:
+                    return
+                found.append(result)
+        except Exception as error:
+            self._under_way = None
+            self._fail_bulks(bulks, error)
+            return
+        self._under_way = None
+        first = 0
+        for bulk in bulks:
+            self._outbox.append(_resolution(bulk, found[first : first + len(bulk.items)]))
+            first += len(bulk.items)
+
+    def _fail_bulks(self, bulks: Sequence[Bulk], error: Exception) -> None:
+        """Where several were done together, each is tried by itself: one bad request should not fail the others."""
+        for bulk in bulks:
+            its_error: Exception | None = error
+            if len(bulks) > 1:
+                try:
+                    found = [result for result in bulk.run(list(bulk.items)) if result is not PAUSE]
+                    self._outbox.append(_resolution(bulk, found))
+                    its_error = None
+                except Exception as own:
+                    its_error = own
+            if its_error is not None:
+                self._outbox.append(_failure(bulk, its_error))
+
+    def _fail(self, error: Exception) -> None:
+        """Fail whatever is not finished, at the end."""
+        for rows in self._together.values():
+            for row in rows.rows:
+                self._tell(row.ticket, Failed(error))
+        for ticket in self._asked:
+            self._tell(ticket, Failed(error))
+        bulks = [*self._bulks, *(self._under_way[0] if self._under_way else ())]
+        self._outbox += [_failure(bulk, error) for bulk in bulks]
+        self._send()
+
+    def _tell(self, ticket: Ticket, event: Event) -> None:
+        self._outbox.append(lambda: ticket.put(event))
+
+    def _send(self) -> None:
+        """Hand all that is new to the event loop at once: waking it for each would cost more than the texts."""
+        if not self._outbox:
+            return
+        outbox, self._outbox = self._outbox, []
+        assert self._loop is not None
+
+        def deliver() -> None:
+            for action in outbox:
+                action()
+
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(deliver)
+
+
+def _resolution(bulk: Bulk, results: list[Any]) -> Callable[[], None]:
+    def resolve() -> None:
+        if not bulk.future.done():
+            bulk.future.set_result(results)
+
+    return resolve
+
+
+def _failure(bulk: Bulk, error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        if not bulk.future.done():
+            bulk.future.set_exception(error)
+
+    return fail

@@ -1,0 +1,66 @@
+"""States after prompts that were read: a state is a value, so any prompt that begins alike goes on from it.
+
+Of two prompts that begin alike, the state after what they share is kept as well, once the second one is read. So a
+long instruction before many questions is read twice, and then never again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from chainrule.lm import LanguageModel, State
+
+LEAST = 16
+"""Tokens of a prefix that is worth keeping."""
+
+
+class Prefixes:
+    """The states of one model after prefixes, the last used ones; `most` tokens in all."""
+
+    def __init__(self, lm: LanguageModel, most: int = 1 << 15, entries: int = 64) -> None:
+        self.lm, self._most, self._entries = lm, most, entries
+        self._states: OrderedDict[tuple[int, ...], State] = OrderedDict()
+        self._tokens = 0
+        self.reused = 0
+        """Tokens that did not have to be read."""
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def find(self, ids: Sequence[int]) -> tuple[int, State, int]:
+        """How much of a prompt a kept state has read; that state; and how much some kept prefix has in common."""
+        ids_T = np.asarray(ids, dtype=np.int64)
+        best: tuple[int, ...] = ()
+        shared = 0
+        for prefix in self._states if len(ids) >= LEAST else ():
+            size = min(len(prefix), len(ids))
+            differs_T = np.asarray(prefix[:size]) != ids_T[:size]
+            alike = int(differs_T.argmax()) if differs_T.any() else size
+            shared = max(shared, alike)
+            if alike == len(prefix) > len(best):
+                best = prefix
+        if not best:
+            return 0, self.lm.start(1), shared
+        self._states.move_to_end(best)
+        self.reused += len(best)
+        return len(best), self._states[best], shared
+
+    def is_worth_keeping(self, ids: Sequence[int]) -> bool:
+        """Whether a prompt is long enough, and not too long."""
+        return LEAST <= len(ids) <= self._most
+
+    def keep(self, ids: Sequence[int], state: State) -> None:
+        """Keep the state after a prompt."""
+        prefix = tuple(ids)
+        if not self.is_worth_keeping(prefix):
+            return
+        if prefix not in self._states:
+            self._tokens += len(prefix)
+        self._states[prefix] = state
+        self._states.move_to_end(prefix)
+        while self._tokens > self._most or len(self._states) > self._entries:
+            dropped, _ = self._states.popitem(last=False)
+            self._tokens -= len(dropped)

@@ -1,0 +1,122 @@
+"""The texts that are being written, as rows of one state: they join it, are written on together, and leave it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from chainrule.arrays import PAD, pad, to_numpy
+from chainrule.decode.generate import end_of
+from chainrule.decode.randomness import Uniforms
+from chainrule.decode.sample import write_steps
+from chainrule.decode.strategies import EachRow, Strategy
+from chainrule.errors import ModelError
+from chainrule.lm import LanguageModel, State, predictions
+from chainrule.serve.batching.requests import Ticket, Written
+
+PIECE_SECONDS = 0.02
+"""About how long the next piece of all rows takes to write: nobody waits much longer to join them."""
+MOST_STEPS = 64
+
+
+@dataclass(eq=False)
+class Row:
+    """A text that is being written."""
+
+    ticket: Ticket
+    number: int
+    """Which of the request's texts it is."""
+    strategy: Strategy
+    uniforms: Uniforms
+    read: list[int]
+    """The tokens read and written so far."""
+    left: int
+    """How many tokens it may still have."""
+
+
+@dataclass
+class Rows:
+    """Rows of one model that go on together."""
+
+    lm: LanguageModel
+    rows: list[Row] = field(default_factory=list)
+    state: State | None = None
+    step_seconds: float = PIECE_SECONDS
+    """About how long a step of all rows takes."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def join(self, rows: Sequence[Row], state: State) -> None:
+        """Take up rows, whose state is given."""
+        self.rows += rows
+        self.state = state if self.state is None else self.state.join(state)
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Go on with the rows at these places alone."""
+        if len(places) == len(self.rows):
+            return
+        self.rows = [self.rows[place] for place in places]
+        self.state = self.state.select(np.asarray(places, dtype=np.int64)) if self.rows and self.state else None
+
+    def drop_cancelled(self) -> None:
+        """Let go of rows that nobody waits for."""
+        self.keep([place for place, row in enumerate(self.rows) if not row.ticket.cancelled])
+
+    def advance(self) -> list[tuple[Ticket, Written]]:
+        """Write the next few tokens of each row; rows that have ended leave."""
+        assert self.state is not None
+        steps = int(np.clip(PIECE_SECONDS / self.step_seconds, 1, MOST_STEPS))
+        steps = min(steps, max(row.left for row in self.rows))
+        end, strategy, before, began = end_of(self.lm), self._strategy(), self.state, time.perf_counter()
+        uniforms_BT = np.concatenate([row.uniforms.draw(np.asarray([row.number]), steps) for row in self.rows])
+        read_BT = (
+            pad([row.read for row in self.rows]) if strategy.looks_back else np.zeros((len(self), 0), np.int64)
+        )
+        self.state, tokens_BT, scores_BT = write_steps(self.lm, before, strategy, read_BT, uniforms_BT, end)
+        tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
+        if np.isnan(scores).any():
+            raise ModelError("the model gives NaN: something in it has gone wrong")
+        taken = (time.perf_counter() - began) / steps
+        self.step_seconds = 0.5 * (self.step_seconds + taken)
+        written, going = [], []
+        for place, row in enumerate(self.rows):
+            ids = [token for token in tokens[place, : row.left].tolist() if token != PAD]
+            row.left -= len(ids)
+            row.read += ids
+            ended = len(ids) < min(steps, row.left + len(ids)) or (bool(ids) and ids[-1] == end)
+            finish = "stop" if ended else "length" if row.left == 0 else None
+            tops = _tops(self.lm, before, place, ids, row.ticket.ask.top) if row.ticket.ask.top else None
+            written.append((row.ticket, Written(row.number, ids, scores[place, : len(ids)].tolist(), tops, finish)))
+            if finish is None:
+                going.append(place)
+        self.keep(going)
+        return written
+
+    def _strategy(self) -> Strategy:
+        """The strategy of all rows; where they differ, one that knows which row has which."""
+        distinct = [*dict.fromkeys(row.strategy for row in self.rows)]
+        if len(distinct) == 1:
+            return distinct[0]
+        return EachRow(tuple(distinct), tuple(distinct.index(row.strategy) for row in self.rows))
+
+
+def _tops(lm: LanguageModel, state: State, row: int, ids: list[int], count: int) -> list[list[tuple[int, float]]]:
+    """The likeliest tokens before each of the tokens that follow a row of the state, with their ln p."""
+    if not ids:
+        return []
+    found = []
+    for log_probs_BTV in predictions(lm, state.select(np.asarray([row])), np.asarray([ids], dtype=np.int64)):
+        found += [likeliest(log_probs_V, count) for log_probs_V in to_numpy(log_probs_BTV)[0]]
+    return found
+
+
+def likeliest(log_probs_V: np.ndarray, count: int) -> list[tuple[int, float]]:
+    """The likeliest tokens with their ln p, best first; none that is impossible."""
+    count = min(count, len(log_probs_V))
+    best = np.argpartition(-log_probs_V, count - 1)[:count]
+    best = best[np.argsort(-log_probs_V[best], kind="stable")]
+    return [(int(token), float(log_probs_V[token])) for token in best if log_probs_V[token] > -np.inf]

@@ -1,0 +1,131 @@
+"""The models that a server has: a fixed map from names to folders, each with a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chainrule.errors import ChainruleError, FolderError, ModelError
+from chainrule.folder import MANIFEST
+from chainrule.kinds import load
+from chainrule.lm import LanguageModel, prepare
+from chainrule.model import Model
+from chainrule.serve.batching.engine import Engine, Limits
+
+
+class UnknownModelError(ChainruleError):
+    """No model has that name."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model, its name, and the thread that it works on."""
+
+    name: str
+    folder: Path
+    model: Model
+    engine: Engine
+    created: int
+    """When it was loaded, in seconds since 1970."""
+    version: tuple[int, ...]
+    """What tells a folder from one that took its place."""
+
+    @property
+    def lm(self) -> LanguageModel:
+        """The model, if it predicts text; else an error that says what it does instead."""
+        return LanguageModel.expect(self.model)
+
+
+class Models:
+    """All models by name."""
+
+    def __init__(self, folders: Mapping[str, Path], limits: Limits | None = None, device: str = "cpu") -> None:
+        if not folders:
+            raise ModelError("there is nothing to serve: name the folder of a model")
+        self._folders, self._limits, self._device = dict(folders), limits, device
+        self._served: dict[str, Served] = {}
+        self._retired: list[Served] = []
+
+    def load(self) -> None:
+        """Load all models, before the server starts: what is wrong with a folder should be known then."""
+        self._served = {name: self._loaded(name) for name in self._folders}
+
+    def _loaded(self, name: str) -> Served:
+        folder = self._folders[name]
+        version = _version(folder)
+        model = load(folder, device=self._device)
+        if isinstance(model, LanguageModel):
+            prepare(model)
+        return Served(name, folder, model, Engine(model, self._limits), int(time.time()), version)
+
+    def start(self) -> None:
+        """Start the thread of each model, from the event loop that runs now."""
+        for served in self._served.values():
+            served.engine.start()
+
+    def close(self) -> None:
+        """End all threads."""
+        for served in [*self._served.values(), *self._retired]:
+            served.engine.close()
+
+    def __iter__(self) -> Iterable[Served]:
+        return iter(self._served.values())
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    def all(self) -> list[Served]:
+        """The models, in the order in which they were named."""
+        return [*self._served.values()]
+
+    def find(self, name: str | None) -> Served:
+        """A model by its name; None is for the first one."""
+        if name is None:
+            return next(iter(self._served.values()))
+        if name not in self._served:
+            raise UnknownModelError(f"no model is called {name!r}; there are: {', '.join(self._served)}")
+        return self._served[name]
+
+    async def watch(self, seconds: float = 1.0) -> None:
+        """Take up folders that were replaced: new requests go to the new model, old ones end on the old one."""
+        while True:
+            await asyncio.sleep(seconds)
+            for name, served in [*self._served.items()]:
+                if _version(served.folder) == served.version:
+                    continue
+                try:
+                    fresh = await asyncio.to_thread(self._loaded, name)
+                except ChainruleError:  # a folder that is being written; it is tried again
+                    continue
+                fresh.engine.start()
+                self._served[name] = fresh
+                self._retired.append(served)
+            for served in [*self._retired]:
+                if not (served.engine.waiting or served.engine.writing):
+                    served.engine.close()
+                    self._retired.remove(served)
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    """The identity of a folder's manifest; empty while there is none."""
+    try:
+        found = (folder / MANIFEST).stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def named_folders(arguments: Iterable[str]) -> dict[str, Path]:
+    """Folders as the command line names them, DIR or NAME=DIR; a folder's own name is the default."""
+    folders: dict[str, Path] = {}
+    for argument in arguments:
+        name, equals, rest = argument.partition("=")
+        folder = Path(rest if equals and not Path(argument).exists() else argument)
+        name = name if equals and not Path(argument).exists() else folder.resolve().name
+        if name in folders:
+            raise FolderError(f"two models are called {name}: name one of them otherwise, as in other={folder}")
+        folders[name] = folder
+    return folders

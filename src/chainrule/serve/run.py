@@ -1,0 +1,120 @@
+"""A process that serves until it is told to stop, and then lets what it has begun come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from chainrule.errors import ChainruleError, SettingsError
+from chainrule.serve.app import make_app
+from chainrule.serve.guard import DEADLINE, LOCAL, Guard, Rules
+from chainrule.serve.models import Models
+
+DRAIN_SECONDS = 25.0
+"""How long texts that are being written may go on after SIGTERM; then they end with an error."""
+_LAST_SECONDS = 4  # for those errors to reach their clients
+
+
+class ServeError(ChainruleError):
+    """The server could not start."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP with a deadline for the header of a request: one that never ends would hold its connection for ever."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_header()
+
+    def _await_header(self) -> None:
+        self._deadline = self.loop.call_later(DEADLINE, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._deadline.cancel()
+        self._await_header()
+
+    def on_headers_complete(self) -> None:
+        self._deadline.cancel()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+
+class _Server(uvicorn.Server):
+    """A server that drains: texts under way end, or are ended with an error, before it goes."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard, models: Models) -> None:
+        super().__init__(config)
+        self._guard, self._models = guard, models
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            self._guard.closing = True
+            asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._models.close)
+        # a second Ctrl-C ends it at once, as uvicorn has it
+        if self.should_exit and sig == signal.SIGINT:
+            self._models.close()
+        self.should_exit = True
+
+
+def serve(
+    models: Models,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    key: str | None = None,
+    hosts: tuple[str, ...] = (),
+    reload: bool = False,
+    say: Any = None,
+) -> None:
+    """Serve loaded models until SIGTERM or Ctrl-C; `say` is called with the address once it listens.
+
+    `hosts` are more names by which the server may be called. An address that others can reach needs a key.
+    """
+    if host not in LOCAL and not key:
+        raise SettingsError(f"{host} can be reached by others: set a key, by --key-file or CHAINRULE_KEY")
+    rules = Rules(frozenset({*LOCAL, host, *hosts} - {"0.0.0.0", "::"}), key)
+    guard = make_app(models, rules, reload=reload)
+    listening = _listen(host, port)
+    config = uvicorn.Config(
+        guard,
+        http=_Protocol,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(DRAIN_SECONDS) + _LAST_SECONDS,
+        lifespan="on",
+    )
+    server = _Server(config, guard, models)
+    if say is not None:
+        name = f"[{host}]" if ":" in host else host
+        say(f"http://{name}:{listening.getsockname()[1]}")
+    server.run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens already, so that the address that is told can be called."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        raise ServeError(f"{host}:{port} cannot be listened on: {error.strerror}; choose another --port") from None
+    return listening

@@ -1,0 +1,96 @@
+"""ln p of each token of texts, with alternatives, for all requests that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule.arrays import to_numpy
+from chainrule.errors import ModelError
+from chainrule.lm import LanguageModel, predictions, score_rows
+from chainrule.serve.batching.requests import PAUSE
+from chainrule.serve.batching.rows import likeliest
+from chainrule.serve.models import Served
+
+_AT_ONCE = 256
+"""Tokens of which all alternatives are computed before texts that are being written go on."""
+_ROWS_AT_ONCE = 4096
+"""Tokens that are scored by themselves before texts that are being written go on."""
+
+
+@dataclass(frozen=True)
+class ScoredIds:
+    """ln p of each token of a text, and what else was asked for."""
+
+    log_probs: list[float]
+    tops: list[list[tuple[int, float]]]
+    """The likeliest tokens at each place, best first; empty if they were not asked for."""
+    ranks: list[int]
+    """How many tokens are likelier than the one that stands there; empty without alternatives."""
+
+
+async def score_ids(served: Served, rows: Sequence[Sequence[int]], top: int) -> list[ScoredIds]:
+    """ln p of each token of rows of ids, each read from its beginning; `top` alternatives of each."""
+    lm = served.lm
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        return _with_alternatives(lm, items, top) if top else _alone(lm, items)
+
+    found: list[ScoredIds] = await served.engine.bulk(("score", top), [list(row) for row in rows], run)
+    return found
+
+
+def sequences(lm: LanguageModel, ids: Sequence[int]) -> list[list[int]]:
+    """The ids as the sequences that a model reads by themselves: lines, or all of them."""
+    if lm.context == "stream":
+        return [list(ids)] if len(ids) else []
+    lines: list[list[int]] = []
+    first = 0
+    for place, token in enumerate(ids):
+        if token == lm.tokenizer.eos:
+            lines.append(list(ids[first : place + 1]))
+            first = place + 1
+    return [*lines, list(ids[first:])] if first < len(ids) else lines
+
+
+def _alone(lm: LanguageModel, items: list[list[int]]) -> Iterator[Any]:
+    """The scores of tokens alone, for as many rows at once as are short."""
+    waiting: list[list[int]] = []
+    for item in [*items, None]:
+        if item is not None:
+            waiting.append(item)
+        if waiting and (item is None or sum(map(len, waiting)) > _ROWS_AT_ONCE):
+            cut = [sequences(lm, row) for row in waiting]
+            scores = iter(score_rows(lm, [np.asarray(one, dtype=np.int64) for row in cut for one in row]))
+            for row in cut:
+                yield ScoredIds([float(score) for _ in row for score in next(scores)], [], [])
+            waiting = []
+            yield PAUSE
+
+
+def _with_alternatives(lm: LanguageModel, items: list[list[int]], top: int) -> Iterator[Any]:
+    """The scores of tokens and their alternatives, a few tokens at a time."""
+    for item in items:
+        log_probs: list[float] = []
+        tops: list[list[tuple[int, float]]] = []
+        ranks: list[int] = []
+        for sequence in sequences(lm, item):
+            state = lm.start(1)
+            for first in range(0, len(sequence), _AT_ONCE):
+                ids_BT = np.asarray([sequence[first : first + _AT_ONCE]], dtype=np.int64)
+                place = 0
+                for log_probs_BTV in predictions(lm, state, ids_BT):
+                    for log_probs_V in to_numpy(log_probs_BTV)[0]:
+                        if np.isnan(own := float(log_probs_V[ids_BT[0, place]])):
+                            raise ModelError("the model gives NaN: something in it has gone wrong")
+                        log_probs.append(own)
+                        tops.append(likeliest(log_probs_V, top))
+                        ranks.append(int((log_probs_V > own).sum()))
+                        place += 1
+                if first + _AT_ONCE < len(sequence):
+                    state = lm.extend(state, ids_BT)
+                yield PAUSE
+        yield ScoredIds(log_probs, tops, ranks)

@@ -1,0 +1,71 @@
+"""Small models of every family, and a server that has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+from tests.serve.serving import Running, running
+
+import chainrule as cr
+
+LINES = [
+    "the cat sat on the mat",
+    "the dog sat on the log",
+    "a cat and a dog sat on a mat",
+    "the cat saw the dog and the dog saw the cat",
+    "naïve café, señor — dogs and cats",
+] * 8
+
+SETTINGS = {"embedding": 16, "hidden": 24, "steps": 30, "batch": 64}
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folder of a model of each family, by its name."""
+    place = tmp_path_factory.mktemp("models")
+    made = {
+        "ngram": cr.train("ngram", LINES, order=3, tokenizer=cr.TokenizerChoice("bpe", vocab_size=300)),
+        "words": cr.train("ngram", LINES, order=3, context="stream"),
+        "lstm": cr.train("lstm", LINES, tokenizer=cr.TokenizerChoice("char"), **SETTINGS),
+        "transformer": cr.train(
+            "transformer",
+            LINES,
+            tokenizer=cr.TokenizerChoice("bpe", vocab_size=300),
+            context="stream",
+            layers=1,
+            width=16,
+            heads=2,
+            window=64,
+            steps=20,
+            batch=64,
+        ),
+    }
+    made["mixture"] = cr.mix([made["ngram"], made["ngram"]], LINES[:5])
+    found = {}
+    for name, model in made.items():
+        model.save(place / name)
+        found[name] = place / name
+    return found
+
+
+@pytest.fixture(scope="session")
+def models(folders: dict[str, Path]) -> dict[str, cr.LanguageModel]:
+    """The same models, in this process."""
+    return {name: cr.load(folder) for name, folder in folders.items()}
+
+
+@pytest.fixture(scope="session")
+def server(folders: dict[str, Path]) -> Iterator[Running]:
+    """A server of all of them."""
+    with running([*folders.values()]) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client."""
+    with openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0, timeout=60) as found:
+        yield found

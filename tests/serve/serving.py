@@ -1,0 +1,59 @@
+"""A server as users start it: a process of its own, on a free port of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+STARTS_WITHIN = 60.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that runs."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def running(folders: Sequence[Path | str], *options: str, key: str | None = None) -> Iterator[Running]:
+    """A server of these folders, until the block ends."""
+    command = [sys.executable, "-m", "chainrule", "serve", *map(str, folders), "--port", "0", *options]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    environment.pop("CHAINRULE_KEY", None)
+    if key is not None:
+        environment["CHAINRULE_KEY"] = key
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+    timer = threading.Timer(STARTS_WITHIN, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        said, found = "", None
+        while found is None:
+            line = process.stdout.readline()
+            assert line, f"the server did not start: {said}"
+            said += line
+            found = re.search(r"http://\S+?:\d+", line)
+        timer.cancel()
+        yield Running(process, found[0])
+    finally:
+        timer.cancel()
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

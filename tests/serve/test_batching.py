@@ -1,0 +1,158 @@
+"""The thread of a model: prompts are read once, requests fail by themselves, and work in bulk is done together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.decode.strategies import Bias, EachRow
+from chainrule.errors import DecodingError
+from chainrule.serve.batching.engine import Engine, Limits
+from chainrule.serve.batching.prefixes import LEAST, Prefixes
+from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Written
+
+
+def written_by(engine: Engine, *asks: Ask) -> list[list[int]]:
+    """The tokens of the first text of each request; all are made at once."""
+
+    async def one(ask: Ask) -> list[int]:
+        return [
+            token
+            async for event in engine.write(ask).events()
+            if isinstance(event, Written) and event.row == 0
+            for token in event.ids
+        ]
+
+    async def every() -> list[list[int]]:
+        engine.start()
+        try:
+            return await asyncio.gather(*map(one, asks))
+        finally:
+            engine.close()
+
+    return asyncio.run(every())
+
+
+def test_each_row_has_its_own_strategy() -> None:
+    log_probs = np.log(np.random.default_rng(0).dirichlet(np.ones(9), size=4))
+    read = np.asarray([[1, 2], [3, 3], [4, 5], [6, 6]])
+    strategies = (cr.Greedy(), cr.FrequencyPenalty(1.0), Bias(((2, 3.0),)))
+    found = EachRow(strategies, (1, 0, 2, 1)).apply(log_probs, lambda: read)
+    for row, own in enumerate((1, 0, 2, 1)):
+        alone = strategies[own].apply(log_probs[row : row + 1], lambda row=row: read[row : row + 1])
+        np.testing.assert_array_equal(found[row], alone[0])
+
+
+def test_a_bias_multiplies_probabilities() -> None:
+    log_probs = np.log(np.full((1, 4), 0.25))
+    found = Bias(((1, 1.0), (1, 0.5), (3, -2.0))).apply(log_probs, lambda: np.zeros((1, 0), np.int64))
+    np.testing.assert_allclose(found - log_probs, [[0, 1.5, 0, -2]])
+    with pytest.raises(DecodingError):
+        Bias(((0, float("nan")),))
+
+
+def test_a_prefix_is_found_and_what_prompts_share_is_known(models: dict[str, cr.LanguageModel]) -> None:
+    lm = models["lstm"]
+    prefixes = Prefixes(lm, most=100, entries=3)
+    long = [5] * LEAST + [6] * 4
+    state = lm.extend(lm.start(1), np.asarray([long]))
+    prefixes.keep(long, state)
+    size, found, shared = prefixes.find([*long, 7])
+    assert (size, shared) == (len(long), len(long)) and found is state
+    size, _, shared = prefixes.find([5] * LEAST + [7] * 9)
+    assert (size, shared) == (0, LEAST)
+    prefixes.keep([5] * 3, state)
+    assert len(prefixes) == 1  # too short to be worth it
+    for token in range(8, 12):
+        prefixes.keep([token] * 30, state)
+    assert len(prefixes) == 3 and prefixes.find(long)[0] == 0  # the oldest is dropped
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer", "ngram"])
+def test_a_shared_beginning_is_read_once_and_changes_nothing(
+    name: str, models: dict[str, cr.LanguageModel]
+) -> None:
+    lm = models[name]
+    beginning = "the cat sat on the mat and the dog sat on the log and " * 2
+    prompts = [tuple(lm.tokenizer.encode(beginning + end).tolist()) for end in ("a cat", "a dog", "a mat")]
+    asks = [Ask(prompt, cr.Temperature(0.9), 8, seed=3) for prompt in prompts]
+    engine = Engine(lm, Limits(rows=1))
+    found = written_by(engine, *asks)
+    assert engine.reused > 0
+    for prompt, ids in zip(prompts, found, strict=True):
+        assert ids == written_by(Engine(lm), Ask(prompt, cr.Temperature(0.9), 8, seed=3))[0]
+
+
+def test_a_request_that_fails_does_not_fail_others(models: dict[str, cr.LanguageModel]) -> None:
+    lm = models["ngram"]
+    engine = Engine(lm)
+
+    async def both() -> tuple[Any, Any]:
+        engine.start()
+        good, bad = Ask("the", cr.Greedy(), 4), Ask((10**6,), cr.Greedy(), 4)
+
+        async def tokens(ask: Ask) -> list[int]:
+            return [
+                token
+                async for event in engine.write(ask).events()
+                if isinstance(event, Written)
+                for token in event.ids
+            ]
+
+        try:
+            return tuple(await asyncio.gather(tokens(good), tokens(bad), return_exceptions=True))
+        finally:
+            engine.close()
+
+    good, bad = asyncio.run(both())
+    assert len(good) > 0 and isinstance(bad, Exception)
+
+
+def test_bulk_work_is_done_together_and_pauses(models: dict[str, cr.LanguageModel]) -> None:
+    engine, calls = Engine(models["ngram"]), []
+
+    def double(items: list[int]) -> Iterator[Any]:
+        calls.append(list(items))
+        for item in items:
+            if item < 0:
+                raise DecodingError("negative")
+            yield PAUSE
+            yield 2 * item
+
+    async def several() -> list[Any]:
+        work = [engine.bulk("double", [i, i + 1], double) for i in (1, 5, -9)]
+        waiting = [asyncio.ensure_future(one) for one in work]
+        await asyncio.sleep(0)  # all wait before the thread begins
+        engine.start()
+        try:
+            return await asyncio.gather(*waiting, return_exceptions=True)
+        finally:
+            engine.close()
+
+    first, second, third = asyncio.run(several())
+    assert (first, second) == ([2, 4], [10, 12]) and isinstance(third, DecodingError)
+    assert calls[0] == [1, 2, 5, 6, -9, -8]
+
+
+def test_a_full_queue_and_a_closed_engine_refuse(models: dict[str, cr.LanguageModel]) -> None:
+    engine = Engine(models["ngram"], Limits(queue=2))
+
+    async def fill() -> None:
+        tickets = [engine.write(Ask("the", cr.Sample(), 3)) for _ in range(2)]
+        with pytest.raises(BusyError):
+            engine.write(Ask("the", cr.Sample(), 3))
+        engine.start()
+        engine.close()
+        for ticket in tickets:
+            with pytest.raises(ClosingError):
+                async for _ in ticket.events():
+                    pass
+        with pytest.raises(ClosingError):
+            engine.write(Ask("the", cr.Sample(), 3))
+
+    asyncio.run(fill())
