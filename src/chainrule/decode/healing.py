@@ -25,17 +25,20 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.arrays import PAD, pad, to_numpy
+from chainrule.arrays import PAD, pad
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice
-from chainrule.decode.strategies import Strategy
+from chainrule.decode.strategies import Chain, Strategy
 from chainrule.decode.top import top_of_row
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State
+from chainrule.lm import LanguageModel, State, score_choices
 from chainrule.tokens.spelling import Spelling
 
 _MOST_PATHS = 64  # of one prompt, that are continued at once
 _NEGLIGIBLE = -18.0  # ln of the share of a path that is left out
+_BY_VALUE = ("temperature", "top_k", "top_p", "min_p")  # operations that look at ln p alone
+_FEW = 256  # tokens of which one is chosen without the rest of the vocabulary
+_FEW_NUMBERS = 32  # which are added up faster one by one
 _CELLS = 1 << 23  # of an array [R, V] that is made at once
 
 
@@ -66,15 +69,19 @@ class _Node:
         self.total = -math.inf
         """ln p of all openings, after the tokens before; known when the tree has grown."""
 
-    def expand(self, log_probs_V: NDArray[np.floating]) -> float:
-        """Find the tokens that can come next; returns ln p of all that spell the rest to its end."""
-        spelling = self.spelling
-        self.last = spelling.starting_with(self.rest)
-        self.last_log_probs = log_probs_V[self.last].astype(np.float64)
-        for token in spelling.beginning(self.rest).tolist():
-            log_prob, rest = float(log_probs_V[token]), self.rest[len(spelling.pieces[token]) :]
+    def possible(self) -> NDArray[np.int64]:
+        """The tokens that can come next: first those that spell the rest to its end, then those that begin it."""
+        self.last = self.spelling.starting_with(self.rest)
+        return np.concatenate([self.last, self.spelling.beginning(self.rest)])
+
+    def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.floating]) -> float:
+        """Take ln p of the tokens that can come next; returns that of all that spell the rest to its end."""
+        last = len(self.last)
+        self.last_log_probs = log_probs[:last].astype(np.float64)
+        for token, log_prob in zip(tokens[last:].tolist(), log_probs[last:].tolist(), strict=True):
             if log_prob > -math.inf:
-                self.parts[token] = log_prob, _Node(spelling, self.prompt, rest, self.log_prob + log_prob)
+                rest = self.rest[len(self.spelling.pieces[token]) :]
+                self.parts[token] = log_prob, _Node(self.spelling, self.prompt, rest, self.log_prob + log_prob)
         self.total = _log_sum(self.last_log_probs)  # of the openings that end here; the others are added later
         return self.log_prob + self.total
 
@@ -194,6 +201,9 @@ def _choose(
     nodes: Sequence[_Node], read: list[list[int]], strategy: Strategy, uniforms_R: np.ndarray, vocab_size: int
 ) -> list[tuple[int, float]]:
     """A next token for each row, and ln of its share."""
+    is_few = all(len(node.tokens) <= _FEW for node in nodes)  # to sort more would take longer than it saves
+    if is_few and (alone := _by_value(strategy)) is not None:
+        return _choose_among(nodes, *alone, uniforms_R)
     shares_RV = np.full((len(nodes), vocab_size), -math.inf)
     for row, node in enumerate(nodes):
         shares_RV[row, node.tokens] = node.shares
@@ -204,17 +214,68 @@ def _choose(
     return list(zip(tokens_R.tolist(), shares_RV[np.arange(len(nodes)), tokens_R].tolist(), strict=True))
 
 
+def _by_value(strategy: Strategy) -> tuple[Sequence[int], Strategy] | None:
+    """The tokens that a strategy forbids at first, and the rest of it; None if the rest asks for more than ln p."""
+    parts = strategy.strategies if isinstance(strategy, Chain) else (strategy,)
+    operations = strategy.operations()
+    if operations is None:
+        return None
+    forbidden = operations[0][1] if operations and operations[0][0] == "forbid" else ()
+    rest = parts[1:] if forbidden and parts[0].operations() == operations[:1] else parts
+    is_by_value = all(name in _BY_VALUE for part in rest for name, _ in part.operations() or ())
+    return (forbidden, Chain(rest)) if is_by_value else None
+
+
+def _choose_among(
+    nodes: Sequence[_Node], forbidden: Sequence[int], strategy: Strategy, uniforms_R: np.ndarray
+) -> list[tuple[int, float]]:
+    """The same as `_choose` does over the whole vocabulary, over the tokens that can come next; in their order."""
+    if not strategy.operations():
+        return [_drawn(node, forbidden, u) for node, u in zip(nodes, uniforms_R.tolist(), strict=True)]
+    tokens = [np.sort(node.tokens) for node in nodes]
+    shares_RK = np.full((len(nodes), max(map(len, tokens))), -math.inf)
+    for row, node in enumerate(nodes):
+        shares_RK[row, : len(node.tokens)] = node.shares[np.argsort(node.tokens)]
+    kept_RK = shares_RK.copy()
+    for row, some in enumerate(tokens):
+        kept_RK[row, : len(some)][np.isin(some, forbidden)] = -math.inf
+    going_R = np.ones(len(nodes), dtype=bool)
+    places_R = Choice(strategy, None)(kept_RK, uniforms_R, going_R)[0]
+    # a strategy that forbids every token does not make the prompt another one
+    places_R = np.where(places_R == PAD, np.argmax(shares_RK, axis=1), places_R)
+    return [(int(tokens[row][place]), float(shares_RK[row, place])) for row, place in enumerate(places_R.tolist())]
+
+
+def _drawn(node: _Node, forbidden: Sequence[int], u: float) -> tuple[int, float]:
+    """A token in proportion to its share, and ln of that: as `_choose` does where the strategy changes nothing."""
+    pairs = sorted(zip(node.tokens.tolist(), node.shares.tolist(), strict=True))
+    open_pairs = [(token, share) for token, share in pairs if token not in forbidden and share > -math.inf]
+    if not open_pairs:  # forbidding every token does not make the prompt another one
+        return max(pairs, key=lambda pair: pair[1])
+    weights = [math.exp(share) for _, share in open_pairs]
+    left = u * sum(weights)
+    for pair, weight in zip(open_pairs, weights, strict=True):
+        left -= weight
+        if left < 0:
+            return pair
+    return open_pairs[-1]
+
+
 def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
     """Grow the trees of openings: all prompts together, one token at a time."""
     found = {root.prompt: -math.inf for root in roots}
     grown: dict[_Node, None] = {}
     frontier = roots
     while frontier:
-        log_probs_FV = to_numpy(lm.next_log_probs(state))
-        if np.isnan(log_probs_FV.max()):  # the largest of values with NaN among them is NaN
+        possible = [node.possible() for node in frontier]
+        rows = np.repeat(np.arange(len(frontier)), [len(tokens) for tokens in possible])
+        log_probs = score_choices(lm, state, rows, np.concatenate(possible)) if len(rows) else np.zeros(0)
+        if np.isnan(log_probs).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
-        for node, log_probs_V in zip(frontier, log_probs_FV, strict=True):
-            found[node.prompt] = np.logaddexp(found[node.prompt], node.expand(log_probs_V))
+        ends = np.cumsum([len(tokens) for tokens in possible])
+        for node, tokens, end in zip(frontier, possible, ends.tolist(), strict=True):
+            total = node.expand(tokens, log_probs[end - len(tokens) : end])
+            found[node.prompt] = np.logaddexp(found[node.prompt], total)
         grown |= dict.fromkeys(frontier)
         below = [
             (row, token, child)
@@ -254,5 +315,9 @@ def _slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
 
 def _log_sum(log_probs: NDArray[np.float64]) -> float:
     """ln Σ e^x."""
-    best = float(log_probs.max()) if len(log_probs) else -math.inf
+    if len(log_probs) <= _FEW_NUMBERS:
+        few = log_probs.tolist()
+        most = max(few, default=-math.inf)
+        return most if most == -math.inf else most + math.log(sum(math.exp(x - most) for x in few))
+    best = float(log_probs.max())
     return best if best == -math.inf else best + math.log(float(np.exp(log_probs - best).sum()))

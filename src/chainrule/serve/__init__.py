@@ -8,6 +8,7 @@ In reading order:
     api/        the routes: completions, chats, tokens, scores, tasks
     metrics.py  what the server has done, for Prometheus
     guard.py    hosts, origins, keys, sizes and deadlines
+    direct.py   a short way to routes that take a body of JSON
     app.py      all of it together, as one application
     run.py      a process that serves until it is told to stop
 """

@@ -13,6 +13,7 @@ from chainrule._version import __version__
 from chainrule.serve.api import chat, completions, reading, tasks, tokens
 from chainrule.serve.api.completions import as_json
 from chainrule.serve.api.errors import add_error_handlers
+from chainrule.serve.direct import Direct
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
@@ -40,10 +41,12 @@ def make_app(models: Models, rules: Rules | None = None, *, reload: bool = False
     )
     app.state.models, app.state.meters = models, Meters(models)
     add_error_handlers(app)
+    direct = Direct(app)
     for part in (completions, chat, tokens, reading, tasks):
         app.include_router(part.router)
+        direct.learn(part.router.routes)
     _add_routes(app)
-    return Guard(app, rules or Rules(), app.state.meters)
+    return Guard(direct, rules or Rules(), app.state.meters)
 
 
 def _add_routes(app: FastAPI) -> None:

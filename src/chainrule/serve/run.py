@@ -95,6 +95,8 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
+        date_header=False,
+        proxy_headers=False,  # whoever asks is whoever is connected
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(DRAIN_SECONDS) + _LAST_SECONDS,
         lifespan="on",

@@ -184,9 +184,19 @@ class Job:
 
     def usage(self) -> dict[str, int]:
         """How many tokens were read and written."""
-        read = sum(len(prompt_tokens(self.served, some[0].prompt)) for some in self.choices)
+        read = sum(self._tokens_of_prompt(p) for p in range(len(self.choices)))
         new = sum(choice.spoken.tokens for some in self.choices for choice in some if choice.spoken)
         return {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
+
+    def _tokens_of_prompt(self, p: int) -> int:
+        choice = self.choices[p][0]
+        if self.scored is not None:
+            return len(self.scored[p].log_probs)
+        if isinstance(choice.prompt, tuple):
+            return len(choice.prompt)
+        # the model has counted them, unless it reads the last line alone
+        is_counted = choice.prompt_tokens and "\n" not in choice.prompt
+        return choice.prompt_tokens if is_counted else len(prompt_tokens(self.served, choice.prompt))
 
     def chosen(self) -> list[Choice]:
         """The texts to tell: of each prompt, the n of the highest mean ln p, if more were written."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,6 +16,7 @@ from chainrule.serve.batching.requests import BusyError, ClosingError
 from chainrule.serve.models import UnknownModelError
 
 RETRY_SECONDS = 1
+_LOG = logging.getLogger("chainrule.serve")
 
 _STATUS: tuple[tuple[type[ChainruleError], int, str, str | None], ...] = (
     (UnknownModelError, 404, "invalid_request_error", "model_not_found"),
@@ -37,30 +40,35 @@ def described(error: Exception) -> tuple[int, dict[str, Any]]:
     return 500, error_body("the server failed to answer", "server_error")
 
 
+def answer_to(error: Exception) -> JSONResponse:
+    """The answer to a request that failed."""
+    if isinstance(error, HTTPException):
+        kind = _TYPES.get(error.status_code, "invalid_request_error" if error.status_code < 500 else "server_error")
+        return JSONResponse(error_body(str(error.detail), kind), error.status_code, error.headers)
+    status, body = described(error)
+    if status == 500:
+        _LOG.error("a request failed: %s", type(error).__name__, exc_info=error)
+    return JSONResponse(body, status, {"Retry-After": str(RETRY_SECONDS)} if status in (429, 503) else None)
+
+
+def invalid_request(errors: Sequence[Any]) -> JSONResponse:
+    """The answer to a request whose fields are not as they should be: the first thing that is wrong."""
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = first["msg"].removeprefix("Value error, ")
+    text = f"{where}: {message}" if where else message
+    return JSONResponse(error_body(text, "invalid_request_error", where or None), 400)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Have every error answered in that shape."""
 
-    @app.exception_handler(ChainruleError)
-    async def refused(request: Request, error: ChainruleError) -> JSONResponse:
-        status, body = described(error)
-        headers = {"Retry-After": str(RETRY_SECONDS)} if status in (429, 503) else None
-        return JSONResponse(body, status, headers)
-
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        message = first["msg"].removeprefix("Value error, ")
-        return JSONResponse(
-            error_body(f"{where}: {message}" if where else message, "invalid_request_error", where or None), 400
-        )
+        return invalid_request(error.errors())
 
+    @app.exception_handler(ChainruleError)
     @app.exception_handler(HTTPException)
-    async def refused_by_http(request: Request, error: HTTPException) -> JSONResponse:
-        kind = _TYPES.get(error.status_code, "invalid_request_error" if error.status_code < 500 else "server_error")
-        return JSONResponse(error_body(str(error.detail), kind), error.status_code, error.headers)
-
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:
-        status, body = described(error)
-        return JSONResponse(body, status)
+        return answer_to(error)

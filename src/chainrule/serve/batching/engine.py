@@ -35,7 +35,7 @@ from chainrule.serve.batching.requests import (
     Failed,
     Ticket,
 )
-from chainrule.serve.batching.rows import Row, Rows
+from chainrule.serve.batching.rows import Pace, Row, Rows
 
 _READ_AT_ONCE = 512
 """Tokens of prompts that are read before texts that are being written go on."""
@@ -64,6 +64,7 @@ class Engine:
         self._together: dict[Hashable, Rows] = {}
         """Rows that are written together: all of a network's, those of one strategy where a row costs little."""
         self._prefixes = Prefixes(model) if isinstance(model, LanguageModel) else None
+        self._pace = Pace()
         self._outbox: list[Callable[[], None]] = []
         self._wake = threading.Condition()
         self._closing = False
@@ -177,24 +178,30 @@ class Engine:
         """Read the prompts, and add their texts to those that are being written."""
         lm = LanguageModel.expect(self.model)
         openings, states = self._read_prompts(lm, tickets)
-        for index, ticket in enumerate(tickets):
-            ask, found = ticket.ask, openings[index]
-            strategy = text_only(lm, ask.strategy)
+        rows: list[Row] = []
+        added: list[tuple[int, ...]] = []  # the tokens that spell the rest of each row's prompt
+        groups: dict[Hashable, list[int]] = {}
+        for ticket, found in zip(tickets, openings, strict=True):
+            ask, strategy = ticket.ask, text_only(lm, ticket.ask.strategy)
             prompt = prompt_ids(lm, ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
             uniforms = Uniforms(ask.seed, [prompt] * ask.n, range(ask.copy, ask.copy + ask.n))
             begun = draw_openings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
-            rows = [
-                Row(ticket, number, strategy, uniforms, [*found.settled, *opening.ids], ask.max_tokens)
-                for number, opening in enumerate(begun)
-            ]
-            state = states.select(np.full(ask.n, index))
-            if any(opening.ids for opening in begun):
-                state = lm.extend(state, pad([opening.ids for opening in begun]))
+            group: Hashable = strategy if isinstance(lm, ScoresSequences) else None
+            groups.setdefault(group, []).extend(range(len(rows), len(rows) + ask.n))
             for number, opening in enumerate(begun):
+                read = [*found.settled, *opening.ids]
+                rows.append(Row(ticket, number, strategy, uniforms, read, ask.max_tokens))
+                added.append(opening.ids)
                 begins = Begun(number, list(found.settled), found.rest, list(opening.ids), len(prompt))
                 self._tell(ticket, begins)
-            key = strategy if isinstance(lm, ScoresSequences) else None
-            self._together.setdefault(key, Rows(lm)).join(rows, state)
+        state = states.select(np.repeat(np.arange(len(tickets)), [ticket.ask.n for ticket in tickets]))
+        if any(added):
+            state = lm.extend(state, pad(added))
+        for key, places in groups.items():
+            its_state = state if len(groups) == 1 else state.select(np.asarray(places))
+            self._together.setdefault(key, Rows(lm, pace=self._pace)).join(
+                [rows[place] for place in places], its_state
+            )
 
     def _read_prompts(self, lm: LanguageModel, tickets: Sequence[Ticket]) -> tuple[list[Openings], State]:
         """The openings of each prompt, and the state after their settled tokens."""

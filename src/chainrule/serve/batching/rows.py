@@ -38,14 +38,28 @@ class Row:
 
 
 @dataclass
+class Pace:
+    """About how long a step of a model's rows takes, by those so far."""
+
+    step_seconds: float = PIECE_SECONDS
+
+    def steps(self) -> int:
+        """How many steps make a piece."""
+        return int(np.clip(PIECE_SECONDS / self.step_seconds, 1, MOST_STEPS))
+
+    def note(self, seconds: float, steps: int) -> None:
+        """Take a piece into account."""
+        self.step_seconds = 0.5 * (self.step_seconds + seconds / steps)
+
+
+@dataclass
 class Rows:
     """Rows of one model that go on together."""
 
     lm: LanguageModel
     rows: list[Row] = field(default_factory=list)
     state: State | None = None
-    step_seconds: float = PIECE_SECONDS
-    """About how long a step of all rows takes."""
+    pace: Pace = field(default_factory=Pace)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -69,8 +83,7 @@ class Rows:
     def advance(self) -> list[tuple[Ticket, Written]]:
         """Write the next few tokens of each row; rows that have ended leave."""
         assert self.state is not None
-        steps = int(np.clip(PIECE_SECONDS / self.step_seconds, 1, MOST_STEPS))
-        steps = min(steps, max(row.left for row in self.rows))
+        steps = min(self.pace.steps(), max(row.left for row in self.rows))
         end, strategy, before, began = end_of(self.lm), self._strategy(), self.state, time.perf_counter()
         uniforms_BT = np.concatenate([row.uniforms.draw(np.asarray([row.number]), steps) for row in self.rows])
         read_BT = (
@@ -80,8 +93,7 @@ class Rows:
         tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
         if np.isnan(scores).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
-        taken = (time.perf_counter() - began) / steps
-        self.step_seconds = 0.5 * (self.step_seconds + taken)
+        self.pace.note(time.perf_counter() - began, steps)
         written, going = [], []
         for place, row in enumerate(self.rows):
             ids = [token for token in tokens[place, : row.left].tolist() if token != PAD]

@@ -95,6 +95,8 @@ def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int
 
     A line may have to be cut if it is long, or if a group of its bytes is without white space, or nothing else.
     """
+    if len(block) < _GROUP:
+        return []
     flagged = [] if longest_piece is None else _long_runs(block).tolist()
     if _has_long_line(block):
         ends = np.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")), len(block))
