@@ -223,5 +223,6 @@ def test_embeddings_come_from_networks(client: openai.OpenAI) -> None:
     first, same, other = (one.embedding for one in found.data)
     assert first == same != other
     assert sum(value * value for value in first) == pytest.approx(1, abs=1e-5)
+    assert len(client.embeddings.create(model="lstm", input="").data[0].embedding) == len(first)
     with pytest.raises(openai.BadRequestError, match="networks"):
         client.embeddings.create(model="ngram", input="the cat")

@@ -63,6 +63,8 @@ def test_the_next_token_before_and_after_the_cut(name: str, server: Running) -> 
     assert p == sorted(p, reverse=True) and found["kept"] == 3
     assert sum(q) == pytest.approx(1, abs=1e-5) and q[3:] == [0] * 5
     assert q[0] / q[1] == pytest.approx((p[0] / p[1]) ** 2, rel=1e-3)
+    penalised = ask(server, "/v1/next", model=name, prompt="the the the", presence_penalty=5, frequency_penalty=2)
+    assert sum(token["q"] for token in penalised["tokens"]) > 0
 
 
 @pytest.mark.parametrize("name", ["ngram", "transformer"])

@@ -46,6 +46,7 @@ def make_app(models: Models, rules: Rules | None = None, *, reload: bool = False
         app.include_router(part.router)
         direct.learn(part.router.routes)
     _add_routes(app)
+    _name_models(app, models)
     return Guard(direct, rules or Rules(), app.state.meters)
 
 
@@ -70,6 +71,16 @@ def _add_routes(app: FastAPI) -> None:
     async def one_model(name: str, request: Request) -> Response:
         """One of the models that are served."""
         return as_json(_described(request.app.state.models.find(name)))
+
+
+def _name_models(app: FastAPI, models: Models) -> None:
+    """Have /openapi.json say which models there are, in every request that names one."""
+    schema = app.openapi()
+    names = [{"type": "string", "enum": [served.name for served in models.all()]}, {"type": "null"}]
+    for component in schema["components"]["schemas"].values():
+        if "model" in component.get("properties", {}):
+            component["properties"]["model"]["anyOf"] = names
+    app.openapi_schema = schema
 
 
 def _described(served: Served) -> dict[str, object]:

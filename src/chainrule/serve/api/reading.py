@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.arrays import PAD, to_numpy
+from chainrule.arrays import PAD, Array, to_numpy
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
 from chainrule.decode.strategies import normalised
 from chainrule.decode.top import top_k
@@ -87,7 +88,7 @@ async def next_token(body: NextRequest, request: Request) -> Response:
             ids = prompt_ids(lm, prompt)
             ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
             log_probs_BV = lm.next_log_probs(lm.extend(lm.start(1), ids_BT))
-            chosen_BV = normalised(strategy.apply(log_probs_BV, partial(_given, ids_BT)))
+            chosen_BV = normalised(strategy.apply(log_probs_BV, partial(_like, ids_BT, log_probs_BV)))
             p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])
             best = np.argsort(-p_V, kind="stable")[: body.top]
             texts = [lm.tokenizer.continuation(ids, [int(token)]) for token in best]
@@ -184,8 +185,9 @@ def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterato
     yield {"nodes": nodes, "best": sorted(ends, key=lambda number: -_mean(nodes[number]))}
 
 
-def _given(ids_BT: np.ndarray) -> np.ndarray:
-    return ids_BT
+def _like(ids_BT: np.ndarray, other: Array) -> Array:
+    """Ids in the library and on the device of another array."""
+    return array_namespace(other).asarray(ids_BT, device=other.device)
 
 
 def _mean(node: dict[str, Any]) -> float:

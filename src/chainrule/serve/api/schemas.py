@@ -51,7 +51,7 @@ class Sampling(Asked):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = 0.0
     frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = 0.0
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = 1.0
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = 1.0
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
     seed: Seed | None = None
 

@@ -76,10 +76,11 @@ async def tokenizer_info(request: Request, model: str | None = None) -> Response
             "name": tokenizer.name,
             "vocab_size": tokenizer.vocab_size,
             "lossless": tokenizer.lossless,
-            "bos_token": "<s>",
-            "eos_token": "</s>",
+            # as text that becomes the token: clients encode these, and </s> in a text is four letters
+            "bos_token": None,
+            "eos_token": "\n",
             "pad_token": None,
-            "unk_token": None if tokenizer.unk is None else "<unk>",
+            "unk_token": None,
             "bos_token_id": tokenizer.bos,
             "eos_token_id": tokenizer.eos,
             "unk_token_id": tokenizer.unk,
@@ -119,9 +120,9 @@ def _mean_features(served: Served, ids: list[int]) -> np.ndarray:
     """The mean of the features after each token, of length 1."""
     lm = served.lm
     assert isinstance(lm, HasFeatures)
-    found = []
-    for sequence in sequences(lm, ids) or [[]]:
-        ids_BT = np.asarray([sequence], dtype=np.int64).reshape(1, -1)
+    found = [] if ids else [to_numpy(lm.features(lm.start(1)))]
+    for sequence in sequences(lm, ids):
+        ids_BT = np.asarray([sequence], dtype=np.int64)
         _, features_BTD, after = lm.read_features(lm.start(1), ids_BT)
         found += [to_numpy(features_BTD)[0][1:], to_numpy(lm.features(after))]
     mean_D = np.concatenate([np.asarray(part, dtype=np.float64) for part in found]).mean(axis=0)
