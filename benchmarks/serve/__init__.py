@@ -160,7 +160,7 @@ def leave(options: argparse.Namespace) -> None:
         async def go(number: int) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(request)
-            await reader.readuntil(b"data:") if number % 3 else asyncio.sleep(0.05)
+            await (reader.readuntil(b"data:") if number % 3 else asyncio.sleep(0.05))
             writer.close()
 
         async def every() -> None:
