@@ -13,6 +13,7 @@ from chainrule._version import __version__
 from chainrule.serve.api import chat, completions, reading, tasks, tokens
 from chainrule.serve.api.completions import as_json
 from chainrule.serve.api.errors import add_error_handlers
+from chainrule.serve.files import page_router
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
@@ -42,6 +43,7 @@ def make_app(models: Models, rules: Rules | None = None, *, reload: bool = False
     add_error_handlers(app)
     for part in (completions, chat, tokens, reading, tasks):
         app.include_router(part.router)
+    app.include_router(page_router())
     _add_routes(app)
     return Guard(app, rules or Rules(), app.state.meters)
 

@@ -53,8 +53,14 @@ async def score(body: ScoreRequest, request: Request) -> Response:
         }
         if body.top:
             entry["rank"] = found.ranks[place]
+            nearby = ids[max(0, place - 16) : place]
             entry["top"] = [
-                {"id": other, "token": lm.tokenizer.token(other), "log_prob": bounded(p)}
+                {
+                    "id": other,
+                    "token": lm.tokenizer.token(other),
+                    "text": lm.tokenizer.continuation(nearby, [other]),
+                    "log_prob": bounded(p),
+                }
                 for other, p in found.tops[place]
             ]
         tokens.append(entry)
