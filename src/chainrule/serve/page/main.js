@@ -26,12 +26,18 @@ byId("theme").addEventListener("click", () => {
 
 // -- routing -----------------------------------------------------------------------------------------------
 
-const links = new Map(VIEWS.map((name) => [name, el("a", { href: `#/${name}` }, titled(name))]));
+const links = new Map(VIEWS.map((name) => [name, el("a", { href: `#/${name}`, onclick: settle }, titled(name))]));
 byId("views").append(...[...links.values()].map((link) => el("li", {}, link)));
 byId("skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
 
-const last = new Map(); // the address of each view when it was left, so that going back to it finds it as it was
 let shown = { name: null, leave: null, number: 0 };
+let waiting = { hash: null, timer: null }; // the address that the view's state will have
+
+function settle() {
+  clearTimeout(waiting.timer);
+  if (waiting.hash !== null && waiting.hash !== location.hash) history.replaceState(null, "", waiting.hash);
+  waiting = { hash: null, timer: null };
+}
 
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -39,7 +45,7 @@ function address() {
 }
 
 function hashOf(name, params) {
-  const kept = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const kept = Object.entries(params).filter(([, value]) => value !== null && value !== undefined);
   const query = new URLSearchParams(kept.map(([key, value]) => [key, String(value)])).toString();
   return `#/${name}${query ? `?${query}` : ""}`;
 }
@@ -59,19 +65,23 @@ async function route() {
   const setParams = (next, { push = false } = {}) => {
     if (shown.number !== number) return;
     const hash = hashOf(name, next);
-    last.set(name, hash);
-    links.get(name).href = hash;
-    if (hash === location.hash) return;
-    if (push) location.hash = hash; else history.replaceState(null, "", hash);
+    links.get(name).href = hash; // so that who comes back to a view finds it as it was
+    if (push) {
+      settle();
+      if (hash !== location.hash) location.hash = hash;
+    } else {
+      clearTimeout(waiting.timer);
+      waiting = { hash, timer: setTimeout(settle, 150) }; // browsers bound how often an address may change
+    }
   };
-  last.set(name, location.hash || `#/${name}`);
-  links.get(name).href = last.get(name);
+  waiting = { hash: null, timer: null };
+  links.get(name).href = location.hash || `#/${name}`;
   try {
     const [view, models] = await Promise.all([import(`./views/${name}.js`), load()]);
     if (shown.number !== number) return;
     byId("served").textContent = models.length === 1 ? models[0].id : `${models.length} models`;
     document.title = `${view.title} · chainrule`;
-    const place = el("div", { class: `view ${name}` });
+    const place = el("div", { class: `view view-${name}` });
     place.append(el("h1", {}, view.title));
     root.replaceChildren(place);
     if (moved) say("");
@@ -83,6 +93,7 @@ async function route() {
     }
   } catch (error) {
     if (shown.number !== number) return;
+    if (!root.querySelector(`.view-${name}`)) root.replaceChildren(el("h1", {}, titled(name)));
     say(error.message, true);
   }
   if (shown.number === number) root.dataset.shown = name;
@@ -103,5 +114,10 @@ function missing(verb) {
   ];
 }
 
-window.addEventListener("hashchange", () => { byId("main").dataset.shown = ""; route(); });
+window.addEventListener("pagehide", settle);
+window.addEventListener("hashchange", () => {
+  clearTimeout(waiting.timer);
+  byId("main").dataset.shown = "";
+  route();
+});
 route();

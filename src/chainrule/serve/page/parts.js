@@ -126,6 +126,12 @@ export const visible = (text) => text.replaceAll("\n", "↵\n");
 // The same on one line, for lists and labels.
 export const inline = (text) => (text === "" ? "∅" : text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/^ | $/g, "␣"));
 
+// Marks an item of a list as the one that is told about.
+export function select(item, chosen) {
+  item.classList.toggle("at", chosen);
+  item.setAttribute("aria-selected", String(chosen));
+}
+
 // A group of spans of which one is in the tab order; arrow keys move among them.
 export function roving(group, onfocus) {
   let at = null;

@@ -21,12 +21,12 @@ export async function show(root, params, setParams) {
     by: params.by === "rank" ? "rank" : "bits",
     seed: params.seed, go: params.go,
   };
-  let pieces = [], text = state.prompt, finish = null, stopping = null, asking = null;
+  let pieces = [], text = state.prompt, finish = null, stopping = null, asking = null, ended = -1000; // ended: when, so that a late click on Stop begins nothing
   const keep = (push = false) => setParams({ ...state }, { push });
 
   // -- the controls
   const prompt = el("textarea", { rows: 3, value: state.prompt, spellcheck: "false" });
-  const button = el("button", { type: "button", class: "main", onclick: () => (stopping ? stopping.abort() : begin(prompt.value)) }, "Write");
+  const button = el("button", { type: "button", class: "main", onclick: () => (stopping ? stopping.abort() : performance.now() - ended > 400 && begin(prompt.value)) }, "Write");
   const onward = el("button", { type: "button", disabled: true, onclick: () => begin(text) }, "Go on");
   prompt.addEventListener("input", () => {
     stopping?.abort();
@@ -75,9 +75,9 @@ export async function show(root, params, setParams) {
     const span = el("span", {
       "data-stop": true, tabindex: -1, role: "button", "aria-haspopup": "dialog",
       class: piece.before.length + piece.text.length <= state.prompt.length ? "given" : "",
-      "aria-label": `${inline(piece.text)}, ${shownBits(piece.bits)} bits${piece.rank === null ? "" : `, rank ${piece.rank + 1}`}`,
+      "aria-label": `${nameOf(piece)}: ${figures(piece)}`,
     }, piece.text === "" ? "■" : visible(piece.text));
-    colour(span, state.by, state.by === "rank" ? piece.rank ?? 1000 : piece.bits);
+    colour(span, state.by, state.by === "rank" ? piece.rank ?? (piece.bits === null ? null : ALTERNATIVES) : piece.bits);
     shown.set(span, piece);
     return span;
   }
@@ -99,7 +99,7 @@ export async function show(root, params, setParams) {
       }, el("span", { class: "name" }, inline(one.text ?? one.name)), bar(p / best), el("span", { class: "figure" }, percent(p))));
     });
     card.replaceChildren(
-      el("p", {}, el("b", {}, inline(piece.text)), ` p ${percent(own)}, ${shownBits(piece.bits)} bits${piece.rank === null ? "" : `, rank ${piece.rank + 1}`}`),
+      el("p", {}, el("b", {}, nameOf(piece)), ` ${piece.bits === null ? "" : `p ${percent(own)}, `}${figures(piece)}`),
       el("p", { class: "small soft" }, "Instead, and on from there:"), el("ol", {}, list));
     card.hidden = false;
     const [at, around] = [span.getClientRects()[0] ?? span.getBoundingClientRect(), sheet.getBoundingClientRect()];
@@ -166,7 +166,7 @@ export async function show(root, params, setParams) {
     } catch (error) {
       if (error.name !== "AbortError") say(error.message, true);
     }
-    stopping = null;
+    [stopping, ended] = [null, performance.now()];
     button.textContent = "Write";
     if (!text.startsWith(state.prompt)) text = state.prompt; // it was stopped before anything came
     await attempt(score);
@@ -189,7 +189,8 @@ export async function show(root, params, setParams) {
         const top = Object.entries(told.top_logprobs?.[i] ?? {}).map(([name, p]) => ({ name, text: NAME_ONLY.test(name) ? null : name, log_prob: p }));
         top.sort((a, b) => b.log_prob - a.log_prob);
         const better = top.filter((one) => one.log_prob > told.token_logprobs[i] + 1e-6).length;
-        pieces.push({ text: token, before, bits: bitsOf(told.token_logprobs[i]), rank: better < top.length ? better : null, top, tokens: [] });
+        const ends = choice.finish_reason === "stop" && i === told.tokens.length - 1 && before + token !== text + choice.text;
+        pieces.push({ text: ends ? "" : token, before, bits: bitsOf(told.token_logprobs[i]), rank: better < top.length ? better : null, top, tokens: [] });
         before += token;
       });
     }
@@ -202,7 +203,7 @@ export async function show(root, params, setParams) {
   async function score() {
     if (!text) return;
     const found = await post("/v1/score", { model: state.model, text, top: ALTERNATIVES });
-    const ended = finish === "stop";
+    const whole = finish === "stop";
     const tokens = found.tokens.map((token) => ({
       ...token,
       bits: bitsOf(token.log_prob),
@@ -210,8 +211,14 @@ export async function show(root, params, setParams) {
     }));
     const end = tokens.at(-1);
     const last = end && end.start === end.end ? tokens.pop() : null; // the end of the text, which is no character
-    pieces = piecesOf(text, tokens);
-    if (last && ended) pieces.push({ text: "", before: text, bits: last.bits, rank: last.rank, top: last.top, tokens: [last] });
+    const scored = piecesOf(text, tokens);
+    if (last && whole) scored.push({ text: "", before: text, bits: last.bits, rank: last.rank, top: last.top, tokens: [last] });
+    // A sampler may write a text in other tokens than the tokenizer would: those that it wrote are shown. What was cut
+    // otherwise than into characters, or has no bits, is shown as it was scored.
+    const exact = pieces.every((piece) => piece.bits !== null && !piece.text.includes("\ufffd")) && pieces.map((piece) => piece.text).join("") === text;
+    if (!exact) pieces = scored;
+    const rank = new Map(scored.map((piece) => [`${piece.before.length} ${piece.text}`, piece.rank]));
+    for (const piece of pieces) piece.rank ??= rank.get(`${piece.before.length} ${piece.text}`) ?? null;
   }
 
   // -- the next token
@@ -254,6 +261,9 @@ export async function show(root, params, setParams) {
   if (state.go) write(); else next();
   return () => { stopping?.abort(); asking?.abort(); };
 }
+
+const nameOf = (piece) => (piece.text === "" ? "the end" : inline(piece.text));
+const figures = (piece) => (piece.bits === null ? "not read yet" : `${shownBits(piece.bits)} bits${piece.rank === null ? "" : `, rank ${(piece.rank + 1).toLocaleString("en")}`}`);
 
 function number(value, usual) {
   return value === undefined || value === "" || Number.isNaN(Number(value)) ? usual : Number(value);
