@@ -124,7 +124,7 @@ export function legend(by, most = by === "rank" ? MOST_RANK : MOST_BITS) {
 // A token's text where white space can be seen: a line end has a sign before it.
 export const visible = (text) => text.replaceAll("\n", "↵\n");
 // The same on one line, for lists and labels.
-export const inline = (text) => (text === "" ? "∅" : text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/^ | $/g, "␣"));
+export const inline = (text) => (text === "" ? "∅" : text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)));
 
 // Marks an item of a list as the one that is told about.
 export function select(item, chosen) {

@@ -7,13 +7,14 @@ export const needs = "generate";
 
 const MOST_BITS = 20, MOST_DIFFERENCE = 8; // of a word, where the colours are deepest
 const LONGEST_SPAN = 8, SPANS = 5, CERTAIN = 60; // CERTAIN: bits that stand for ln 0 where spans are ranked
+const LONGEST_TEXT = 20000; // characters; every word is an element of each model's column
 const EXAMPLE = "The value of an expression is the value of its last part.\nThe cat sat on the mat, and a dog saw it.";
 
 export async function show(root, params, setParams) {
   const models = await modelsFor("generate");
   const known = (params.models ?? "").split(",").filter((name) => models.some((model) => model.id === name));
   const state = {
-    text: (params.text ?? EXAMPLE).replaceAll("\r\n", "\n"),
+    text: (params.text ?? EXAMPLE).replaceAll("\r\n", "\n").slice(0, LONGEST_TEXT),
     models: known.length ? known : models.slice(0, 2).map((model) => model.id),
     a: params.a, b: params.b, by: params.by === "difference" ? "difference" : "bits",
   };
@@ -21,7 +22,7 @@ export async function show(root, params, setParams) {
   const keep = () => setParams({ ...state, models: state.models.join(",") });
   const find = (name) => read.find((one) => one.name === name);
 
-  const text = el("textarea", { rows: 5, value: state.text, spellcheck: "false" });
+  const text = el("textarea", { rows: 5, value: state.text, spellcheck: "false", maxlength: LONGEST_TEXT });
   text.addEventListener("input", () => { state.text = text.value; keep(); soon(); });
   const totals = el("div", { class: "scroll narrow", tabindex: 0, role: "region", "aria-label": "Totals" });
   const papers = el("div", { class: "papers" });

@@ -15,7 +15,7 @@ export async function show(root, params, setParams) {
   const text = el("textarea", { rows: 3, value: state.text, spellcheck: "false" });
   text.addEventListener("input", () => { state.text = text.value; keep(); soon(); });
   const paper = el("div", { class: "paper tagged", role: "listbox", "aria-label": "The words with their tags" });
-  const readout = el("p", { class: "readout", "aria-live": "polite" });
+  const readout = el("p", { class: "readout" });
   const key = el("ul", { class: "tags", "aria-label": "Tags" });
   const tell = (item) => {
     for (const old of paper.querySelectorAll(".at")) select(old, false);

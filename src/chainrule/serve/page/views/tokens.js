@@ -22,7 +22,7 @@ export async function show(root, params, setParams) {
   text.addEventListener("input", () => { Object.assign(state, { text: text.value, step: null }); keep(); soon(); });
   const picker = modelPicker(models, state.model, choose, "Tokenizer of");
   const paper = el("div", { class: "paper tokens", role: "listbox", "aria-label": "The text, token by token" });
-  const readout = el("p", { class: "readout", "aria-live": "polite" });
+  const readout = el("p", { class: "readout" });
   const ids = el("p", { class: "ids" });
   const counts = el("div", { class: "scroll narrow", tabindex: 0, role: "region", "aria-label": "Tokens by each model" });
   const move = roving(paper, (item) => tell(item));

@@ -135,6 +135,7 @@ export async function show(root, params, setParams) {
     }
   });
   sheet.addEventListener("pointerleave", () => { if (!sheet.contains(document.activeElement)) close(); });
+  root.addEventListener("pointerdown", (event) => { if (!sheet.contains(event.target)) close(); });
   sheet.addEventListener("focusout", (event) => { if (event.relatedTarget && !sheet.contains(event.relatedTarget)) close(); });
 
   // -- writing
