@@ -9,35 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browsing import PATIENCE, launched
 
 import chainrule as cr
 
 pytest.importorskip("altair")
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PATIENCE = 120_000  # milliseconds; a busy machine takes long to start a browser
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser is installed (looked for {', '.join(BROWSERS)})")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE)
-        yield running
-        running.close()
+    with launched() as found:
+        yield found
 
 
 def add_differences_and_curves(folder: Path) -> None:

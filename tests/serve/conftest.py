@@ -20,6 +20,8 @@ LINES = [
 ] * 8
 
 SETTINGS = {"embedding": 16, "hidden": 24, "steps": 30, "batch": 64}
+TAGGED = ["the/DET cat/NOUN sat/VERB", "a/DET dog/NOUN ran/VERB"] * 4
+SMALL = {"steps": 8, "batch": 64}
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +51,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         model.save(place / name)
         found[name] = place / name
     return found
+
+
+@pytest.fixture(scope="session")
+def task_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of models that do something else than predict text, by their names."""
+    place = tmp_path_factory.mktemp("tasks")
+    (place / "tags.txt").write_text("\n".join(TAGGED) + "\n")
+    pairs = [("a b c", "c b a"), ("b c a", "a c b")] * 8
+    made = {
+        "translator": cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, **SMALL),
+        "tagger": cr.train("tagger", place / "tags.txt", width=8, embedding=8, spelling=8, layers=1, **SMALL),
+        "filler": cr.train("masked", LINES, width=16, layers=1, heads=2, window=32, **SMALL),
+    }
+    for name, model in made.items():
+        model.save(place / name)
+    return {name: place / name for name in made}
 
 
 @pytest.fixture(scope="session")

@@ -9,28 +9,14 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
-from tests.serve.conftest import LINES
 from tests.serve.serving import Running, running
 
 import chainrule as cr
 
-TAGGED = ["the/DET cat/NOUN sat/VERB", "a/DET dog/NOUN ran/VERB"] * 4
-SMALL = {"steps": 8, "batch": 64}
-
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("tasks")
-    (place / "tags.txt").write_text("\n".join(TAGGED) + "\n")
-    pairs = [("a b c", "c b a"), ("b c a", "a c b")] * 8
-    made = {
-        "translator": cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, **SMALL),
-        "tagger": cr.train("tagger", place / "tags.txt", width=8, embedding=8, spelling=8, layers=1, **SMALL),
-        "filler": cr.train("masked", LINES, width=16, layers=1, heads=2, window=32, **SMALL),
-    }
-    for name, model in made.items():
-        model.save(place / name)
-    return {name: place / name for name in made}
+def models(task_folders: dict[str, Path]) -> dict[str, Path]:
+    return task_folders
 
 
 @pytest.fixture(scope="module")

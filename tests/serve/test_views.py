@@ -55,6 +55,33 @@ def test_tokens_and_back(server: Running, models: dict[str, cr.LanguageModel]) -
     assert info["vocab_size"] == models["lstm"].tokenizer.vocab_size
 
 
+def test_a_line_end_has_its_byte_and_alternatives_their_text(
+    server: Running, models: dict[str, cr.LanguageModel]
+) -> None:
+    for text, ends in (("the cat\n", [7, 8]), ("the cat", [7, 7]), ("a\n\n", [2, 3])):
+        found = ask(server, "/v1/score", model="lstm", text=text, top=2)["tokens"]
+        assert [found[-1]["start"], found[-1]["end"]] == ends
+    tokenizer = models["words"].tokenizer
+    for token in ask(server, "/v1/score", model="words", text="the cat sat", top=4)["tokens"][1:]:
+        for other in token["top"]:
+            if tokenizer.special(other["id"]) is None:
+                assert other["text"] == f" {other['token']}"
+
+
+def test_merges_of_bpe_are_replayed(server: Running, models: dict[str, cr.LanguageModel]) -> None:
+    text = "the cat — sat\non"
+    found = ask(server, "/v1/merges", model="ngram", text=text)
+    words = found["words"]
+    for step in found["steps"]:
+        for number, tokens in step["changed"]:
+            words[number] = tokens
+    tokenizer = models["ngram"].tokenizer
+    names = ["\n" if i == tokenizer.eos else tokenizer.token(int(i)) for i in tokenizer.encode(text)]
+    assert [token for word in words for token in word] == names
+    for body in ({"model": "words", "text": "x"}, {"model": "ngram", "text": "x" * 201}):
+        assert httpx2.post(f"{server.address}/v1/merges", json=body).status_code == 400
+
+
 @pytest.mark.parametrize("name", ["ngram", "transformer"])
 def test_the_next_token_before_and_after_the_cut(name: str, server: Running) -> None:
     found = ask(server, "/v1/next", model=name, prompt="the", top=8, top_k=3, temperature=0.5)

@@ -8,9 +8,10 @@ from collections import Counter
 
 import pytest
 
+from chainrule.errors import TokenizerError
 from chainrule.text.corpus import python_reference
 from chainrule.tokens.subwords.library import byte_characters
-from chainrule.tokens.subwords.merges import Merge, count_pieces, learn_merges
+from chainrule.tokens.subwords.merges import Merge, count_pieces, learn_merges, replay_merges, spelled_words
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 
@@ -89,3 +90,36 @@ def test_the_merges_are_those_of_the_library_in_order(text: bytes) -> None:
     ]
     ours = [(merge.left, merge.right) for merge in learn_merges(count_pieces([text]), size)]
     assert ours == by_library
+
+
+def test_a_replay_takes_the_merge_that_was_learned_first() -> None:
+    """Of l+o, v+e, Ġ+lo, Ġlo+ve (in this order), " love" needs all four; "lo" needs the first alone."""
+    tokenizer = SubwordTokenizer.train(iter([LOVE]), "bpe", Limit(top=264))
+    steps = list(replay_merges(tokenizer, "lo love"))
+    assert [(one.left, one.right, one.rank) for one in steps] == [
+        (b"l", b"o", 0),
+        (b"v", b"e", 1),
+        (b" ", b"lo", 2),
+        (b" lo", b"ve", 3),
+    ]
+    assert steps[0].changed == {0: [b"lo"], 1: [b" ", b"lo", b"v", b"e"]}
+    assert steps[-1].changed == {1: [b" love"]}
+
+
+@pytest.mark.parametrize("text", ["", "the value\nof  naïve — dogs", "aaaaaaa", "日本語 x\n\n"])
+def test_a_replay_ends_with_the_tokens_of_the_tokenizer(text: str) -> None:
+    tokenizer = SubwordTokenizer.train(iter([b"the value of the naive dogs\naaaa aa\n" * 3]), "bpe", Limit(top=290))
+    words = spelled_words(text)
+    assert b"".join(token for word in words for token in word) == text.encode()
+    for one in replay_merges(tokenizer, text):
+        words = [one.changed.get(number, word) for number, word in enumerate(words)]
+    spelling = tokenizer.spelling
+    assert spelling is not None
+    expected = [b"\n" if i == tokenizer.eos else spelling.pieces[i] for i in tokenizer.encode(text)]
+    assert [token for word in words for token in word] == expected
+
+
+def test_only_bpe_is_replayed() -> None:
+    tokenizer = SubwordTokenizer.train(iter([LOVE]), "wordpiece", Limit(top=600))
+    with pytest.raises(TokenizerError, match="only BPE"):
+        list(replay_merges(tokenizer, "love"))

@@ -6,6 +6,8 @@ In reading order:
     models.py   the models that are served, by name
     scoring.py  ln p of each token of texts, for all requests that wait
     api/        the routes: completions, chats, tokens, scores, tasks
+    page/       the page: plain HTML, CSS and ES modules, a file for each view
+    files.py    those files over HTTP
     metrics.py  what the server has done, for Prometheus
     guard.py    hosts, origins, keys, sizes and deadlines
     direct.py   a short way to routes that take a body of JSON

@@ -14,6 +14,7 @@ from chainrule.serve.api import chat, completions, reading, tasks, tokens
 from chainrule.serve.api.completions import as_json
 from chainrule.serve.api.errors import add_error_handlers
 from chainrule.serve.direct import Direct
+from chainrule.serve.files import page_router
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
@@ -45,6 +46,7 @@ def make_app(models: Models, rules: Rules | None = None, *, reload: bool = False
     for part in (completions, chat, tokens, reading, tasks):
         app.include_router(part.router)
         direct.learn(part.router.routes)
+    app.include_router(page_router())
     _add_routes(app)
     _name_models(app, models)
     return Guard(direct, rules or Rules(), app.state.meters)

@@ -7,7 +7,7 @@ In reading order:
     texts.py        tokens as text: pieces that stream, stop sequences, ln p of each token
     completions.py  /v1/completions
     chat.py         /v1/chat/completions, /v1/responses
-    tokens.py       /tokenize, /detokenize, /tokenizer_info, /v1/embeddings
+    tokens.py       /tokenize, /detokenize, /tokenizer_info, /v1/merges, /v1/embeddings
     reading.py      /v1/score, /v1/next, /v1/beam
     tasks.py        /v1/translate, /v1/tag, /v1/fill
 """

@@ -33,7 +33,7 @@ router = APIRouter()
 async def score(body: ScoreRequest, request: Request) -> Response:
     """The surprisal of each token of a text in bits, with the bytes it stands at, and the best alternatives.
 
-    A line end is a token of its own; the last line has one too.
+    A line end is a token of its own. The last line has one too, of no bytes where the text has none there.
     """
     models: Models = request.app.state.models
     served = models.find(body.model)
@@ -41,7 +41,7 @@ async def score(body: ScoreRequest, request: Request) -> Response:
     text = utf8(body.text.replace("\r\n", "\n"))
     ids = [int(token) for token in lm.tokenizer.encode_lines(text)] if text else []
     (found,) = await unless_gone(request, score_ids(served, [ids], body.top))
-    spans = text_spans(lm.tokenizer, text.removesuffix(b"\n"), ids)
+    spans = text_spans(lm.tokenizer, text, ids)
     tokens = []
     for place, (token, log_prob, (start, end)) in enumerate(zip(ids, found.log_probs, spans, strict=True)):
         entry: dict[str, Any] = {
@@ -54,8 +54,14 @@ async def score(body: ScoreRequest, request: Request) -> Response:
         }
         if body.top:
             entry["rank"] = found.ranks[place]
+            nearby = ids[max(0, place - 16) : place]
             entry["top"] = [
-                {"id": other, "token": lm.tokenizer.token(other), "log_prob": bounded(p)}
+                {
+                    "id": other,
+                    "token": lm.tokenizer.token(other),
+                    "text": lm.tokenizer.continuation(nearby, [other]),
+                    "log_prob": bounded(p),
+                }
                 for other, p in found.tops[place]
             ]
         tokens.append(entry)

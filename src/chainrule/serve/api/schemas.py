@@ -248,6 +248,12 @@ class TokenizeRequest(Asked):
         return self.prompt if self.prompt is not None else self.content or ""
 
 
+class MergesRequest(Asked):
+    """The body of /v1/merges."""
+
+    text: Annotated[str, Field(max_length=200)]
+
+
 class DetokenizeRequest(Asked):
     """The body of /detokenize."""
 

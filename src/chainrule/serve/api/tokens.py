@@ -1,4 +1,4 @@
-"""/tokenize, /detokenize, /tokenizer_info and /v1/embeddings: text as ids, and as vectors."""
+"""/tokenize, /detokenize, /tokenizer_info, /v1/merges and /v1/embeddings: text as ids, and as vectors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from chainrule.compose.caches import HasFeatures
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.folder import TEXT
 from chainrule.serve.api.completions import as_json, check_prompt, unless_gone
-from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, TokenizeRequest
+from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, MergesRequest, TokenizeRequest
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.models import Models, Served
 from chainrule.serve.scoring import sequences
 from chainrule.tokens.base import Tokenizer, utf8
 from chainrule.tokens.spans import text_spans
+from chainrule.tokens.subwords.merges import replay_merges, spelled_words
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
 
 router = APIRouter()
 
@@ -87,6 +89,28 @@ async def tokenizer_info(request: Request, model: str | None = None) -> Response
             "chat_template": None,
         }
     )
+
+
+@router.post("/v1/merges")
+async def merges(body: MergesRequest, request: Request) -> Response:
+    """How byte-level BPE encodes a text: its words in bytes, and merge by merge the words that each changes."""
+    models: Models = request.app.state.models
+    served = models.find(body.model)
+    tokenizer = tokenizer_of(served)
+    utf8(body.text)
+    if not isinstance(tokenizer, SubwordTokenizer):
+        raise TokenizerError(f"{served.name} has no merges: its tokens are of the kind {tokenizer.name}, not bpe")
+    steps = [
+        {
+            "left": readable(one.left),
+            "right": readable(one.right),
+            "rank": one.rank,
+            "changed": [[number, [readable(token) for token in word]] for number, word in one.changed.items()],
+        }
+        for one in replay_merges(tokenizer, body.text)
+    ]
+    words = [[readable(byte) for byte in word] for word in spelled_words(body.text)]
+    return as_json({"object": "merges", "model": served.name, "words": words, "steps": steps})
 
 
 @router.post("/v1/embeddings")

@@ -6,13 +6,18 @@ frequent pair one new token.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
+from typing import TypeVar
 
+from chainrule.errors import TokenizerError
 from chainrule.tokens.subwords.library import byte_characters, byte_level, section_lists
-from chainrule.tokens.subwords.tokenizer import readable
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,55 @@ def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> It
         yield Merge(tokens[left], tokens[right], pairs[best], len(tokens))
 
 
-def _merge(word: list[int], pair: tuple[int, int], new: int) -> list[int]:
-    merged: list[int] = []
+@dataclass(frozen=True)
+class Replayed:
+    """One merge in a text that is encoded."""
+
+    left: bytes
+    right: bytes
+    rank: int
+    """Its place among the merges that were learned; 0 is the first."""
+    changed: dict[int, list[bytes]]
+    """The words in which it took place, by their number, with their tokens after it."""
+
+
+def spelled_words(text: str) -> list[list[bytes]]:
+    """The words of a text in single bytes: what BPE begins with. A line end is a word of its own."""
+    byte_of = {character: byte for byte, character in byte_characters().items()}
+    words: list[list[bytes]] = []
+    for number, line in enumerate(text.split("\n")):
+        if number:
+            words.append([b"\n"])
+        pieces = byte_level().pre_tokenize_str(line)
+        words += [[bytes([byte_of[character]]) for character in word] for word, _ in pieces]
+    return words
+
+
+def replay_merges(tokenizer: SubwordTokenizer, text: str) -> Iterator[Replayed]:
+    """How BPE encodes a text: the pair that was learned first is merged wherever it stands, again and again."""
+    if tokenizer.algorithm != "bpe":
+        raise TokenizerError(f"{tokenizer.algorithm} does not merge: only BPE does")
+    byte_of = {character: byte for byte, character in byte_characters().items()}
+    ranks: dict[tuple[bytes, bytes], int] = {}
+    for rank, pair in enumerate(json.loads(tokenizer.definition)["model"]["merges"]):
+        left, right = pair.split(" ") if isinstance(pair, str) else pair
+        ranks[bytes(byte_of[c] for c in left), bytes(byte_of[c] for c in right)] = rank
+    words = spelled_words(text)
+    while True:
+        pairs = {pair for word in words for pair in pairwise(word) if pair in ranks}
+        if not pairs:
+            return
+        best = min(pairs, key=ranks.__getitem__)
+        changed = {}
+        for number, word in enumerate(words):
+            merged = _merge(word, best, best[0] + best[1])
+            if len(merged) < len(word):
+                words[number] = changed[number] = merged
+        yield Replayed(*best, ranks[best], changed)
+
+
+def _merge(word: list[_T], pair: tuple[_T, _T], new: _T) -> list[_T]:
+    merged: list[_T] = []
     i = 0
     while i < len(word):
         if tuple(word[i : i + 2]) == pair:

@@ -1,0 +1,442 @@
+"""The page of the server in a browser: each view by pointer and by keyboard, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import httpx2
+import pytest
+from tests.browsing import PATIENCE, launched
+from tests.serve.serving import Running, running
+
+import chainrule as cr
+from chainrule.serve.guard import PAGE_POLICY
+
+PAGE = Path(cr.__file__).parent / "serve" / "page"
+TEXT = "the cat sat — naïve dogs\n\na quite unknown log"
+STATES = {
+    "write": {"model": "ngram", "prompt": "the cat", "n": 12, "seed": 4, "go": 1},
+    "read": {"models": "ngram,lstm,words", "text": TEXT, "by": "difference"},
+    "tree": {"model": "ngram", "prompt": "the", "width": 3, "n": 5, "step": 5},
+    "tokens": {"model": "ngram", "text": TEXT, "step": 3},
+    "translate": {"text": "a b c\nc b"},
+    "tag": {"text": "the dog sat\na cat ran"},
+    "fill": {"text": "the [MASK] sat on the [MASK]"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(folders: dict[str, Path], task_folders: dict[str, Path]) -> Iterator[Running]:
+    with running([*folders.values(), *task_folders.values()]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as found:
+        yield found
+
+
+class Opened:
+    """A page at a view, and what went wrong on it."""
+
+    def __init__(self, browser: Any, server: Running, width: int = 1280) -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme="light")
+        self.page, self.address = self.context.new_page(), server.address
+        self.wrong: list[str] = []
+        self.asked: list[str] = []
+        # what the policy of the page forbids is an error on the console
+        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.set_default_timeout(PATIENCE / 4)
+
+    def go(self, view: str, **state: object) -> Any:
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/#/{view}?{urlencode(state)}")
+        return self.settled(view)
+
+    def settled(self, view: str) -> Any:
+        self.page.wait_for_selector(f"main[data-shown={view}]")
+        if self.params().get("go"):
+            self.page.wait_for_selector(".view[data-writing=no]")
+        return self.page
+
+    def params(self) -> dict[str, str]:
+        query = self.page.evaluate("location.hash").partition("?")[2]
+        return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+
+    def until(self, code: str) -> None:
+        """Wait until something holds; Playwright's own way to wait is forbidden by the policy of the page."""
+        until = time.monotonic() + PATIENCE / 4000
+        while not self.page.evaluate(code):
+            assert time.monotonic() < until, code
+            time.sleep(0.02)
+
+    def script(self, code: str) -> Any:
+        return self.page.evaluate(code)
+
+    def tokens(self) -> list[str]:
+        return self.script("Array.from(document.querySelectorAll('.paper [data-stop]'), s => s.textContent)")
+
+
+@pytest.fixture
+def opened(browser: Any, server: Running) -> Iterator[Opened]:
+    found = Opened(browser, server)
+    yield found
+    assert found.wrong == []
+    assert {url for url in found.asked if not url.startswith((server.address, "about:", "data:"))} == set()
+    found.context.close()
+
+
+def ask(server: Running, path: str, **body: object) -> dict[str, Any]:
+    response = httpx2.post(f"{server.address}{path}", json=body, timeout=60)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+# -- the files --------------------------------------------------------------------------------------------
+
+
+def test_files_are_served_with_their_types_and_tags(server: Running) -> None:
+    types = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+    for path in PAGE.rglob("*.*"):
+        found = httpx2.get(f"{server.address}/page/{path.relative_to(PAGE).as_posix()}")
+        assert found.content == path.read_bytes()
+        assert found.headers["content-type"].startswith(types[path.suffix[1:]])
+        assert found.headers["content-security-policy"] == PAGE_POLICY
+        again = httpx2.get(str(found.url), headers={"If-None-Match": found.headers["etag"]})
+        assert again.status_code == 304 and again.content == b""
+    assert httpx2.get(f"{server.address}/").content == (PAGE / "index.html").read_bytes()
+    for path in ("none.js", "%2e%2e/app.py", "..%2fapp.py", "views", "views/", ""):
+        assert httpx2.get(f"{server.address}/page/{path}").status_code == 404
+
+
+# -- every view -------------------------------------------------------------------------------------------
+
+
+def accessible(page: Any) -> list[str]:
+    """What axe-core has to say against a page; nothing where it is not installed."""
+    if (found := find_spec("axe_playwright_python")) is None or found.origin is None:
+        return []
+    page.evaluate((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
+    violations = page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
+    return [f"{one['id']}: {node['target']}" for one in violations for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("view", STATES)
+def test_a_view_is_drawn_light_and_dark_wide_and_narrow(view: str, opened: Opened) -> None:
+    page = opened.go(view, **STATES[view])
+    assert page.inner_text("h1") == view.capitalize()
+    assert page.get_attribute(f"nav a[href^='#/{view}']", "aria-current") == "page"
+    assert page.query_selector("main .wrong") is None
+    assert accessible(page) == []
+    light = opened.script("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    assert opened.script("getComputedStyle(document.body).backgroundColor") != light
+    assert accessible(page) == []
+    for width in (360, 768):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert opened.script("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("view", STATES)
+def test_the_state_in_the_address_survives_a_reload(view: str, opened: Opened) -> None:
+    page = opened.go(view, **STATES[view])
+    seen = """document.querySelector('main').innerText + Array.from(
+      document.querySelectorAll('main textarea, main select, main input'),
+      one => one.type === 'radio' || one.type === 'checkbox' ? one.checked : one.value)"""
+    before, params = opened.script(seen), opened.params()
+    assert {name: str(value) for name, value in STATES[view].items()}.items() <= params.items()
+    page.reload()
+    opened.settled(view)
+    assert opened.script(seen) == before
+    assert opened.params() == params
+
+
+def test_dark_follows_the_system_until_the_button_is_pressed(opened: Opened) -> None:
+    page = opened.go("tokens")
+    colour = "getComputedStyle(document.querySelector('.paper')).backgroundColor"
+    light = opened.script(colour)
+    page.emulate_media(color_scheme="dark")
+    opened.until("document.getElementById('theme').getAttribute('aria-pressed') === 'true'")
+    assert opened.script(colour) != light
+    page.click("#theme")
+    page.reload()
+    opened.settled("tokens")
+    assert opened.script(colour) == light
+    page.emulate_media(media="print")
+    assert opened.script("getComputedStyle(document.querySelector('nav')).display") == "none"
+
+
+def test_a_view_without_models_says_how_to_make_one(opened: Opened) -> None:
+    model = {"id": "t", "kind": "tagger", "verb": "tag"}
+    body = json.dumps({"object": "list", "data": [model]})
+    opened.page.route("**/v1/models", lambda route: route.fulfill(body=body, content_type="application/json"))
+    for view, command in (
+        ("write", "chainrule train lstm"),
+        ("translate", "chainrule train seq2seq"),
+        ("fill", "chainrule train masked"),
+    ):
+        assert command in opened.go(view).inner_text("main")
+
+
+def test_a_key_is_asked_for_once(browser: Any, server: Running) -> None:
+    opened = Opened(browser, server)
+
+    def guarded(route: Any) -> None:
+        if route.request.headers.get("authorization") == "Bearer secret":
+            route.continue_()
+        else:
+            error = {"error": {"message": "a key is needed"}}
+            route.fulfill(status=401, body=json.dumps(error), content_type="application/json")
+
+    opened.page.route("**/v1/**", guarded)
+    opened.page.goto(f"{server.address}/#/write")
+    for key in ("wrong", "secret"):
+        opened.page.wait_for_selector("dialog[open]")
+        opened.page.fill("#key-value", key)
+        opened.page.keyboard.press("Enter")
+    opened.settled("write")
+    opened.page.wait_for_selector(".next li")
+    opened.page.reload()
+    opened.settled("write")  # the key is known to this tab
+    opened.context.close()
+
+
+# -- write ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ngram", "words", "lstm"])
+def test_a_text_streams_in_token_by_token(name: str, opened: Opened, server: Running) -> None:
+    page = opened.go("write", model=name, prompt="the naïve cat", n=14, seed=7, t=0.8, p=0.95, go=1)
+    asked = {"temperature": 0.8, "top_p": 0.95, "max_tokens": 14, "seed": 7, "logprobs": 8, "echo": True}
+    expected = ask(server, "/v1/completions", model=name, prompt="the naïve cat", **asked)["choices"][0]
+    shown = "".join(opened.tokens()).replace("■", "").replace("↵", "")
+    assert shown == expected["text"]
+    bits = opened.script(
+        "Array.from(document.querySelectorAll('.paper [data-stop]'), s => s.getAttribute('aria-label'))"
+    )
+    assert all(" bits, rank " in one for one in bits)
+    assert page.inner_text("#status") != ""
+    colours = "Array.from(document.querySelectorAll('.paper [data-stop]'), s => s.style.getPropertyValue('--a'))"
+    before = opened.script(colours)
+    page.check("input[value=rank]")
+    assert opened.script(colours) != before
+    assert "rank" in page.inner_text(".legend")
+
+
+def test_another_token_begins_a_branch_and_back_returns(opened: Opened) -> None:
+    page = opened.go("write", model="ngram", prompt="the cat", n=10, seed=2, t=1, go=1)
+    first = opened.tokens()
+    page.locator(".paper [data-stop]").nth(1).hover()
+    page.wait_for_selector(".card:not([hidden])")
+    names = page.locator(".card li .name").all_inner_texts()
+    assert len(names) == 8
+    chosen = next(i for i, name in enumerate(names) if name.startswith("␣") and name != "␣cat")
+    page.locator(".card li button").nth(chosen).click()
+    opened.until(
+        "decodeURIComponent(location.hash.replaceAll('+', ' ')).includes('prompt=the " + names[chosen][1:] + "')"
+    )
+    opened.settled("write")
+    assert "".join(opened.tokens()).startswith(f"the {names[chosen][1:]}")
+    page.go_back()
+    opened.until("location.hash.includes('seed=2')")
+    opened.settled("write")
+    assert opened.tokens() == first
+
+
+def test_writing_can_be_stopped(opened: Opened) -> None:
+    opened.page.goto(
+        f"{opened.address}/#/write?" + urlencode({"model": "transformer", "n": 4000, "go": 1, "seed": 1})
+    )
+    opened.page.wait_for_selector(".paper [data-stop]:nth-child(5)")
+    opened.page.click("text=Stop")
+    opened.page.wait_for_selector(".view[data-writing=no]")
+    assert opened.page.inner_text("#status").startswith("Stopped")
+    assert 5 <= len(opened.tokens()) < 4000
+    assert opened.page.inner_text("button.main") == "Write"
+
+
+def test_sliders_redraw_what_may_come_next(opened: Opened) -> None:
+    page = opened.go("write", model="ngram", prompt="the", p=1, t=1)
+    page.wait_for_selector(".next li")
+    assert page.locator(".next .cut").count() == 0
+    page.get_by_label("Top-k", exact=False).first.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    opened.until("document.querySelectorAll('.next .cut').length === 13")
+    opened.until("location.hash.includes('k=3')")
+    assert page.input_value("input[aria-label='Top-k, exactly']") == "3"
+    page.locator(".next li button").first.click()  # the likeliest token is added, and the text goes on
+    opened.settled("write")
+    assert len(opened.params()["prompt"]) > len("the")
+
+
+def test_write_works_by_keyboard_alone(opened: Opened) -> None:
+    page = opened.go("write", model="ngram", n=6, t=1)
+
+    def tab_to(found: str) -> None:
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if opened.script(f"document.activeElement.matches({json.dumps(found)})"):
+                return
+        raise AssertionError(f"{found} is not reached by Tab")
+
+    tab_to("textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("a dog")
+    tab_to("button.main")
+    page.keyboard.press("Enter")
+    opened.until("location.hash.includes('go=1')")
+    opened.settled("write")
+    assert opened.script("document.activeElement.matches('button.main')")  # the focus is not lost
+    tab_to("[data-stop]")
+    page.keyboard.press("ArrowRight")
+    assert opened.script("document.querySelectorAll('[data-stop][tabindex=\"0\"]').length") == 1
+    page.keyboard.press("Enter")
+    assert opened.script("document.activeElement.closest('.card') !== null")
+    page.keyboard.press("Escape")
+    assert opened.script("document.activeElement.matches('[data-stop]')")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    former = opened.params()["seed"]
+    page.keyboard.press("Enter")
+    opened.until(f"!location.hash.includes('seed={former}')")
+    opened.settled("write")
+    assert opened.params()["prompt"].startswith("a")
+
+
+# -- read -------------------------------------------------------------------------------------------------
+
+
+def test_words_of_two_models_are_aligned_and_add_up(opened: Opened, server: Running) -> None:
+    names = ["ngram", "lstm", "words"]
+    page = opened.go("read", models=",".join(names), text=TEXT)
+    papers = page.query_selector_all(".paper")
+    said = [
+        paper.eval_on_selector_all(
+            "[data-stop]", "all => all.map(s => [s.textContent, s.getAttribute('aria-label')])"
+        )
+        for paper in papers
+    ]
+    assert [word for word, _ in said[0]] == [word for word, _ in said[1]] == [word for word, _ in said[2]]
+    assert "".join(word for word, _ in said[0]).replace("↵", "") == f"{TEXT}■"
+    code = """async ([name, text]) => {
+      const {wordsOf, bitsOfWords} = await import('/page/views/read.js');
+      const {post} = await import('/page/api.js');
+      const score = await post('/v1/score', {model: name, text});
+      return bitsOfWords(wordsOf(text), score.tokens);
+    }"""
+    for text in (TEXT, "a\n", "the cat\n\nsat 日本語", "  two  spaces "):
+        for name in names:
+            bits = page.evaluate(code, [name, text])
+            assert sum(bits) == pytest.approx(ask(server, "/v1/score", model=name, text=text)["bits"], abs=1e-6)
+    rows = page.locator("tbody tr").all_inner_texts()
+    for row, name in zip(rows, names, strict=True):
+        found = ask(server, "/v1/score", model=name, text=TEXT)
+        assert row.split("\t")[:3] == [name, str(len(found["tokens"])), f"{found['bits']:,.1f}"]
+
+
+def test_the_spans_where_models_differ_are_the_librarys(opened: Opened, server: Running) -> None:
+    """As report/surprise.py finds them."""
+    import numpy as np
+
+    from chainrule.report.surprise import best_spans
+
+    page = opened.go("read", models="ngram,lstm", text=TEXT)
+    rng = np.random.default_rng(0)
+    code = "async (given) => (await import('/page/views/read.js')).bestSpans(...given)"
+    for size in (1, 7, 40):
+        better, other = rng.exponential(5, size), rng.exponential(5, size)
+        lines = np.cumsum(rng.random(size) < 0.2)
+        found = page.evaluate(code, [better.tolist(), other.tolist(), lines.tolist(), 4])
+        expected = [one for one in best_spans(better, other, lines, 4) if one.gain > 0.05]
+        assert [(one["first"], one["last"]) for one in found] == [(one.first, one.last) for one in expected]
+    titles = page.locator(".spans h2").all_inner_texts()
+    assert titles == ["Where ngram beats lstm most", "Where lstm beats ngram most"]
+    page.locator(".spans button").first.click()
+    assert page.locator(".paper .marked").count() >= 2
+    assert "bits by ngram" in page.inner_text(".readout")
+
+
+# -- tree, tokens -----------------------------------------------------------------------------------------
+
+
+def test_the_tree_grows_step_by_step(opened: Opened, server: Running) -> None:
+    page = opened.go("tree", model="transformer", prompt="the", width=3, n=4)
+    nodes = ask(server, "/v1/beam", model="transformer", prompt="the", width=3, max_tokens=4)["nodes"]
+    step = page.get_by_role("button", name="Step", exact=True)
+    for number in range(1, 5):
+        seen = [node for node in nodes if node["step"] < number]
+        assert page.locator(".node:not(.root)").count() == len(seen)
+        assert page.locator(".node.dropped").count() == sum(not node["kept"] for node in seen)
+        assert page.locator(".kept li").count() == 3
+        if number < 4:
+            step.click()
+    assert step.is_disabled()
+    assert page.locator(".node.best").count() == 4
+    assert page.locator(".text-card").count() == 3
+    page.get_by_role("button", name="Back", exact=True).click()
+    assert page.locator(".node.best").count() == 0
+    opened.until("location.hash.includes('step=3')")
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_selector(".node.best")
+
+
+def test_tokens_follow_what_is_typed(opened: Opened, server: Running) -> None:
+    page = opened.go("tokens", model="ngram", text="the")
+    page.fill("textarea", "a naïve café")
+    opened.until("document.querySelector('.paper').textContent === 'a naïve café'")
+    found = ask(server, "/tokenize", model="ngram", prompt="a naïve café")
+    opened.until(f"document.querySelector('.readout').textContent.startsWith('{found['count']} tokens')")
+    assert page.text_content(".ids").split() == [str(token) for token in found["tokens"]]
+    page.wait_for_selector(".view[data-tokenizing=no]")
+    names = "Array.from(document.querySelectorAll('.merge-words .token'), s => s.textContent)"
+    assert opened.script(names) == found["token_strs"]
+    back = page.get_by_role("button", name="Back", exact=True)
+    while back.is_enabled():
+        back.click()
+    assert len(opened.script(names)) == len("a naïve café".encode())
+    page.get_by_role("button", name="Step", exact=True).click()
+    assert page.locator(".merge-words .fresh").count() >= 1
+    page.click("th button:text('words')")
+    opened.until("document.querySelector('.merges').hidden")
+    opened.until("location.hash.includes('model=words')")
+
+
+# -- tasks ------------------------------------------------------------------------------------------------
+
+
+def test_a_translation_has_its_alignment(opened: Opened, server: Running) -> None:
+    page = opened.go("translate")
+    page.fill("textarea", "a b c")
+    page.click("button.main")
+    page.wait_for_selector(".view[data-translating=no]")
+    found = ask(server, "/v1/translate", model="translator", text="a b c", alignments=True)["data"][0]
+    assert page.inner_text(".results .paper") == (found["text"] or "(nothing)")
+    assert page.locator(".alignment td.shade").count() == sum(map(len, found["alignment"]["weights"]))
+
+
+def test_words_have_their_tags(opened: Opened, server: Running) -> None:
+    page = opened.go("tag", text="the dog sat")
+    words = ask(server, "/v1/tag", model="tagger", text="the dog sat")["data"][0]["words"]
+    assert page.locator(".paper .tag-name").all_inner_texts() == [one["tag"] for one in words]
+    page.locator(".paper .tag").nth(1).hover()
+    assert page.inner_text(".readout").startswith(f"dog: {words[1]['tag']}, ")
+
+
+def test_a_gap_is_filled_and_opened_again(opened: Opened) -> None:
+    page = opened.go("fill", text="the [MASK] sat on the [MASK]")
+    filling = page.locator("section .next").nth(1).locator("button .name").first.inner_text()
+    page.locator("section .next").nth(1).locator("button").first.click()
+    opened.until("document.querySelectorAll('section .next').length === 1")
+    assert page.input_value("textarea") == f"the [MASK] sat on the {filling}"
+    page.go_back()
+    opened.until("document.querySelectorAll('section .next').length === 2")
