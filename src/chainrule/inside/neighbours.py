@@ -10,7 +10,7 @@ import numpy as np
 from chainrule.autodiff.model import TapeModel
 from chainrule.errors import DiagnosisError
 from chainrule.folder import TEXT
-from chainrule.inside.reading import one_token, shown
+from chainrule.inside.reading import one_token
 from chainrule.model import Model
 from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
@@ -57,7 +57,7 @@ def neighbours(model: Model, text: str, top: int = TOP) -> tuple[Neighbour, list
     cosines_V = table_VD @ table_VD[token] / np.maximum(norms_V * norms_V[token], 1e-12)
     order = np.argsort(-cosines_V, kind="stable")
     found = _named(tokenizer, cosines_V, order[: top + 1])
-    return Neighbour(token, shown(tokenizer, token), 1.0), [one for one in found if one.id != token][:top]
+    return Neighbour(token, tokenizer.token(token), 1.0), [one for one in found if one.id != token][:top]
 
 
 def _token(tokenizer: Tokenizer, text: str) -> int:
@@ -73,4 +73,4 @@ def _token(tokenizer: Tokenizer, text: str) -> int:
 
 
 def _named(tokenizer: Tokenizer, cosines_V: np.ndarray, ids: Sequence[int] | np.ndarray) -> list[Neighbour]:
-    return [Neighbour(int(i), shown(tokenizer, int(i)), float(cosines_V[i])) for i in ids]
+    return [Neighbour(int(i), tokenizer.token(int(i)), float(cosines_V[i])) for i in ids]

@@ -10,5 +10,6 @@ In reading order:
     metrics.py  what the server has done, for Prometheus
     guard.py    hosts, origins, keys, sizes and deadlines
     app.py      all of it together, as one application
+    page/       the page: views that look inside models and at trainings
     run.py      a process that serves until it is told to stop
 """

@@ -169,11 +169,11 @@ def _search(top: Path) -> Iterator[Found]:
         if len(folder.relative_to(top).parts) >= DEPTH:
             inside[:] = []
         found = _kind_of(folder, set(files))
+        if MANIFEST in files or METRICS in files:  # nothing but parts of a model is below, or its checkpoints
+            inside[:] = []
         if found is None:
             continue
         what, source = found
-        if what == "model":  # nothing but parts of the model is below
-            inside[:] = []
         name = ":".join(folder.relative_to(top).parts) or top.name
         if name not in names:
             names.add(name)
@@ -221,10 +221,11 @@ def draw(record: RunRecord, theme: str) -> str:
     config = {
         "background": "transparent",
         "view": {"stroke": "transparent"},
-        "axis": {**axis, "gridOpacity": 0.15, "labelFontSize": 12, "titleFontSize": 13},
-        "legend": {"labelColor": ink, "titleColor": ink, "orient": "top", "labelFontSize": 12, "titleFontSize": 13},
+        "axis": {**axis, "gridOpacity": 0.15, "labelFontSize": 14, "titleFontSize": 15},
+        "legend": {"labelColor": ink, "titleColor": ink, "orient": "top", "labelFontSize": 14, "titleFontSize": 15},
     }
-    spec = {**charts["loss"].to_dict(), "config": config}
+    # narrower than on paper, so that its words can be read on a phone
+    spec = {**charts["loss"].to_dict(), "width": 480, "height": 280, "config": config}
     svg: str = vl_convert.vegalite_to_svg(spec)
     return svg
 
