@@ -203,6 +203,18 @@ def test_the_contexts_of_an_anygram_model_are_printed(run: Run, corpus: Path, tm
     assert record["probability"] == pytest.approx(sum(line["share"] for line in record["contexts"]))
 
 
+def test_the_models_of_a_mixture_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
+    parts = [cr.train("ngram", corpus, order=order) for order in (1, 3)]
+    cr.mix(parts, corpus, by="length").save(tmp_path / "mixed")
+    ran = run("explain", tmp_path / "mixed", "--prompt", "we love cats")
+    assert (ran.code, ran.err) == (0, "")
+    assert "1: ngram" in ran.out and "2: ngram" in ran.out
+    assert f"= {probability(tmp_path / 'mixed', 'we love cats'):.4g}\n" in ran.out
+    assert "the weights depend on the length of the context: 2" in ran.out
+    record = run("explain", tmp_path / "mixed", "--prompt", "we love cats", "--json").json
+    assert record["probability"] == pytest.approx(sum(part["share"] for part in record["parts"]))
+
+
 def test_scores_are_not_called_probabilities(run: Run, corpus: Path, tmp_path: Path) -> None:
     cr.train("ngram", corpus, order=3, smoothing="stupid-backoff").save(tmp_path / "stupid")
     ran = run("explain", tmp_path / "stupid", "--prompt", "we love zebras cats")

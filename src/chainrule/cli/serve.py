@@ -50,6 +50,12 @@ from chainrule.errors import MissingExtraError, SettingsError
     help="Requests of a model that may wait; others are told to come again.",
 )
 @device_option
+@click.option(
+    "--runs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Show the trainings (OUT.run) and comparisons below FOLDER, also while they go on.",
+)
 @click.option("--reload", is_flag=True, help="Take up a folder that is replaced, without dropping requests.")
 def serve(
     folders: tuple[str, ...],
@@ -60,6 +66,7 @@ def serve(
     rows: int,
     queue: int,
     device: str,
+    runs: Path | None,
     reload: bool,
 ) -> None:
     """Serve models of any kind over HTTP, until Ctrl-C.
@@ -86,7 +93,16 @@ def serve(
     def started(address: str) -> None:
         say(console(), f"Serving {names} at {address}; Ctrl-C stops it")
 
-    run(models, host=host, port=port, key=_key(key_file), hosts=allow_host, reload=reload, say=started)
+    run(
+        models,
+        host=host,
+        port=port,
+        key=_key(key_file),
+        hosts=allow_host,
+        reload=reload,
+        runs_below=runs,
+        say=started,
+    )
 
 
 def _key(file: Path | None) -> str | None:

@@ -22,6 +22,7 @@ from chainrule.compose.caches import Cache, CacheState, HasFeatures
 from chainrule.compose.gates import Floats, Gate, HasMatches, entropies
 from chainrule.compose.settings import MixtureSettings
 from chainrule.errors import SettingsError
+from chainrule.inside.mixtures import Part, Weighed
 from chainrule.lm import LanguageModel, State, check_rows, expect_state, predictions, read, score_sequences
 
 KIND_NAME = "mixture"
@@ -186,6 +187,23 @@ class Mixture(LanguageModel):
 
     def tensors(self) -> dict[str, np.ndarray]:
         return {"weights": self.weights_GK, "knots": np.asarray(self.gate.knots, dtype=np.float64)}
+
+    def weigh(self, ids: list[int], target: int) -> Weighed:
+        """The weights after the ids, and what each model and cache says of the target."""
+        state = self.extend(self.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
+        target_BT = np.asarray([[target]], dtype=np.int64)
+        columns, _ = self.read_columns(state, target_BT, goes_on=False)
+        value = float(columns.values_BT[0, 0])
+        caches = ("continuous cache" if cache.is_continuous else "unigram cache" for cache in self.caches)
+        names = [*(f"{number}: {lm.kind}" for number, lm in enumerate(self.models, start=1)), *caches]
+        weights_K = self.gate.weights(self.weights_GK, columns.values_BT)[0, 0]
+        parts = (
+            Part(name, float(weight), float(to_numpy(scores_BT)[0, 0]))
+            for name, weight, scores_BT in zip(names, weights_K, columns.scores, strict=True)
+        )
+        log_prob = float(to_numpy(self.score(target_BT, state))[0, 0])
+        by = self.gate.by
+        return Weighed(self.settings.form, by, None if by == "none" else value, tuple(parts), log_prob)
 
     # -- what the models say ------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ In reading order:
     explain.py       `explain`: how a model predicts one token
     explanation.py   `Explanation`: what the explanations of all kinds have in common
     ngrams.py        the explanation of an n-gram model: contexts, weights, and the product or sum that gives p
+    mixtures.py      the explanation of a mixture: the weight of each model, and what each of them says
     formulas.py      the equation of each smoothing method, written out with its numbers
     networks.py      the explanation of a network: its graph, and the gradients that flow back
     diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network
+    neighbours.py    `neighbours`: the tokens whose vectors in a network's table are most alike
 """

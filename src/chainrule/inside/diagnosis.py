@@ -17,7 +17,7 @@ from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.traces import trace as trace_tape
 from chainrule.errors import DiagnosisError
 from chainrule.folder import to_json
-from chainrule.inside.reading import note_unknown, text_ids
+from chainrule.inside.reading import note_unknown, text_ids, up_to
 from chainrule.lm import LanguageModel, start_token
 from chainrule.system.devices import has_torch
 from chainrule.system.disk import replaced_file
@@ -161,9 +161,7 @@ def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress
     ids = text_ids(lm, text, progress)
     if not ids:
         raise DiagnosisError("the text has no token to predict: give some words")
-    if token is not None and not 1 <= token <= len(ids):
-        raise DiagnosisError(f"the text has tokens 1 to {len(ids)}; there is none with the number {token}")
-    ids = ids[:token]
+    ids = up_to(ids, token)
     if len(ids) > longest:
         progress.note(f"of {len(ids):,} tokens the last {longest:,} are read, as if the text began there")
         ids = ids[-longest:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from chainrule.autodiff.model import KINDS as ON_TAPE
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.inside.explanation import Explanation
+from chainrule.inside.mixtures import WeighsParts, explain_mixture
 from chainrule.inside.networks import explain_network
 from chainrule.inside.ngrams import explain_any_length, explain_ngram
 from chainrule.inside.reading import ids_and_target
@@ -15,7 +16,7 @@ from chainrule.system.progress import Reports, as_progress
 
 LAST = 3
 """The default number of tokens, the last ones, that the graph of a recurrent network covers."""
-KINDS = ("ngram", "anygram", *ON_TAPE)
+KINDS = ("ngram", "anygram", "mixture", *ON_TAPE)
 """The kinds of model that can be explained."""
 
 
@@ -24,12 +25,14 @@ def explain(
     text: str,
     *,
     next_word: str | None = None,
+    token: int | None = None,
     last: int = LAST,
     progress: Reports = False,
 ) -> Explanation:
-    """Explain how a model predicts the last token of a text, or `next_word` after the text.
+    """Explain how a model predicts the last token of a text, the `token`-th, or `next_word` after the text.
 
-    An n-gram model gives an `NgramExplanation`: contexts, weights, and the product or sum that they make. A network
+    An n-gram model gives an `NgramExplanation`: contexts, weights, and the product or sum that they make. A mixture
+    gives a `MixtureExplanation`: the weight of each of its models, and what each of them says. A network
     gives a `NetworkExplanation` with its graph, which for a recurrent network and a bag of words covers the `last`
     tokens before the target, and for other networks all tokens that they read.
     """
@@ -37,10 +40,23 @@ def explain(
         raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
     LanguageModel.expect(lm)
     reports = as_progress(progress)
-    if isinstance(lm, NgramModel):
-        return explain_ngram(lm, *ids_and_target(lm, text, next_word, reports))
-    if isinstance(lm, AnyLengthModel):
-        return explain_any_length(lm, *ids_and_target(lm, text, next_word, reports))
-    if lm.kind not in ON_TAPE:
+    if not is_explained(lm):
         raise ModelError(f"a model of the kind {lm.kind} cannot be explained; those that can: {', '.join(KINDS)}")
-    return explain_network(lm, *ids_and_target(lm, text, next_word, reports), last, reports)
+    ids, target = ids_and_target(lm, text, next_word, token, reports)
+    if isinstance(lm, NgramModel):
+        return explain_ngram(lm, ids, target)
+    if isinstance(lm, AnyLengthModel):
+        return explain_any_length(lm, ids, target)
+    if isinstance(lm, WeighsParts):
+        return explain_mixture(lm, ids, target)
+    return explain_network(lm, ids, target, last, reports)
+
+
+def is_explained(lm: LanguageModel) -> bool:
+    """Whether `explain` has something to say about a model."""
+    return lm.kind in ON_TAPE or is_explained_by_numbers(lm)
+
+
+def is_explained_by_numbers(lm: LanguageModel) -> bool:
+    """Whether a model's probability is a product or sum of a few numbers, and not what a network computes."""
+    return isinstance(lm, NgramModel | AnyLengthModel | WeighsParts)

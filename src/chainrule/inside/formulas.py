@@ -26,7 +26,7 @@ FORMULAS = {
     "stupid-backoff": "S(w | h) = c(h w) / c(h) if h w was seen, else α S(w | h')",
 }
 """By the name of the method; a model that was imported or mixed has none."""
-_INTERPOLATED = ("jelinek-mercer", "witten-bell", "absolute-discounting", "kneser-ney", "modified-kneser-ney")
+INTERPOLATED = ("jelinek-mercer", "witten-bell", "absolute-discounting", "kneser-ney", "modified-kneser-ney")
 _ROUNDING = 0.05  # how far from a whole number a count may be that is worked out from stored probabilities
 
 
@@ -38,7 +38,7 @@ def written_out(lm: NgramModel, steps: list[BackoffStep], target: int) -> tuple[
     if smoothing not in FORMULAS:
         return ()
     sums = sum_steps(lm, steps[-1].context, target)
-    if smoothing in _INTERPOLATED:
+    if smoothing in INTERPOLATED:
         return tuple(f"{_name(lm, one.context, target)} = {_interpolated(lm, one)}" for one in sums)
     # the others have nothing of shorter contexts in what is stored
     count, total, p = sums[0].count, sums[0].total, sums[0].probability
@@ -55,8 +55,7 @@ def _interpolated(lm: NgramModel, step: SumStep) -> str:
     own = None
     if step.count is not None and step.total:
         if discounts:
-            # D of counts of 1, 2, and 3 or more, or one for all
-            discount = discounts[min(step.count, len(discounts)) - 1] if step.count else 0.0
+            discount = discount_of(lm, step) or 0.0
             own = f"({step.count:,} - {discount:.4g}) / {step.total:,}"
             if step.weight is None:  # that of the empty context is not stored: it is what 1/V has of p
                 rest = step.probability - max(step.count - discount, 0.0) / step.total
@@ -70,6 +69,15 @@ def _interpolated(lm: NgramModel, step: SumStep) -> str:
         return p
     known = "" if own or not discounts else f", where D = {' or '.join(f'{d:.4g}' for d in discounts)}"
     return f"{own or f'{step.own:.4g}'} + {step.weight:.4g} · {step.lower:.4g} = {p}{known}"
+
+
+def discount_of(lm: NgramModel, step: SumStep) -> float | None:
+    """D, which is taken off the count of a step; None where there is none, or the count is not known."""
+    discounts = _discounts(lm, len(step.context) + 1)
+    if not discounts or step.count is None:
+        return None
+    # D of counts of 1, 2, and 3 or more, or one for all
+    return discounts[min(step.count, len(discounts)) - 1] if step.count else 0.0
 
 
 def _discounts(lm: NgramModel, n: int) -> list[float]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from chainrule.inside.explanation import Explanation, most_likely
-from chainrule.inside.formulas import FORMULAS, written_out
+from chainrule.inside.formulas import FORMULAS, INTERPOLATED, discount_of, written_out
 from chainrule.inside.reading import word
 from chainrule.lm import LanguageModel
 from chainrule.ngram.anylength.model import AnyLengthModel
-from chainrule.ngram.evidence import backoff_steps, mixture, product
+from chainrule.ngram.evidence import SumStep, backoff_steps, mixture, product, sum_steps
 from chainrule.ngram.model import NgramModel
 
 
@@ -30,6 +30,32 @@ class BackoffLine:
     """The probability that the model stores for the target after this context; only in the last line."""
     probability: float
     """p(target | context)"""
+    count: int | None = None
+    """c(h w), by which the target is known after the context h; None if the model does not tell."""
+    total: int | None = None
+    """c(h), the sum of all such counts."""
+    types: int | None = None
+    """T(h), how many different tokens were seen after the context."""
+
+
+@dataclass(frozen=True)
+class SumLine:
+    """A stored probability in its parts: p(w | h) = own + γ(h) p(w | h')."""
+
+    context: tuple[str, ...]
+    count: int | None
+    """c(h w); of Kneser-Ney the different tokens before h w. None if the model does not tell."""
+    total: int | None
+    types: int
+    discount: float | None
+    """D, which is taken off the count; None if the method has none, or the count is not known."""
+    own: float | None
+    """What the context's own counts give; None for the empty context, whose weight is not stored."""
+    weight: float | None
+    """γ(h), the weight of the shorter context."""
+    lower: float
+    """p(w | h'); below the empty context 1/V."""
+    probability: float
 
 
 @dataclass(frozen=True)
@@ -63,6 +89,8 @@ class NgramExplanation(Explanation):
     """The equation of the smoothing method; empty for a model that was imported or mixed, or mixes contexts."""
     sums: tuple[str, ...] = ()
     """The equation with its numbers, for the context whose probability is stored and those that it has mixed in."""
+    terms: tuple[SumLine, ...] = ()
+    """The same as numbers; empty where the method does not mix in shorter contexts."""
 
     @property
     def is_probability(self) -> bool:
@@ -99,12 +127,19 @@ class NgramExplanation(Explanation):
 
     def steps(self) -> dict[str, Any]:
         contexts = {"contexts": [vars(line) for line in self.lines]}
-        return contexts | ({"formula": self.formula, "sums": list(self.sums)} if self.formula else {})
+        if not self.formula:
+            return contexts
+        terms = [vars(line) for line in self.terms]
+        return contexts | {"formula": self.formula, "sums": list(self.sums), "terms": terms}
 
 
 def explain_ngram(lm: NgramModel, ids: list[int], target: int) -> NgramExplanation:
     """Explain how a model of bounded order predicts the target after <s> and the ids."""
     steps = backoff_steps(lm, ids, target)
+    formula = FORMULAS.get(lm.settings.smoothing, "")
+    longest = next((step.context for step in steps if step.is_seen), ())
+    # what was counted after each context that was seen, by its length
+    counted = {len(one.context): one for one in sum_steps(lm, longest, target)} if formula else {}
     lines = tuple(
         BackoffLine(
             tuple(word(lm, token) for token in step.context),
@@ -112,12 +147,33 @@ def explain_ngram(lm: NgramModel, ids: list[int], target: int) -> NgramExplanati
             None if step.log_weight is None else math.exp(step.log_weight),
             None if step.log_stored is None else math.exp(step.log_stored),
             math.exp(product(steps[place:])),
+            *_counts(counted.get(len(step.context))),
         )
         for place, step in enumerate(steps)
     )
     found = _explained(lm, ids, target, -product(steps), lines, lm.normalised)
-    formula = FORMULAS.get(lm.settings.smoothing, "")
-    return replace(found, formula=formula, sums=written_out(lm, steps, target) if formula else ())
+    if not formula:
+        return found
+    terms = tuple(
+        SumLine(
+            tuple(word(lm, token) for token in one.context),
+            one.count,
+            one.total,
+            one.types,
+            discount_of(lm, one),
+            one.own,
+            one.weight,
+            one.lower,
+            one.probability,
+        )
+        for length, one in sorted(counted.items(), reverse=True)
+        if length <= len(steps[-1].context) and lm.settings.smoothing in INTERPOLATED
+    )
+    return replace(found, formula=formula, sums=written_out(lm, steps, target), terms=terms)
+
+
+def _counts(step: SumStep | None) -> tuple[int | None, int | None, int | None]:
+    return (None, None, None) if step is None else (step.count, step.total, step.types)
 
 
 def explain_any_length(lm: AnyLengthModel, ids: list[int], target: int) -> NgramExplanation:

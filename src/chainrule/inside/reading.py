@@ -5,6 +5,7 @@ from __future__ import annotations
 from chainrule.errors import DiagnosisError
 from chainrule.lm import LanguageModel
 from chainrule.system.progress import Progress
+from chainrule.tokens.base import Tokenizer
 
 
 def text_ids(lm: LanguageModel, text: str, progress: Progress) -> list[int]:
@@ -18,16 +19,27 @@ def text_ids(lm: LanguageModel, text: str, progress: Progress) -> list[int]:
 
 
 def ids_and_target(
-    lm: LanguageModel, text: str, next_word: str | None, progress: Progress
+    lm: LanguageModel, text: str, next_word: str | None, token: int | None, progress: Progress
 ) -> tuple[list[int], int]:
-    """The ids that the model reads, and the id that it is to predict: the last of the text, or `next_word`."""
+    """The ids that the model reads, and the id that it is to predict.
+
+    That is `next_word` after the text, the `token`-th of the text, or its last one.
+    """
     ids = text_ids(lm, text, progress)
     if next_word is not None:
-        ids.append(_next(lm, next_word))
+        ids.append(one_token(lm.tokenizer, next_word))
+    ids = up_to(ids, token)
     if not ids:
         raise DiagnosisError("the text has no token to predict: give some words, or the next word")
     note_unknown(lm, ids, progress)
     return ids[:-1], ids[-1]
+
+
+def up_to(ids: list[int], token: int | None) -> list[int]:
+    """The ids up to the `token`-th, which counts from 1; all of them for None."""
+    if token is not None and not 1 <= token <= len(ids):
+        raise DiagnosisError(f"the text has tokens 1 to {len(ids)}; there is none with the number {token}")
+    return ids[:token]
 
 
 def note_unknown(lm: LanguageModel, ids: list[int], progress: Progress) -> None:
@@ -39,19 +51,24 @@ def note_unknown(lm: LanguageModel, ids: list[int], progress: Progress) -> None:
 
 def word(lm: LanguageModel, token: int) -> str:
     """The text of a token for people: in quotes if it is empty, unprintable or has spaces at its ends."""
-    text = lm.tokenizer.token(token)
+    return shown(lm.tokenizer, token)
+
+
+def shown(tokenizer: Tokenizer, token: int) -> str:
+    """The same for a token of a tokenizer."""
+    text = tokenizer.token(token)
     return text if text.isprintable() and text.strip() == text != "" else repr(text)
 
 
-def _next(lm: LanguageModel, text: str) -> int:
+def one_token(tokenizer: Tokenizer, text: str, name: str = "next word") -> int:
     """The id of a word that is a single token; </s>, as it is called in tables, is the end of a line."""
-    if text == lm.tokenizer.token(lm.tokenizer.eos):
-        return lm.tokenizer.eos
-    found: list[int] = lm.tokenizer.encode(text).tolist()
+    if text == tokenizer.token(tokenizer.eos):
+        return tokenizer.eos
+    found: list[int] = tokenizer.encode(text).tolist()
     if len(found) != 1:
-        pieces = ", ".join(word(lm, one) for one in found) or "nothing"
+        pieces = ", ".join(shown(tokenizer, one) for one in found) or "nothing"
         raise DiagnosisError(
-            f"the next word should be one token; {text!r} is {len(found)}: {pieces}. "
+            f"the {name} should be one token; {text!r} is {len(found)}: {pieces}. "
             "Give one of those; in subwords the space before a word is part of it"
         )
     return found[0]

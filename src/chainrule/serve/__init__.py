@@ -4,10 +4,11 @@ In reading order:
 
     batching/   the thread of each model: requests join and leave a running batch
     models.py   the models that are served, by name
+    runs.py     trainings and comparisons below a folder, by name
     scoring.py  ln p of each token of texts, for all requests that wait
-    api/        the routes: completions, chats, tokens, scores, tasks
     page/       the page: plain HTML, CSS and ES modules, a file for each view
     files.py    those files over HTTP
+    api/        the routes: completions, chats, tokens, scores, tasks, the inside of models, trainings
     metrics.py  what the server has done, for Prometheus
     guard.py    hosts, origins, keys, sizes and deadlines
     direct.py   a short way to routes that take a body of JSON

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from chainrule._version import __version__
-from chainrule.serve.api import chat, completions, reading, tasks, tokens
+from chainrule.serve.api import chat, completions, inside, reading, runs, tasks, tokens
 from chainrule.serve.api.completions import as_json
 from chainrule.serve.api.errors import add_error_handlers
 from chainrule.serve.direct import Direct
@@ -18,10 +19,16 @@ from chainrule.serve.files import page_router
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
+from chainrule.serve.runs import Runs
 
 
-def make_app(models: Models, rules: Rules | None = None, *, reload: bool = False) -> Guard:
-    """The application that serves loaded models; with `reload`, folders that are replaced are taken up."""
+def make_app(
+    models: Models, rules: Rules | None = None, *, reload: bool = False, runs_below: Path | None = None
+) -> Guard:
+    """The application that serves loaded models; with `reload`, folders that are replaced are taken up.
+
+    `runs_below` is a folder whose trainings and comparisons are shown.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -40,10 +47,10 @@ def make_app(models: Models, rules: Rules | None = None, *, reload: bool = False
         docs_url=None,
         redoc_url=None,
     )
-    app.state.models, app.state.meters = models, Meters(models)
+    app.state.models, app.state.meters, app.state.runs = models, Meters(models), Runs(runs_below)
     add_error_handlers(app)
     direct = Direct(app)
-    for part in (completions, chat, tokens, reading, tasks):
+    for part in (completions, chat, tokens, reading, tasks, inside, runs):
         app.include_router(part.router)
         direct.learn(part.router.routes)
     app.include_router(page_router())

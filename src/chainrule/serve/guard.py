@@ -39,7 +39,7 @@ class Rules:
     hosts: frozenset[str] = frozenset(LOCAL)
     """Names by which the server may be called, without port."""
     key: str | None = None
-    open_paths: Sequence[str] = field(default=("/health", "/", "/page/"))
+    open_paths: Sequence[str] = field(default=("/health", "/", "/page/", "/reports/"))
     """Paths that need no key; one that ends in a slash stands for all below it."""
 
     def needs_key(self, path: str) -> bool:
@@ -66,7 +66,10 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_SAFE]
+                headers = [*message.get("headers", ())]
+                own = {name.lower() for name, _ in headers}
+                # a route may have a policy of its own; two would both hold
+                message["headers"] = headers + [one for one in _SAFE if one[0] not in own]
             await send(message)
 
         try:

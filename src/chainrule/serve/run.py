@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -78,16 +79,18 @@ def serve(
     key: str | None = None,
     hosts: tuple[str, ...] = (),
     reload: bool = False,
+    runs_below: Path | None = None,
     say: Any = None,
 ) -> None:
     """Serve loaded models until SIGTERM or Ctrl-C; `say` is called with the address once it listens.
 
-    `hosts` are more names by which the server may be called. An address that others can reach needs a key.
+    `hosts` are more names by which the server may be called; `runs_below` is a folder whose trainings are shown. An
+    address that others can reach needs a key.
     """
     if host not in LOCAL and not key:
         raise SettingsError(f"{host} can be reached by others: set a key, by --key-file or CHAINRULE_KEY")
     rules = Rules(frozenset({*LOCAL, host, *hosts} - {"0.0.0.0", "::"}), key)
-    guard = make_app(models, rules, reload=reload)
+    guard = make_app(models, rules, reload=reload, runs_below=runs_below)
     listening = _listen(host, port)
     config = uvicorn.Config(
         guard,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from chainrule.autodiff.picture.graph import GraphNode
     from chainrule.inside.explanation import Explanation
+    from chainrule.inside.mixtures import MixtureExplanation
     from chainrule.inside.networks import NetworkExplanation
     from chainrule.inside.ngrams import NgramExplanation
 
@@ -47,14 +48,15 @@ def explain(
 
     Of an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
     weights and stored probability; then the equation of the smoothing method with its numbers (with more of the
-    counts where the model was trained with --set counts=true); of an any-gram, the mixture of all contexts.
+    counts where the model was trained with --set counts=true); of an any-gram, the mixture of all contexts. Of a
+    mixture of models: the weight of each, and what each of them says.
 
     Of a network: the loss L = -ln p(token | text before it) is recorded on a tape, module by module, and
     differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
     that flows back to it.
 
-    For every built-in kind, whichever engine trained the model. A Transformer is computed for all tokens at once:
-    each of its matrices has a row for each token in the window.
+    For every built-in kind that predicts text, whichever engine trained the model. A Transformer is computed for
+    all tokens at once: each of its matrices has a row for each token in the window.
     """
     from chainrule.autodiff.model import load_on_tape
     from chainrule.cli.progress import terminal_progress
@@ -78,12 +80,15 @@ def explain(
 
 
 def _print(found: Explanation, svg: str | None) -> None:
+    from chainrule.inside.mixtures import MixtureExplanation
     from chainrule.inside.networks import NetworkExplanation
     from chainrule.inside.ngrams import NgramExplanation
 
     screen = console()
     if isinstance(found, NgramExplanation):
         _print_contexts(screen, found)
+    elif isinstance(found, MixtureExplanation):
+        _print_parts(screen, found)
     elif isinstance(found, NetworkExplanation):
         _print_network(screen, found)
     likely = ", ".join(f"{token} {number(chance)}" for token, chance in found.likely)
@@ -125,6 +130,22 @@ def _print_contexts(screen: Console, found: NgramExplanation) -> None:
             say(screen, one, indent=2)
     if not found.is_probability:
         say(screen, "S is a score: the scores of all tokens do not sum to one, so that it is no probability")
+
+
+def _print_parts(screen: Console, found: MixtureExplanation) -> None:
+    """Print what each model of a mixture says, and the sum or product of it."""
+    say(screen, f"{found.title}, {number(found.nats)} nats = {_bits(found)}\n")
+    is_linear = found.weighed.form == "linear"
+    table = results_table(
+        "model", "weight" if is_linear else "exponent", "p", "adds to p" if is_linear else "factor"
+    )
+    for part, share in zip(found.weighed.parts, found.shares, strict=True):
+        table.add_row(part.name, f"{part.weight:.4g}", f"{part.probability:.4g}", f"{share:.4g}")
+    show_table(screen, table)
+    screen.print()
+    say(screen, found.equation)
+    if found.weighed.value is not None:
+        say(screen, f"the weights depend on the {found.weighed.by} of the context: {number(found.weighed.value)}")
 
 
 def _print_backoff(screen: Console, found: NgramExplanation) -> None:

@@ -14,12 +14,14 @@ from starlette.exceptions import HTTPException
 from chainrule.errors import ChainruleError
 from chainrule.serve.batching.requests import BusyError, ClosingError
 from chainrule.serve.models import UnknownModelError
+from chainrule.serve.runs import UnknownRunError
 
 RETRY_SECONDS = 1
 _LOG = logging.getLogger("chainrule.serve")
 
 _STATUS: tuple[tuple[type[ChainruleError], int, str, str | None], ...] = (
     (UnknownModelError, 404, "invalid_request_error", "model_not_found"),
+    (UnknownRunError, 404, "invalid_request_error", "run_not_found"),
     (BusyError, 429, "rate_limit_error", "rate_limit_exceeded"),
     (ClosingError, 503, "server_error", "shutting_down"),
     (ChainruleError, 400, "invalid_request_error", None),
@@ -36,7 +38,7 @@ def described(error: Exception) -> tuple[int, dict[str, Any]]:
     """The status and the body for an error; of one that is not the client's, nothing is told."""
     for kind, status, name, code in _STATUS:
         if isinstance(error, kind):
-            return status, error_body(str(error), name, "model" if status == 404 else None, code)
+            return status, error_body(str(error), name, "model" if code == "model_not_found" else None, code)
     return 500, error_body("the server failed to answer", "server_error")
 
 

@@ -308,6 +308,23 @@ class TagRequest(Asked):
         return [self.text] if isinstance(self.text, str) else self.text
 
 
+class InsideRequest(Asked):
+    """The body of /v1/inside."""
+
+    text: Annotated[str, Field(max_length=2000)]
+    token: Annotated[int, Field(ge=1, le=2000)] | None = None
+    """The number of the token of the text that is predicted, from 1 on; None: the last."""
+    target: Annotated[str, Field(max_length=2000)] | None = None
+    """Of an encoder-decoder: the target for which to show where it looks; None: its own translation."""
+
+
+class NeighboursRequest(Asked):
+    """The body of /v1/neighbours."""
+
+    token: Annotated[str, Field(min_length=1, max_length=200)]
+    top: Annotated[int, Field(ge=1, le=100)] = 10
+
+
 class FillRequest(Asked):
     """The body of /v1/fill."""
 

@@ -1,0 +1,254 @@
+"""Trainings and comparisons below one folder, which is given when the server starts.
+
+What a client names is looked up in a map from names to folders that were found there: no path is made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from chainrule.errors import ChainruleError, FolderError
+from chainrule.evaluation.comparison import RESULTS, Comparison, loss_of, read_comparison
+from chainrule.folder import MANIFEST
+from chainrule.folder import METRICS as MODEL_METRICS
+from chainrule.report.charts import run_charts
+from chainrule.report.run import RunRecord, is_going_on, run_record
+from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
+
+DEPTH = 4
+"""Folders inside folders that are looked into."""
+MOST_RUNS = 500
+MOST_FOLDERS = 5000
+"""That are looked into for one list."""
+MOST_BYTES = 256 << 20
+"""The longest file of measurements, or of results, that is read."""
+LIST_SECONDS = 1.0
+"""For which a list is valid."""
+MOST_KEPT = 64
+"""Records and charts that are kept."""
+REPORT = "report.html"
+THEMES = {"light": "#1d2733", "dark": "#e4e8ed"}
+"""The colour of the words of a chart."""
+
+
+class UnknownRunError(ChainruleError):
+    """No training has that name."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder that something can be shown of."""
+
+    name: str
+    what: Literal["run", "model", "comparison"]
+    """A run folder, a model that kept the curves of its training, or a comparison."""
+    folder: Path
+    source: Path
+    """The file that the figures are in."""
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """What changes when there are new figures."""
+        found = self.source.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    @property
+    def report(self) -> Path | None:
+        """The page about it, if there is one."""
+        page = self.folder / REPORT
+        return page if self.what != "model" and page.is_file() and not page.is_symlink() else None
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether it goes on at this time."""
+        return self.what == "run" and is_going_on(self.folder)
+
+
+class Runs:
+    """The trainings and comparisons below a folder; none without a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = None if folder is None else folder.resolve()
+        self._secret = secrets.token_bytes(32)
+        self._kept: dict[tuple[object, ...], Any] = {}
+        self._listed: tuple[float, list[Found]] = (-math.inf, [])
+        self._lock = threading.RLock()  # one chart at a time: drawing takes a whole core
+
+    def all(self) -> list[Found]:
+        """What is there at this time, by name."""
+        if self.folder is None:
+            return []
+        with self._lock:
+            if time.monotonic() - self._listed[0] > LIST_SECONDS:
+                self._listed = time.monotonic(), [*_search(self.folder)]
+            return [one for one in self._listed[1] if one.source.is_file()]
+
+    def find(self, name: str) -> Found:
+        """One of them by its name."""
+        for one in self.all():
+            if one.name == name:
+                return one
+        raise UnknownRunError(f"no training or comparison is called {name[:100]!r}")
+
+    def ticket(self, one: Found) -> str:
+        """What opens the report of a comparison: nobody can guess it, and it is valid until the server ends.
+
+        A browser that follows a link sends no key, so that the link itself has to say that it was given by us.
+        """
+        return hmac.new(self._secret, one.name.encode(), hashlib.sha256).hexdigest()
+
+    def by_ticket(self, ticket: str) -> Found:
+        """The one whose report a ticket opens."""
+        for one in self.all():
+            if hmac.compare_digest(self.ticket(one).encode(), ticket.encode()):
+                return one
+        raise UnknownRunError("there is no such report")
+
+    def record(self, one: Found) -> RunRecord:
+        """The curves of a training; they are read again when there is something new."""
+        _check_size(one)
+        try:
+            record: RunRecord = self._keep(("record", one.name, one.version), lambda: run_record(one.folder))
+        except ChainruleError:  # its words name the folder, which is nobody's business
+            raise FolderError(f"{one.name}: its curves cannot be read") from None
+        return replace(record, is_going_on=one.is_going_on)
+
+    def comparison(self, one: Found) -> Comparison:
+        """The results of a comparison."""
+        _check_size(one)
+        found: Comparison | None = self._keep(
+            ("comparison", one.name, one.version), lambda: read_comparison(one.folder)
+        )
+        if found is None:
+            raise FolderError(f"{one.name}: its results cannot be read")
+        return found
+
+    def chart(self, one: Found, theme: str) -> str:
+        """The losses of a training, as an SVG picture."""
+        if one.what == "comparison":
+            raise UnknownRunError(f"{one.name} is a comparison, which has no curve of its own; see its report")
+        record = self.record(one)
+        found: str = self._keep(("chart", one.name, one.version, theme), lambda: draw(record, theme))
+        return found
+
+    def _keep(self, key: tuple[object, ...], make: Any) -> Any:
+        """What was made for a key; what was made for an earlier version of the same run is dropped."""
+        with self._lock:
+            if key not in self._kept:
+                made = make()
+                for old in [old for old in self._kept if old[:2] == key[:2] and old[2] != key[2]]:
+                    del self._kept[old]
+                while len(self._kept) >= MOST_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[key] = made
+            return self._kept[key]
+
+
+def _search(top: Path) -> Iterator[Found]:
+    """All trainings and comparisons below a folder, in the order of their names; links are not followed."""
+    names: set[str] = set()
+    looked = 0
+    for path, inside, files in os.walk(top):
+        folder = Path(path)
+        looked += 1
+        if looked > MOST_FOLDERS or len(names) >= MOST_RUNS:
+            return
+        inside[:] = sorted(one for one in inside if not one.startswith("."))
+        if len(folder.relative_to(top).parts) >= DEPTH:
+            inside[:] = []
+        found = _kind_of(folder, set(files))
+        if MANIFEST in files or METRICS in files:  # nothing but parts of a model is below, or its checkpoints
+            inside[:] = []
+        if found is None:
+            continue
+        what, source = found
+        name = ":".join(folder.relative_to(top).parts) or top.name
+        if name not in names:
+            names.add(name)
+            yield Found(name, what, folder, source)
+
+
+def _kind_of(folder: Path, files: set[str]) -> tuple[Literal["run", "model", "comparison"], Path] | None:
+    if RESULTS in files:
+        return "comparison", folder / RESULTS
+    if METRICS in files:
+        return "run", folder / METRICS
+    if {MANIFEST, MODEL_METRICS} <= files:
+        found = (folder / MODEL_METRICS).stat()
+        if _has_curves(folder / MODEL_METRICS, found.st_mtime_ns, found.st_size):
+            return "model", folder / MODEL_METRICS
+    return None
+
+
+@lru_cache(MOST_FOLDERS)
+def _has_curves(metrics: Path, changed: int, size: int) -> bool:
+    """Whether a model kept the curves of its training; a file is read once, until it changes."""
+    if size > MOST_BYTES:
+        return False
+    try:
+        content = json.loads(metrics.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and bool(content.get(HISTORY))
+
+
+def _check_size(one: Found) -> None:
+    if one.source.stat().st_size > MOST_BYTES:
+        raise FolderError(f"{one.name}: its file of figures is too long to show")
+
+
+def draw(record: RunRecord, theme: str) -> str:
+    """The losses of a training, drawn by Vega."""
+    charts = run_charts(record)
+    if "loss" not in charts:
+        raise UnknownRunError(f"{record.title}: nothing was measured yet")
+    import vl_convert
+
+    ink = THEMES[theme]
+    axis = {"labelColor": ink, "titleColor": ink, "tickColor": ink, "domainColor": ink, "gridColor": ink}
+    config = {
+        "background": "transparent",
+        "view": {"stroke": "transparent"},
+        "axis": {**axis, "gridOpacity": 0.15, "labelFontSize": 14, "titleFontSize": 15},
+        "legend": {"labelColor": ink, "titleColor": ink, "orient": "top", "labelFontSize": 14, "titleFontSize": 15},
+    }
+    # narrower than on paper, so that its words can be read on a phone
+    spec = {**charts["loss"].to_dict(), "width": 480, "height": 280, "config": config}
+    svg: str = vl_convert.vegalite_to_svg(spec)
+    return svg
+
+
+def summary_of(comparison: Comparison) -> dict[str, Any]:
+    """The models of a comparison and how good they are, the best first."""
+    models = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "loss": loss_of(one),
+            "training_seconds": one.training_seconds,
+            "megabytes": one.megabytes,
+            "parameters": one.parameters,
+        }
+        for one in comparison.results
+    ]
+    models.sort(key=lambda one: (one["loss"] is None, one["loss"] or 0.0))
+    failures = [{"name": one.name, "error": one.error} for one in comparison.failures]
+    return {
+        "task": comparison.task,
+        "is_finished": comparison.is_finished,
+        "advice": comparison.advice,
+        "models": models,
+        "failures": failures,
+    }
