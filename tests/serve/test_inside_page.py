@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.test_browser import BROWSERS, FLAGS, PATIENCE
+from tests.browsing import BROWSERS, FLAGS, PATIENCE
 from tests.report.test_run_report import run_folder
 from tests.serve.conftest import LINES
 from tests.serve.serving import Running, running
