@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.decode import healing
 from chainrule.decode.strategies import Bias, EachRow
 from chainrule.errors import DecodingError
 from chainrule.serve.batching.engine import Engine, Limits
@@ -54,6 +55,16 @@ def test_a_bias_multiplies_probabilities() -> None:
     np.testing.assert_allclose(found - log_probs, [[0, 1.5, 0, -2]])
     with pytest.raises(DecodingError):
         Bias(((0, float("nan")),))
+
+
+@pytest.mark.parametrize("name", ["ngram", "transformer"])
+def test_a_few_openings_are_drawn_as_from_the_whole_vocabulary(
+    name: str, models: dict[str, cr.LanguageModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = ["the c", "a do", "the cat sa", "on the m", "na"]
+    short = [cr.generate_many(models[name], prompts, n=8, max_tokens=2, seed=seed) for seed in range(5)]
+    monkeypatch.setattr(healing, "_FEW", 0)
+    assert short == [cr.generate_many(models[name], prompts, n=8, max_tokens=2, seed=seed) for seed in range(5)]
 
 
 def test_a_prefix_is_found_and_what_prompts_share_is_known(models: dict[str, cr.LanguageModel]) -> None:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import mimetypes
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browsing import BROWSERS, FLAGS, PATIENCE
+from tests.browsing import launched
 from tests.report.test_run_report import run_folder
 from tests.serve.conftest import LINES
 from tests.serve.serving import Running, running
 
 import chainrule as cr
 from chainrule.serve.guard import PAGE_POLICY
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 PAGE = Path(cr.__file__).parent / "serve" / "page"
 
@@ -49,13 +46,8 @@ export const post = (path, body) =>
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip(f"no browser is installed (looked for {', '.join(BROWSERS)})")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE)
+    with launched() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def test_a_body_over_a_megabyte_is_refused(server: Running) -> None:
     assert response.status_code == 413
 
 
-def test_another_address_needs_a_key(folders: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_address_needs_a_key(folders: dict[str, Path]) -> None:
     with pytest.raises(AssertionError, match="set a key"), running([folders["ngram"]], "--host", "0.0.0.0"):
         pass
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, pad
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice
-from chainrule.decode.strategies import Chain, Strategy
+from chainrule.decode.strategies import Strategy
 from chainrule.decode.top import top_of_row
 from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State, score_choices
@@ -36,7 +36,6 @@ from chainrule.tokens.spelling import Spelling
 
 _MOST_PATHS = 64  # of one prompt, that are continued at once
 _NEGLIGIBLE = -18.0  # ln of the share of a path that is left out
-_BY_VALUE = ("temperature", "top_k", "top_p", "min_p")  # operations that look at ln p alone
 _FEW = 256  # tokens of which one is chosen without the rest of the vocabulary
 _FEW_NUMBERS = 32  # which are added up faster one by one
 _CELLS = 1 << 23  # of an array [R, V] that is made at once
@@ -201,9 +200,11 @@ def _choose(
     nodes: Sequence[_Node], read: list[list[int]], strategy: Strategy, uniforms_R: np.ndarray, vocab_size: int
 ) -> list[tuple[int, float]]:
     """A next token for each row, and ln of its share."""
-    is_few = all(len(node.tokens) <= _FEW for node in nodes)  # to sort more would take longer than it saves
-    if is_few and (alone := _by_value(strategy)) is not None:
-        return _choose_among(nodes, *alone, uniforms_R)
+    operations = strategy.operations()
+    is_plain = operations is not None and all(name == "forbid" for name, _ in operations)
+    if is_plain and all(len(node.tokens) <= _FEW for node in nodes):  # to sort more would take longer than it saves
+        forbidden = [token for _, tokens in operations or () for token in tokens]
+        return [_drawn(node, forbidden, u) for node, u in zip(nodes, uniforms_R.tolist(), strict=True)]
     shares_RV = np.full((len(nodes), vocab_size), -math.inf)
     for row, node in enumerate(nodes):
         shares_RV[row, node.tokens] = node.shares
@@ -212,38 +213,6 @@ def _choose(
     # a strategy that forbids every token does not make the prompt another one
     tokens_R = np.where(tokens_R == PAD, np.argmax(shares_RV, axis=1), tokens_R)
     return list(zip(tokens_R.tolist(), shares_RV[np.arange(len(nodes)), tokens_R].tolist(), strict=True))
-
-
-def _by_value(strategy: Strategy) -> tuple[Sequence[int], Strategy] | None:
-    """The tokens that a strategy forbids at first, and the rest of it; None if the rest asks for more than ln p."""
-    parts = strategy.strategies if isinstance(strategy, Chain) else (strategy,)
-    operations = strategy.operations()
-    if operations is None:
-        return None
-    forbidden = operations[0][1] if operations and operations[0][0] == "forbid" else ()
-    rest = parts[1:] if forbidden and parts[0].operations() == operations[:1] else parts
-    is_by_value = all(name in _BY_VALUE for part in rest for name, _ in part.operations() or ())
-    return (forbidden, Chain(rest)) if is_by_value else None
-
-
-def _choose_among(
-    nodes: Sequence[_Node], forbidden: Sequence[int], strategy: Strategy, uniforms_R: np.ndarray
-) -> list[tuple[int, float]]:
-    """The same as `_choose` does over the whole vocabulary, over the tokens that can come next; in their order."""
-    if not strategy.operations():
-        return [_drawn(node, forbidden, u) for node, u in zip(nodes, uniforms_R.tolist(), strict=True)]
-    tokens = [np.sort(node.tokens) for node in nodes]
-    shares_RK = np.full((len(nodes), max(map(len, tokens))), -math.inf)
-    for row, node in enumerate(nodes):
-        shares_RK[row, : len(node.tokens)] = node.shares[np.argsort(node.tokens)]
-    kept_RK = shares_RK.copy()
-    for row, some in enumerate(tokens):
-        kept_RK[row, : len(some)][np.isin(some, forbidden)] = -math.inf
-    going_R = np.ones(len(nodes), dtype=bool)
-    places_R = Choice(strategy, None)(kept_RK, uniforms_R, going_R)[0]
-    # a strategy that forbids every token does not make the prompt another one
-    places_R = np.where(places_R == PAD, np.argmax(shares_RK, axis=1), places_R)
-    return [(int(tokens[row][place]), float(shares_RK[row, place])) for row, place in enumerate(places_R.tolist())]
 
 
 def _drawn(node: _Node, forbidden: Sequence[int], u: float) -> tuple[int, float]:

@@ -75,7 +75,7 @@ class Guard:
         try:
             refusal = self._refusal(scope)
             if refusal is None:
-                await self.app(scope, _Bounded(receive, self._length(scope)), sending)
+                await self.app(scope, _Bounded(receive), sending)
             else:
                 await _refuse(sending, *refusal)
         finally:
@@ -125,7 +125,7 @@ _CLOSE = {"Connection": "close"}  # the rest of the request is not read
 class _Bounded:
     """What receives a request: no more bytes, and no longer, than is allowed."""
 
-    def __init__(self, receive: Receive, length: int) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive, self._taken, self._complete = receive, 0, False
         self._until = time.monotonic() + DEADLINE
 

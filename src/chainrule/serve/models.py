@@ -71,12 +71,6 @@ class Models:
         for served in [*self._served.values(), *self._retired]:
             served.engine.close()
 
-    def __iter__(self) -> Iterable[Served]:
-        return iter(self._served.values())
-
-    def __len__(self) -> int:
-        return len(self._served)
-
     def all(self) -> list[Served]:
         """The models, in the order in which they were named."""
         return [*self._served.values()]
@@ -104,7 +98,7 @@ class Models:
                 self._served[name] = fresh
                 self._retired.append(served)
             for served in [*self._retired]:
-                if not (served.engine.waiting or served.engine.writing):
+                if not served.engine.is_busy:
                     served.engine.close()
                     self._retired.remove(served)
 

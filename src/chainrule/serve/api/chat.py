@@ -16,7 +16,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.lm import LanguageModel
-from chainrule.serve.api.completions import Choice, as_json, event_stream, start_token_list, unless_gone, written
+from chainrule.serve.api.completions import (
+    Choice,
+    all_of,
+    as_json,
+    event_stream,
+    start_token_list,
+    unless_gone,
+    written,
+)
 from chainrule.serve.api.schemas import ChatRequest, Message, ResponseRequest, Sampling
 from chainrule.serve.api.texts import TokenList
 from chainrule.serve.batching.requests import Ask
@@ -67,12 +75,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     if body.stream:
         usage = body.stream_options is not None and body.stream_options.include_usage
         return event_stream(_chat_chunks(served, choices, pieces, head, usage))
-
-    async def gather() -> None:
-        async for _ in pieces:
-            pass
-
-    await unless_gone(request, gather())
+    await unless_gone(request, all_of(pieces))
     told = [
         {
             "index": choice.index,
@@ -161,12 +164,7 @@ async def responses(body: ResponseRequest, request: Request) -> Response:
     response = _Response(served.name, choices[0], body)
     if body.stream:
         return event_stream(response.events(pieces), named=True)
-
-    async def gather() -> None:
-        async for _ in pieces:
-            pass
-
-    await unless_gone(request, gather())
+    await unless_gone(request, all_of(pieces))
     return as_json(response.to_json("completed"))
 
 

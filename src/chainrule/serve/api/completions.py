@@ -222,7 +222,7 @@ async def completions(body: CompletionRequest, request: Request) -> Response:
     if body.stream:
         return event_stream(_chunks(job, head))
     if job.writes:
-        await unless_gone(request, _all_of(job.pieces()))
+        await unless_gone(request, all_of(job.pieces()))
     choices = [
         {
             "index": index,
@@ -301,6 +301,7 @@ async def unless_gone(request: Request, work: Any) -> Any:
         watch.cancel()
 
 
-async def _all_of(pieces: AsyncIterator[Any]) -> None:
+async def all_of(pieces: AsyncIterator[Any]) -> None:
+    """Wait for all pieces; what was written is in their choices."""
     async for _ in pieces:
         pass

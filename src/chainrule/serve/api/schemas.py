@@ -30,7 +30,17 @@ MOST_ALTERNATIVES = 20
 
 TokenId = Annotated[int, Field(ge=0, le=2**31)]
 Text = Annotated[str, Field(max_length=1_000_000)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
+Tokens = Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
+Given = Text | Texts | Tokens | Annotated[list[Tokens], Field(min_length=1, max_length=MOST_PROMPTS)]
+"""One text or several, each as text or as tokens."""
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**64)]
+
+
+def one_by_one(given: Any) -> list[str | tuple[int, ...]]:
+    """What is `Given` as a list: a text is a string, tokens are a tuple."""
+    every = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+    return [one if isinstance(one, str) else tuple(one) for one in every]
 
 
 class Asked(BaseModel):
@@ -110,14 +120,7 @@ class Writing(Sampling):
 class CompletionRequest(Writing):
     """The body of /v1/completions."""
 
-    prompt: (
-        Text
-        | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
-        | Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
-        | Annotated[
-            list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=MOST_PROMPTS)
-        ]
-    ) = ""
+    prompt: Given = ""
     max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = 16
     best_of: Annotated[int, Field(ge=1, le=MOST_TEXTS)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | bool | None = None
@@ -137,11 +140,7 @@ class CompletionRequest(Writing):
     @property
     def prompts(self) -> list[str | tuple[int, ...]]:
         """The prompts, one after the other."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if isinstance(self.prompt[0], int):
-            return [tuple(self.prompt)]
-        return [one if isinstance(one, str) else tuple(one) for one in self.prompt]
+        return one_by_one(self.prompt)
 
     @property
     def alternatives(self) -> int | None:
@@ -214,25 +213,14 @@ class ResponseRequest(Sampling):
 class EmbeddingRequest(Asked):
     """The body of /v1/embeddings."""
 
-    input: (
-        Text
-        | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
-        | Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
-        | Annotated[
-            list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=MOST_PROMPTS)
-        ]
-    )
+    input: Given
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
 
     @property
     def texts(self) -> list[str | tuple[int, ...]]:
         """The texts, one after the other."""
-        if isinstance(self.input, str):
-            return [self.input]
-        if isinstance(self.input[0], int):
-            return [tuple(self.input)]
-        return [one if isinstance(one, str) else tuple(one) for one in self.input]
+        return one_by_one(self.input)
 
 
 class TokenizeRequest(Asked):
@@ -283,29 +271,28 @@ class BeamRequest(Asked):
     max_tokens: Annotated[int, Field(ge=1, le=64)] = 16
 
 
-class TranslateRequest(Asked):
+class OfTexts(Asked):
+    """A request about one text or several."""
+
+    text: Text | Texts
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, one after the other."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
+
+class TranslateRequest(OfTexts):
     """The body of /v1/translate."""
 
-    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
     beams: Annotated[int, Field(ge=1, le=16)] = 5
     alignments: bool = False
 
-    @property
-    def texts(self) -> list[str]:
-        """The texts, one after the other."""
-        return [self.text] if isinstance(self.text, str) else self.text
 
-
-class TagRequest(Asked):
+class TagRequest(OfTexts):
     """The body of /v1/tag."""
 
-    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
     split: Literal["unicode", "whitespace"] = "unicode"
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts, one after the other."""
-        return [self.text] if isinstance(self.text, str) else self.text
 
 
 class InsideRequest(Asked):

@@ -56,8 +56,8 @@ class Engine:
 
     def __init__(self, model: Model, limits: Limits | None = None) -> None:
         self.model, self.limits = model, limits or Limits()
-        self.turns, self.tokens = 0, 0
-        """Turns of the loop, and tokens written, since it began."""
+        self.tokens = 0
+        """Tokens written since it began."""
         self._asked: deque[Ticket] = deque()
         self._bulks: deque[Bulk] = deque()
         self._under_way: tuple[list[Bulk], Iterator[Any], list[Any]] | None = None
@@ -117,6 +117,11 @@ class Engine:
         return sum(len(rows) for rows in self._together.values())
 
     @property
+    def is_busy(self) -> bool:
+        """Whether anything is waiting or under way."""
+        return bool(self.waiting or self.writing or self._under_way)
+
+    @property
     def reused(self) -> int:
         """Tokens of prompts that did not have to be read again."""
         return 0 if self._prefixes is None else self._prefixes.reused
@@ -141,7 +146,6 @@ class Engine:
             self._advance()
             self._work()
             self._send()
-            self.turns += 1
         self._fail(ClosingError("the server is shutting down"))
 
     def _drop_cancelled(self) -> None:
