@@ -3,6 +3,7 @@
     python -m benchmarks serve ngram          a 5-gram model, 64 connections, 16 tokens each
     python -m benchmarks serve soak           200 connections for minutes: nothing lost or mixed up, memory steady
     python -m benchmarks serve transformer    a Transformer: one request against sixteen at once
+    python -m benchmarks serve large          a Transformer of 124 M parameters, 64 streams at once (--device cuda)
     python -m benchmarks serve leave          clients that go away: how soon their places are free
     python -m benchmarks serve terminate      SIGTERM while streams are open
 
@@ -20,9 +21,15 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 import chainrule as cr
 from benchmarks import harness
 from benchmarks.serve.load import Tally, load, request_bytes, resident, server
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.tokens.words.tokenizer import WordTokenizer
 
 PROMPTS = ["The", "A list of", "If the", "In this case", "The function", "When it is", "Use", "Objects have"]
 
@@ -34,6 +41,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each load lasts [default: 10]")
     parser.add_argument("--connections", type=int, default=None, help="connections [default: those of each load]")
     parser.add_argument("--count", type=int, default=None, help="how often to leave or to terminate")
+    parser.add_argument("--device", default="cpu", help="where the large Transformer computes [default: cpu]")
+    parser.add_argument("--tokens", type=int, default=512, help="tokens in each of its texts [default: 512]")
     options = parser.parse_args(arguments)
     for name in options.what:
         WHAT[name](options)
@@ -151,6 +160,54 @@ def transformer(options: argparse.Namespace) -> None:
     show("Transformer, 64 tokens", rows)
 
 
+def _large_folder(place: Path) -> Path:
+    """A Transformer of GPT-2's smallest size with random weights."""
+    config = TransformerConfig("gpt2", layers=12, width=768, heads=12, window=1024)
+    tokenizer = WordTokenizer([f"w{number:05d}".encode() for number in range(50_254)])
+    network = Transformer(config, tokenizer.vocab_size, tokenizer.bos)
+    NeuralModel(network, tokenizer, "stream", kind="transformer", settings=config).save(place / "large")
+    return place / "large"
+
+
+def large(options: argparse.Namespace) -> None:
+    """Streams of a large Transformer: all tokens of all streams together."""
+    many, tokens = options.connections or 64, options.tokens
+    dtype = "bfloat16" if options.device.startswith("cuda") else "float32"
+    with tempfile.TemporaryDirectory() as place:
+        folder = str(_large_folder(Path(place)))
+        with server(folder, "--device", options.device, "--dtype", dtype, "--rows", str(many)) as (port, _):
+            fields: dict[str, object] = {
+                "max_tokens": tokens,
+                "stream": True,
+                "top_k": 50,
+                "stream_options": {"include_usage": True},
+            }
+            requests = [
+                (request_bytes({"prompt": f"w{number:05d} w00001 w00002", "seed": number, **fields}), None)
+                for number in range(many)
+            ]
+            rows = []
+            for connections in 2 ** np.arange(
+                many.bit_length() + 1
+            ):  # kernels are compiled for each number of rows
+                load(port, requests, min(many, int(connections)), 1)
+            for connections in (1, many):
+                began = time.perf_counter()
+                tally = load(port, requests, connections, options.seconds)
+                seconds = time.perf_counter() - began
+                rows.append(
+                    {
+                        "load": f"{connections} at once",
+                        "tokens/s": f"{tally.tokens / seconds:,.0f}",
+                        "first token p50 ms": f"{tally.quantile(0.5, 'first'):.0f}",
+                        "p95 ms": f"{tally.quantile(0.95, 'first'):.0f}",
+                        "answered": f"{tally.answered}",
+                        "wrong": f"{tally.wrong}",
+                    }
+                )
+    show(f"Transformer, 124 M parameters, {tokens} tokens", rows)
+
+
 def leave(options: argparse.Namespace) -> None:
     """Clients that go away in the middle of a stream: how long until no text is being written for them."""
     count = options.count or 500
@@ -221,6 +278,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "ngram": ngram,
     "soak": soak,
     "transformer": transformer,
+    "large": large,
     "leave": leave,
     "terminate": terminate,
 }

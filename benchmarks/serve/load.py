@@ -34,6 +34,7 @@ class Tally:
     first: list[float] = field(default_factory=list)
     """How long the first piece of each stream took."""
     tokens: int = 0
+    """Tokens that were written, where the answers tell it."""
 
     def quantile(self, q: float, of: str = "seconds") -> float:
         """A quantile of the times, in milliseconds."""
@@ -85,7 +86,8 @@ async def client(
         tally.answered += 1
         if first is not None:
             tally.first.append(first - began)
-            tally.tokens += body.count(b'"text"')
+        if told := re.search(rb'"completion_tokens":(\d+)', body):
+            tally.tokens += int(told[1])
         if status != 200 or (expected is not None and expected not in body):
             tally.wrong += 1
     writer.close()
@@ -110,11 +112,13 @@ def server(*arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
+        said = []
         for line in process.stdout:
+            said.append(line)
             if found := re.search(r"http://\S+?:(\d+)", line):
                 yield int(found[1]), process
                 return
-        raise SystemExit("the server did not start")
+        raise SystemExit(f"the server did not start: {''.join(said)}")
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -194,7 +194,7 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
             torch.testing.assert_close(found[2][place], one[2][0])
             expected = lm.next_log_probs(lm.extend(one[0], one[1][:, -1:]))[0]
             torch.testing.assert_close(lm.next_log_probs(after)[place], expected, rtol=1e-4, atol=1e-5)
-    assert sorted(lm._samplers) == [4, 8]  # the one for a single row was dropped when a larger one came
+    assert sorted(lm._samplers) == [1, 4, 8]
 
 
 def test_few_recordings_are_kept() -> None:

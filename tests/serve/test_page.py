@@ -25,6 +25,8 @@ STATES = {
     "read": {"models": "ngram,lstm,words", "text": TEXT, "by": "difference"},
     "tree": {"model": "ngram", "prompt": "the", "width": 3, "n": 5, "step": 5},
     "tokens": {"model": "ngram", "text": TEXT, "step": 3},
+    "inside": {"model": "transformer", "text": "the cat sat"},
+    "runs": {},
     "translate": {"text": "a b c\nc b"},
     "tag": {"text": "the dog sat\na cat ran"},
     "fill": {"text": "the [MASK] sat on the [MASK]"},

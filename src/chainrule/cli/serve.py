@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from chainrule.cli.options.models import device_option
+from chainrule.cli.options.models import device_option, note_slow_precision, precision_option
 from chainrule.cli.screen.lines import console, say
 from chainrule.errors import MissingExtraError, SettingsError
 
@@ -50,6 +50,7 @@ from chainrule.errors import MissingExtraError, SettingsError
     help="Requests of a model that may wait; others are told to come again.",
 )
 @device_option
+@precision_option
 @click.option(
     "--runs",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -66,6 +67,7 @@ def serve(
     rows: int,
     queue: int,
     device: str,
+    dtype: str,
     runs: Path | None,
     reload: bool,
 ) -> None:
@@ -79,6 +81,7 @@ def serve(
     curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The"}'
     """
     try:
+        from chainrule.lm import LanguageModel
         from chainrule.serve.batching.engine import Limits
         from chainrule.serve.models import Models, named_folders
         from chainrule.serve.run import serve as run
@@ -86,8 +89,9 @@ def serve(
         if error.name and error.name.startswith("chainrule"):
             raise
         raise MissingExtraError(error.name or "fastapi", "serve", "serving models") from None
-    models = Models(named_folders(folders), Limits(rows, queue), device)
+    models = Models(named_folders(folders), Limits(rows, queue), device, dtype)
     models.load()
+    note_slow_precision(dtype, *(one.model for one in models.all() if isinstance(one.model, LanguageModel)))
     names = ", ".join(one.name for one in models.all())
 
     def started(address: str) -> None:

@@ -130,7 +130,13 @@ def _copied(
 
     if not isinstance(lm, NeuralModel):
         return lm, []
-    learner = _Learner(lm.with_network(copy.deepcopy(lm.network)), dynamic, path)
+    import torch
+
+    network = copy.deepcopy(lm.network)
+    for module in network.modules():
+        if isinstance(module, torch.nn.RNNBase):
+            module.flatten_parameters()  # copies lie apart in memory: cuDNN would join them at every call, and warn
+    learner = _Learner(lm.with_network(network), dynamic, path)
     return learner.lm, [learner]
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, pad
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice
-from chainrule.decode.strategies import Strategy
+from chainrule.decode.strategies import Chain, Forbid, Strategy
 from chainrule.decode.top import top_of_row
 from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State, score_choices
@@ -38,6 +38,7 @@ _MOST_PATHS = 64  # of one prompt, that are continued at once
 _NEGLIGIBLE = -18.0  # ln of the share of a path that is left out
 _FEW = 256  # tokens of which one is chosen without the rest of the vocabulary
 _FEW_NUMBERS = 32  # which are added up faster one by one
+_OF_SHARES = ("temperature", "top_k", "top_p", "min_p")  # operations for which a token is as good as its share
 _CELLS = 1 << 23  # of an array [R, V] that is made at once
 
 
@@ -70,8 +71,9 @@ class _Node:
 
     def possible(self) -> NDArray[np.int64]:
         """The tokens that can come next: first those that spell the rest to its end, then those that begin it."""
-        self.last = self.spelling.starting_with(self.rest)
-        return np.concatenate([self.last, self.spelling.beginning(self.rest)])
+        tokens, count = self.spelling.choices(self.rest)
+        self.last = tokens[:count]
+        return tokens
 
     def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.floating]) -> float:
         """Take ln p of the tokens that can come next; returns that of all that spell the rest to its end."""
@@ -205,14 +207,32 @@ def _choose(
     if is_plain and all(len(node.tokens) <= _FEW for node in nodes):  # to sort more would take longer than it saves
         forbidden = [token for _, tokens in operations or () for token in tokens]
         return [_drawn(node, forbidden, u) for node, u in zip(nodes, uniforms_R.tolist(), strict=True)]
-    shares_RV = np.full((len(nodes), vocab_size), -math.inf)
+    by_share = _by_share(strategy)
+    # a strategy that looks at nothing but shares needs no columns for tokens that cannot come
+    columns = np.arange(vocab_size) if by_share is None else np.unique(np.concatenate([n.tokens for n in nodes]))
+    shares_RV = np.full((len(nodes), len(columns)), -math.inf)
     for row, node in enumerate(nodes):
-        shares_RV[row, node.tokens] = node.shares
-    going_R = np.ones(len(nodes), dtype=bool)
-    tokens_R = Choice(strategy, None)(shares_RV, uniforms_R, going_R, lambda: pad(read))[0]
+        shares_RV[row, np.searchsorted(columns, node.tokens)] = node.shares
+    going_R, open_RV = np.ones(len(nodes), dtype=bool), shares_RV
+    if by_share is not None:
+        strategy, forbidden = by_share
+        open_RV = np.where(np.isin(columns, forbidden), -math.inf, shares_RV)
+    places_R = Choice(strategy, None)(open_RV, uniforms_R, going_R, lambda: pad(read))[0]
     # a strategy that forbids every token does not make the prompt another one
-    tokens_R = np.where(tokens_R == PAD, np.argmax(shares_RV, axis=1), tokens_R)
-    return list(zip(tokens_R.tolist(), shares_RV[np.arange(len(nodes)), tokens_R].tolist(), strict=True))
+    places_R = np.where(places_R == PAD, np.argmax(shares_RV, axis=1), places_R)
+    shares_R = shares_RV[np.arange(len(nodes)), places_R]
+    return list(zip(columns[places_R].tolist(), shares_R.tolist(), strict=True))
+
+
+def _by_share(strategy: Strategy) -> tuple[Strategy, list[int]] | None:
+    """A strategy that forbids tokens and then looks at shares alone, as these two parts; None for another one."""
+    parts = strategy.strategies if isinstance(strategy, Chain) else (strategy,)
+    rest = [part for part in parts if not isinstance(part, Forbid)]
+    named = [part.operations() for part in rest]
+    is_known = all(some is not None and all(name in _OF_SHARES for name, _ in some) for some in named)
+    if not is_known or [*parts[len(parts) - len(rest) :]] != rest:
+        return None
+    return Chain(tuple(rest)), [token for part in parts if isinstance(part, Forbid) for token in part.tokens]
 
 
 def _drawn(node: _Node, forbidden: Sequence[int], u: float) -> tuple[int, float]:

@@ -42,10 +42,17 @@ class Served:
 class Models:
     """All models by name."""
 
-    def __init__(self, folders: Mapping[str, Path], limits: Limits | None = None, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        limits: Limits | None = None,
+        device: str = "cpu",
+        dtype: str = "float32",
+    ) -> None:
         if not folders:
             raise ModelError("there is nothing to serve: name the folder of a model")
-        self._folders, self._limits, self._device = dict(folders), limits, device
+        self._folders, self._limits = dict(folders), limits
+        self._device, self._dtype = device, dtype
         self._served: dict[str, Served] = {}
         self._retired: list[Served] = []
 
@@ -56,7 +63,7 @@ class Models:
     def _loaded(self, name: str) -> Served:
         folder = self._folders[name]
         version = _version(folder)
-        model = load(folder, device=self._device)
+        model = load(folder, device=self._device, dtype=self._dtype)
         if isinstance(model, LanguageModel):
             prepare(model)
         return Served(name, folder, model, Engine(model, self._limits), int(time.time()), version)

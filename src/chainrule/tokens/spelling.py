@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+_MOST_KNOWN = 4096
 _SPACES = b" \t\r\v\f\n"
 
 
@@ -23,6 +24,21 @@ class Spelling:
         """`joins` says whether the text of two tokens is that of one and then of the other, nothing between."""
         self.pieces = pieces
         self.joins = joins
+        self._known: dict[bytes, tuple[NDArray[np.int64], int]] = {}
+
+    def choices(self, text: bytes) -> tuple[NDArray[np.int64], int]:
+        """The tokens that can spell a text or its beginning; how many of them, the first ones, spell it to its end.
+
+        What a prompt ends with is often the same, so the choices for the last few thousand texts are kept.
+        """
+        found = self._known.get(text)
+        if found is None:
+            last = self.starting_with(text)
+            found = np.concatenate([last, self.beginning(text)]), len(last)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[text] = found
+        return found
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:

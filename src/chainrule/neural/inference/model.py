@@ -172,11 +172,11 @@ class NeuralModel(TorchModel, LanguageModel):
         assert isinstance(self.network, Transformer) and isinstance(cache, Cache) and window is not None
         if window.longest + steps > window.size or steps > MOST_STEPS:
             return None
-        # the number of rows falls as rows end: with powers of two, a few samplers serve every number
+        # Rows end, and in a server others join: with powers of two, a few samplers serve every number, and all of
+        # them together take at most twice the memory of the largest.
         size = power_of_two(rows)
         if size not in self._samplers:
-            larger = {other: sampler for other, sampler in self._samplers.items() if other > size}
-            self._samplers = {**larger, size: GraphSampler(self.network, self._log_probs, size, self.tokenizer.bos)}
+            self._samplers[size] = GraphSampler(self.network, self._log_probs, size, self.tokenizer.bos)
         written = self._samplers[size].write(cache, window, state.features_BD, choose, uniforms_BT)
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
 

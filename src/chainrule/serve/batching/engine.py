@@ -254,9 +254,7 @@ class Engine:
                 self._send()
             states.append(state)
             rest.append(ids[size:])
-        joined = states[0]
-        for state in states[1:]:
-            joined = joined.join(state)
+        joined = _joined(states)
         joined = lm.extend(joined, pad(rest)) if any(rest) else joined
         for row, ids in enumerate(prompts):
             if rest[row] and self._prefixes.is_worth_keeping(ids):
@@ -351,6 +349,16 @@ class Engine:
 
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(deliver)
+
+
+def _joined(states: Sequence[State]) -> State:
+    """States of one row each as one state; a state that is there several times is joined once, and repeated."""
+    distinct = {id(state): state for state in states}
+    places = {key: place for place, key in enumerate(distinct)}
+    first, *others = distinct.values()
+    for state in others:
+        first = first.join(state)
+    return first.select(np.asarray([places[id(state)] for state in states]))
 
 
 def _resolution(bulk: Bulk, results: list[Any]) -> Callable[[], None]:

@@ -24,6 +24,7 @@ class Prefixes:
         self.lm, self._most, self._entries = lm, most, entries
         self._states: OrderedDict[tuple[int, ...], State] = OrderedDict()
         self._tokens = 0
+        self._nothing: State | None = None
         self.reused = 0
         """Tokens that did not have to be read."""
 
@@ -43,7 +44,9 @@ class Prefixes:
             if alike == len(prefix) > len(best):
                 best = prefix
         if not best:
-            return 0, self.lm.start(1), shared
+            if self._nothing is None:
+                self._nothing = self.lm.start(1)
+            return 0, self._nothing, shared
         self._states.move_to_end(best)
         self.reused += len(best)
         return len(best), self._states[best], shared
