@@ -96,7 +96,7 @@ def test_lines_before_the_last_are_scored_by_themselves(
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stop_sequence_is_not_part_of_the_text(stream: bool, client: openai.OpenAI) -> None:
-    asked = {"model": "lstm", "prompt": "the", "max_tokens": 60, "seed": 2}
+    asked = {"model": "lstm", "prompt": "the", "max_tokens": 60, "seed": 1}
     plain = client.completions.create(**asked).choices[0].text
     stop = plain[5:8]
     assert stop and plain.find(stop) <= 5

@@ -75,16 +75,16 @@ class _Node:
         self.last = tokens[:count]
         return tokens
 
-    def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.floating]) -> float:
-        """Take ln p of the tokens that can come next; returns that of all that spell the rest to its end."""
+    def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64], total: float) -> None:
+        """Take ln p of the tokens that can come next, and that of all that spell the rest to its end."""
         last = len(self.last)
-        self.last_log_probs = log_probs[:last].astype(np.float64)
+        self.last_log_probs, self.total = log_probs[:last], total  # other openings are added to the total later
+        if last == len(tokens):
+            return
         for token, log_prob in zip(tokens[last:].tolist(), log_probs[last:].tolist(), strict=True):
             if log_prob > -math.inf:
                 rest = self.rest[len(self.spelling.pieces[token]) :]
                 self.parts[token] = log_prob, _Node(self.spelling, self.prompt, rest, self.log_prob + log_prob)
-        self.total = _log_sum(self.last_log_probs)  # of the openings that end here; the others are added later
-        return self.log_prob + self.total
 
     def normalise(self, grown: Container[_Node]) -> None:
         """Turn ln p of the next tokens into their shares, when those of every node below are known."""
@@ -257,14 +257,17 @@ def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
     frontier = roots
     while frontier:
         possible = [node.possible() for node in frontier]
-        rows = np.repeat(np.arange(len(frontier)), [len(tokens) for tokens in possible])
-        log_probs = score_choices(lm, state, rows, np.concatenate(possible)) if len(rows) else np.zeros(0)
+        sizes = [len(tokens) for tokens in possible]
+        rows = np.repeat(np.arange(len(frontier)), sizes)
+        scores = score_choices(lm, state, rows, np.concatenate(possible)) if len(rows) else np.zeros(0)
+        log_probs = np.asarray(scores, dtype=np.float64)
         if np.isnan(log_probs).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
-        ends = np.cumsum([len(tokens) for tokens in possible])
-        for node, tokens, end in zip(frontier, possible, ends.tolist(), strict=True):
-            total = node.expand(tokens, log_probs[end - len(tokens) : end])
-            found[node.prompt] = np.logaddexp(found[node.prompt], total)
+        starts = [0, *accumulate(sizes)][:-1]
+        totals = _log_sums(log_probs, starts, [len(node.last) for node in frontier])
+        for node, tokens, start, total in zip(frontier, possible, starts, totals, strict=True):
+            node.expand(tokens, log_probs[start : start + len(tokens)], total)
+            found[node.prompt] = np.logaddexp(found[node.prompt], node.log_prob + total)
         grown |= dict.fromkeys(frontier)
         below = [
             (row, token, child)
@@ -300,6 +303,20 @@ def _ids(lm: LanguageModel, prompt: str) -> list[int]:
 def _slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
+
+
+def _log_sums(log_probs: NDArray[np.float64], starts: Sequence[int], counts: Sequence[int]) -> list[float]:
+    """ln Σ e^x of so many numbers from each start on."""
+    is_empty = np.asarray(counts) == 0
+    bounds = np.column_stack([starts, np.asarray(starts) + counts]).ravel()
+    numbers = np.append(log_probs, -math.inf)  # the last bound may be the end
+    most = np.where(is_empty, -math.inf, np.maximum.reduceat(numbers, bounds)[::2])
+    shift = np.where(np.isinf(most), 0.0, most)
+    owner = np.repeat(shift, np.diff([*starts, len(numbers)]))
+    sums = np.where(is_empty, 0.0, np.add.reduceat(np.exp(np.minimum(numbers - owner, 0.0)), bounds)[::2])
+    with np.errstate(divide="ignore"):
+        totals: list[float] = (np.log(sums) + shift).tolist()
+    return totals
 
 
 def _log_sum(log_probs: NDArray[np.float64]) -> float:

@@ -6,9 +6,9 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
@@ -22,6 +22,8 @@ from chainrule.serve.models import Models, Served
 from chainrule.serve.scoring import ScoredIds, score_ids
 
 router = APIRouter()
+
+Result = TypeVar("Result")
 
 Prompt = str | tuple[int, ...]
 
@@ -283,22 +285,21 @@ def event_stream(chunks: AsyncIterator[dict[str, Any]], *, named: bool = False) 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def unless_gone(request: Request, work: Any) -> Any:
+async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
     """The result of some work, which is given up if the client goes away."""
-    task = asyncio.ensure_future(work)
+    working = asyncio.current_task()
+    assert working is not None
 
-    async def gone() -> None:
+    async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
+        working.cancel()
 
-    watch = asyncio.create_task(gone())
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            task.cancel()
-        return await task
+        return await work
     finally:
-        watch.cancel()
+        watching.cancel()
 
 
 async def all_of(pieces: AsyncIterator[Any]) -> None:
