@@ -2,6 +2,7 @@
 
 import { get, post } from "../api.js";
 import { addStyle, bar, figure, heatMap, html, newId, roving, table, textOf, thumbnail, tokenStrip, visible } from "../drawing.js";
+import { named } from "../parts.js";
 
 export const title = "Inside";
 export const needs = null;
@@ -15,7 +16,7 @@ export async function show(root, params, setParams) {
   addStyle();
   const given = (name) => (typeof params?.get === "function" ? params.get(name) : params?.[name]) ?? "";
   const models = (await get("/v1/models")).data;
-  const model = html("select", { name: "model" }, models.map((one) => html("option", { value: one.id }, `${one.id} (${one.kind})`)));
+  const model = html("select", { name: "model" }, models.map((one) => html("option", { value: one.id }, named(one))));
   const text = html("textarea", { name: "text", maxlength: "2000", spellcheck: "false" });
   text.value = given("text") || EXAMPLE;
   if (models.some((one) => one.id === given("model"))) model.value = given("model");
@@ -45,11 +46,17 @@ export async function show(root, params, setParams) {
     look().then(() => found.querySelector("[aria-pressed=true]")?.focus());
   };
   const kindOf = () => models.find((one) => one.id === model.value)?.kind;
+  const label = html("span", {});
+  const nameText = () => {
+    label.textContent =
+      kindOf() === "seq2seq" ? "Text to translate" : "Text (its last token is guessed, until you choose another one)";
+  };
   const nearby = () => near.replaceChildren(...(COUNTED.includes(kindOf()) ? [] : [neighbourSection(model)]));
   const again = (event) => {
     event?.preventDefault();
     state.token = state.head = "";
     keep();
+    nameText();
     look();
     nearby();
   };
@@ -70,13 +77,14 @@ export async function show(root, params, setParams) {
         "form",
         { onsubmit: again },
         html("div", { class: "row" }, html("label", {}, "Model", model)),
-        html("label", {}, "Text (its last token is guessed, until you choose another one)", text),
+        html("label", {}, label, text),
         html("div", { class: "row" }, html("button", { class: "go", type: "submit" }, "Look inside")),
       ),
       found,
       near,
     ),
   );
+  nameText();
   nearby();
   await look();
 }
