@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -10,8 +11,23 @@ from hypothesis import settings
 # Several tests run at once, a process each: threads of threads would wait for each other most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+SHARING = ("tests/serve/", "tests/report/")
+"""Folders of tests whose fixtures take seconds to make."""
+
 settings.register_profile("chainrule", derandomize=True, deadline=None, database=None)
 settings.load_profile("chainrule")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share a server, a browser or trained models run in one process, where these are made once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Sharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in SHARING if nodeid.startswith(folder)), nodeid)
+
+    return Sharing(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

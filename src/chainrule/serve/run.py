@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +21,7 @@ from chainrule.serve.models import Models
 DRAIN_SECONDS = 25.0
 """How long texts that are being written may go on after SIGTERM; then they end with an error."""
 _LAST_SECONDS = 4  # for those errors to reach their clients
+_LATE_SECONDS = 0.5  # in which requests that were sent before SIGTERM, and not read yet, get an answer
 
 
 class ServeError(ChainruleError):
@@ -57,17 +59,27 @@ class _Protocol(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """A server that drains: texts under way end, or are ended with an error, before it goes."""
 
-    def __init__(self, config: uvicorn.Config, guard: Guard, models: Models) -> None:
+    def __init__(self, config: uvicorn.Config, guard: Guard, models: Models, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._guard, self._models = guard, models
+        self._guard, self._models, self._started = guard, models, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if not self.should_exit:
+        loop = asyncio.get_running_loop()
+        if not self._guard.closing:
             self._guard.closing = True
-            asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._models.close)
-        # a second Ctrl-C ends it at once, as uvicorn has it
-        if self.should_exit and sig == signal.SIGINT:
+            loop.call_later(DRAIN_SECONDS, self._models.close)
+            # connections are closed only then: the request on one that is closed at once might not have been read
+            loop.call_later(_LATE_SECONDS, self._exit)
+        elif sig == signal.SIGINT:  # a second Ctrl-C ends it at once, as uvicorn has it
             self._models.close()
+            self._exit()
+
+    def _exit(self) -> None:
         self.should_exit = True
 
 
@@ -80,7 +92,7 @@ def serve(
     hosts: tuple[str, ...] = (),
     reload: bool = False,
     runs_below: Path | None = None,
-    say: Any = None,
+    say: Callable[[str], None] | None = None,
 ) -> None:
     """Serve loaded models until SIGTERM or Ctrl-C; `say` is called with the address once it listens.
 
@@ -104,11 +116,13 @@ def serve(
         timeout_graceful_shutdown=int(DRAIN_SECONDS) + _LAST_SECONDS,
         lifespan="on",
     )
-    server = _Server(config, guard, models)
-    if say is not None:
-        name = f"[{host}]" if ":" in host else host
-        say(f"http://{name}:{listening.getsockname()[1]}")
-    server.run(sockets=[listening])
+
+    def started() -> None:
+        if say is not None:
+            name = f"[{host}]" if ":" in host else host
+            say(f"http://{name}:{listening.getsockname()[1]}")
+
+    _Server(config, guard, models, started).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
