@@ -4,6 +4,7 @@
     python -m benchmarks serve soak           200 connections for minutes: nothing lost or mixed up, memory steady
     python -m benchmarks serve transformer    a Transformer: one request against sixteen at once
     python -m benchmarks serve large          a Transformer of 124 M parameters, 64 streams at once (--device cuda)
+    python -m benchmarks serve llama          beside llama.cpp's server, with the same weights (--llama-server PATH)
     python -m benchmarks serve leave          clients that go away: how soon their places are free
     python -m benchmarks serve terminate      SIGTERM while streams are open
 
@@ -25,6 +26,7 @@ import numpy as np
 
 import chainrule as cr
 from benchmarks import harness
+from benchmarks.serve.llama import compare as beside_llama
 from benchmarks.serve.load import Tally, load, request_bytes, resident, server
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.neural.inference.model import NeuralModel
@@ -43,6 +45,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--count", type=int, default=None, help="how often to leave or to terminate")
     parser.add_argument("--device", default="cpu", help="where the large Transformer computes [default: cpu]")
     parser.add_argument("--tokens", type=int, default=512, help="tokens in each of its texts [default: 512]")
+    parser.add_argument("--llama-server", type=Path, help="the program of llama.cpp, to measure beside it")
     options = parser.parse_args(arguments)
     for name in options.what:
         WHAT[name](options)
@@ -208,6 +211,16 @@ def large(options: argparse.Namespace) -> None:
     show(f"Transformer, 124 M parameters, {tokens} tokens", rows)
 
 
+def llama(options: argparse.Namespace) -> None:
+    """A Transformer of Llama's design behind this server and behind llama.cpp's."""
+    if options.llama_server is None:
+        raise SystemExit("--llama-server is missing: the path of llama.cpp's program of that name")
+    prompts = [f"{number}. {PROMPTS[number % 8]}" for number in range(16)]
+    with tempfile.TemporaryDirectory() as place:
+        rows = beside_llama(options.llama_server, Path(place), prompts, options.connections or 16, options.seconds)
+    show("Transformer, 64 tokens, the likeliest", rows)
+
+
 def leave(options: argparse.Namespace) -> None:
     """Clients that go away in the middle of a stream: how long until no text is being written for them."""
     count = options.count or 500
@@ -279,6 +292,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "soak": soak,
     "transformer": transformer,
     "large": large,
+    "llama": llama,
     "leave": leave,
     "terminate": terminate,
 }

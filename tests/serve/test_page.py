@@ -116,6 +116,8 @@ def test_files_are_served_with_their_types_and_tags(server: Running) -> None:
         again = httpx2.get(str(found.url), headers={"If-None-Match": found.headers["etag"]})
         assert again.status_code == 304 and again.content == b""
     assert httpx2.get(f"{server.address}/").content == (PAGE / "index.html").read_bytes()
+    head = httpx2.head(f"{server.address}/")
+    assert head.status_code == 200 and head.content == b"" and int(head.headers["content-length"]) > 100
     for path in ("none.js", "%2e%2e/app.py", "..%2fapp.py", "views", "views/", ""):
         assert httpx2.get(f"{server.address}/page/{path}").status_code == 404
 

@@ -22,6 +22,11 @@ def ask(server: Running, path: str, **body: object) -> dict:
     return response.json()
 
 
+def test_a_text_without_tokens_has_no_bits(server: Running) -> None:
+    found = ask(server, "/v1/score", model="words", text="")
+    assert found["tokens"] == [] and str(found["bits"]) == "0.0" and found["bits_per_byte"] is None
+
+
 @pytest.mark.parametrize("name", ["ngram", "words", "lstm", "transformer", "mixture"])
 def test_scores_are_those_of_the_library_on_the_bytes_of_the_text(
     name: str, server: Running, models: dict[str, cr.LanguageModel]

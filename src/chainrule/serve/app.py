@@ -104,5 +104,6 @@ def _described(served: Served) -> dict[str, object]:
         "purpose": model.purpose,
         "parameters": model.metrics.get("parameters"),
         "context": getattr(model, "context", None),
+        "normalised": getattr(model, "normalised", None),
         "vocab_size": {name: tokenizer.vocab_size for name, tokenizer in model.tokenizers.items()},
     }

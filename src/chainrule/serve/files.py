@@ -52,8 +52,8 @@ def page_router() -> APIRouter:
     """The routes of the page."""
     router, found = APIRouter(), page_files()
 
-    @router.get("/", include_in_schema=False)
-    @router.get("/page/{name:path}", include_in_schema=False)
+    @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @router.api_route("/page/{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_file(request: Request, name: str | None = None) -> Response:
         one = found.get("/" if name is None else f"/page/{name}")
         if one is None:

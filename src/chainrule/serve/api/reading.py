@@ -65,7 +65,8 @@ async def score(body: ScoreRequest, request: Request) -> Response:
                 for other, p in found.tops[place]
             ]
         tokens.append(entry)
-    bits = -math.fsum(found.log_probs) / math.log(2) if all(map(math.isfinite, found.log_probs)) else math.inf
+    # 0 less the sum: a text without tokens has 0 bits, not -0
+    bits = 0 - math.fsum(found.log_probs) / math.log(2) if all(map(math.isfinite, found.log_probs)) else math.inf
     mean = bits / len(ids) if ids else 0.0
     return as_json(
         {

@@ -1,0 +1,198 @@
+"""Beside llama.cpp's server: the same weights, the same requests, one server after the other.
+
+`python -m benchmarks serve llama --llama-server PATH` needs the program llama-server and the package `gguf`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import chainrule as cr
+from benchmarks.serve.load import Tally, load, request_bytes, server
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.neural.published import to_llama_weights
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
+
+TOKENS = 64
+NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def train_llama() -> cr.LanguageModel:
+    """A Transformer of Llama's design with about 10 million parameters, trained a little."""
+    settings = {"preset": "llama", "width": 320, "layers": 6, "heads": 5, "window": 256}
+    corpus = cr.Corpus.open("builtin:python")
+    return cr.train("transformer", corpus, tokenizer="bpe", context="stream", steps=60, **settings)
+
+
+def write_gguf(lm: NeuralModel, path: Path) -> None:
+    """The weights and the tokenizer of a model as a file for llama.cpp."""
+    import gguf
+
+    network = lm.network
+    assert isinstance(network, Transformer) and isinstance(lm.tokenizer, SubwordTokenizer)
+    weights, described = to_llama_weights(network)
+    heads, kv_heads = described["num_attention_heads"], described["num_key_value_heads"]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(described["max_position_embeddings"])
+    writer.add_embedding_length(described["hidden_size"])
+    writer.add_block_count(described["num_hidden_layers"])
+    writer.add_feed_forward_length(described["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(described["rms_norm_eps"])
+    writer.add_rope_freq_base(described["rope_theta"])
+    writer.add_rope_dimension_count(described["head_dim"])
+    writer.add_vocab_size(described["vocab_size"])
+    _add_tokenizer(writer, lm.tokenizer)
+    for name, weight in weights.items():
+        array = weight.float().numpy()
+        if "q_proj" in name or "k_proj" in name:
+            array = _interleaved(array, heads if "q_proj" in name else kv_heads)
+        writer.add_tensor(_their_name(name), np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _their_name(name: str) -> str:
+    if name in NAMES:
+        return NAMES[name]
+    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name)
+    assert found is not None, name
+    return f"blk.{found[1]}.{NAMES[found[2]]}.weight"
+
+
+def _interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
+    """Rows in llama.cpp's order: it turns neighbouring numbers of a head together, not those of its two halves."""
+    return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer) -> None:
+    from gguf import TokenType
+
+    described = tokenizer.to_json()["tokenizers"]["model"]
+    names = {number: name for name, number in described["vocab"].items()}
+    special = {tokenizer.bos: "<s>", tokenizer.eos: "</s>"}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([special.get(i) or names[i] for i in range(tokenizer.vocab_size)])
+    kinds = [TokenType.CONTROL if i in special else TokenType.NORMAL for i in range(tokenizer.vocab_size)]
+    writer.add_token_types(kinds)
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in described["merges"]])
+    writer.add_bos_token_id(tokenizer.bos)
+    writer.add_eos_token_id(tokenizer.eos)
+    writer.add_add_bos_token(True)
+
+
+@contextmanager
+def llama_server(program: Path, model: Path, slots: int, window: int) -> Iterator[int]:
+    """llama.cpp's server in a process of its own: its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(program), "-m", str(model), "--port", str(port), "--threads", "2", "--threads-http", "4"]
+    command += ["--parallel", str(slots), "--ctx-size", str(slots * window), "--log-disable"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while not _is_up(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"{program} did not start")
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _is_up(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def requests_for(prompts: list[str]) -> list[tuple[bytes, bytes | None]]:
+    """Streams of the likeliest tokens, which are the same whoever computes them."""
+    fields = {"max_tokens": TOKENS, "stream": True, "temperature": 0, "stream_options": {"include_usage": True}}
+    return [(request_bytes({"prompt": prompt, **fields}), None) for prompt in prompts]
+
+
+def measure(port: int, prompts: list[str], many: int, seconds: float) -> list[tuple[int, float, Tally]]:
+    """How many at once, tokens per second, and what came of the requests: one at a time, then many."""
+    requests, found = requests_for(prompts), []
+    load(port, requests, many, 2)
+    for connections in (1, many):
+        began = time.perf_counter()
+        tally = load(port, requests, connections, seconds)
+        found.append((connections, tally.tokens / (time.perf_counter() - began), tally))
+    return found
+
+
+def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: float) -> list[dict[str, str]]:
+    """A row for each server and load."""
+    lm = train_llama()
+    assert isinstance(lm, NeuralModel)
+    lm.save(place / "llama")
+    write_gguf(lm, place / "llama.gguf")
+    measured: dict[str, list[tuple[int, float, Tally]]] = {}
+    with llama_server(program, place / "llama.gguf", many, 256) as port:
+        measured["llama.cpp"] = measure(port, prompts, many, seconds)
+        theirs = [text_of(port, prompt) for prompt in prompts[:4]]
+    with server(str(place / "llama")) as (port, _):
+        measured["chainrule"] = measure(port, prompts, many, seconds)
+        ours = [text_of(port, prompt) for prompt in prompts[:4]]
+    same = sum(one == other for one, other in zip(theirs, ours, strict=True))
+    print(f"the likeliest texts: {same} of {len(ours)} are the same")
+    peer = {connections: rate for connections, rate, _ in measured["llama.cpp"]}
+    return [
+        {
+            "server": name,
+            "at once": f"{connections}",
+            "tokens/s": f"{rate:,.0f}",
+            "ratio": f"{rate / peer[connections]:.2f}",
+            "first token p50 ms": f"{tally.quantile(0.5, 'first'):.0f}",
+            "p95 ms": f"{tally.quantile(0.95, 'first'):.0f}",
+            "wrong": f"{tally.wrong}",
+        }
+        for name, rows in measured.items()
+        for connections, rate, tally in rows
+    ]
+
+
+def text_of(port: int, prompt: str) -> str:
+    """The likeliest text after a prompt that ends with a whole word."""
+    body = {"prompt": prompt, "max_tokens": 24, "temperature": 0}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return str(json.loads(answer.read())["choices"][0]["text"])
