@@ -21,6 +21,7 @@ import numpy as np
 
 import chainrule as cr
 from benchmarks.serve.load import Tally, load, request_bytes, server
+from chainrule.lm import start_token
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.neural.published import to_llama_weights
@@ -47,7 +48,7 @@ def train_llama() -> cr.LanguageModel:
     """A Transformer of Llama's design with about 10 million parameters, trained a little."""
     settings = {"preset": "llama", "width": 320, "layers": 6, "heads": 5, "window": 256}
     corpus = cr.Corpus.open("builtin:python")
-    return cr.train("transformer", corpus, tokenizer="bpe", context="stream", steps=60, **settings)
+    return cr.train("transformer", corpus, tokenizer="bpe", context="stream", steps=10, **settings)
 
 
 def write_gguf(lm: NeuralModel, path: Path) -> None:
@@ -69,7 +70,7 @@ def write_gguf(lm: NeuralModel, path: Path) -> None:
     writer.add_rope_freq_base(described["rope_theta"])
     writer.add_rope_dimension_count(described["head_dim"])
     writer.add_vocab_size(described["vocab_size"])
-    _add_tokenizer(writer, lm.tokenizer)
+    _add_tokenizer(writer, lm.tokenizer, start_token(lm.tokenizer, lm.context))
     for name, weight in weights.items():
         array = weight.float().numpy()
         if "q_proj" in name or "k_proj" in name:
@@ -94,7 +95,8 @@ def _interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer) -> None:
+def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, start: int) -> None:
+    """The vocabulary, the merges, and the token that is read before the first one."""
     from gguf import TokenType
 
     described = tokenizer.to_json()["tokenizers"]["model"]
@@ -106,7 +108,7 @@ def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer) -> None:
     kinds = [TokenType.CONTROL if i in special else TokenType.NORMAL for i in range(tokenizer.vocab_size)]
     writer.add_token_types(kinds)
     writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in described["merges"]])
-    writer.add_bos_token_id(tokenizer.bos)
+    writer.add_bos_token_id(start)
     writer.add_eos_token_id(tokenizer.eos)
     writer.add_add_bos_token(True)
 
@@ -117,8 +119,9 @@ def llama_server(program: Path, model: Path, slots: int, window: int) -> Iterato
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [str(program), "-m", str(model), "--port", str(port), "--threads", "2", "--threads-http", "4"]
+    command = [str(program), "-m", str(model), "--port", str(port), "--threads", "2"]
     command += ["--parallel", str(slots), "--ctx-size", str(slots * window), "--log-disable"]
+    command += ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off"]  # as here: the same texts
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60
@@ -140,15 +143,21 @@ def _is_up(port: int) -> bool:
         return False
 
 
-def requests_for(prompts: list[str]) -> list[tuple[bytes, bytes | None]]:
-    """Streams of the likeliest tokens, which are the same whoever computes them."""
-    fields = {"max_tokens": TOKENS, "stream": True, "temperature": 0, "stream_options": {"include_usage": True}}
-    return [(request_bytes({"prompt": prompt, **fields}), None) for prompt in prompts]
+def requests_for(prompts: list[str], end: int) -> list[tuple[bytes, bytes | None]]:
+    """Streams of the likeliest tokens, which are the same whoever computes them, and do not end by themselves."""
+    fields = {"max_tokens": TOKENS, "stream": True, "stream_options": {"include_usage": True}}
+    return [(request_bytes({"prompt": prompt, **fields, **_likeliest(end)}), None) for prompt in prompts]
 
 
-def measure(port: int, prompts: list[str], many: int, seconds: float) -> list[tuple[int, float, Tally]]:
+def _likeliest(end: int) -> dict[str, object]:
+    return {"temperature": 0, "logit_bias": {str(end): -100}}
+
+
+def measure(
+    port: int, requests: list[tuple[bytes, bytes | None]], many: int, seconds: float
+) -> list[tuple[int, float, Tally]]:
     """How many at once, tokens per second, and what came of the requests: one at a time, then many."""
-    requests, found = requests_for(prompts), []
+    found = []
     load(port, requests, many, 2)
     for connections in (1, many):
         began = time.perf_counter()
@@ -163,13 +172,16 @@ def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: 
     assert isinstance(lm, NeuralModel)
     lm.save(place / "llama")
     write_gguf(lm, place / "llama.gguf")
+    end = lm.tokenizer.eos
+    requests = requests_for(prompts, end)
     measured: dict[str, list[tuple[int, float, Tally]]] = {}
     with llama_server(program, place / "llama.gguf", many, 256) as port:
-        measured["llama.cpp"] = measure(port, prompts, many, seconds)
-        theirs = [text_of(port, prompt) for prompt in prompts[:4]]
+        measured["llama.cpp"] = measure(port, requests, many, seconds)
+        theirs = [text_of(port, prompt, end) for prompt in prompts[:4]]
     with server(str(place / "llama")) as (port, _):
-        measured["chainrule"] = measure(port, prompts, many, seconds)
-        ours = [text_of(port, prompt) for prompt in prompts[:4]]
+        measured["chainrule"] = measure(port, requests, many, seconds)
+        # as tokens, which are taken as they are: a text may stop inside a word
+        ours = [text_of(port, lm.tokenizer.encode(prompt).tolist(), end) for prompt in prompts[:4]]
     same = sum(one == other for one, other in zip(theirs, ours, strict=True))
     print(f"the likeliest texts: {same} of {len(ours)} are the same")
     peer = {connections: rate for connections, rate, _ in measured["llama.cpp"]}
@@ -188,9 +200,9 @@ def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: 
     ]
 
 
-def text_of(port: int, prompt: str) -> str:
-    """The likeliest text after a prompt that ends with a whole word."""
-    body = {"prompt": prompt, "max_tokens": 24, "temperature": 0}
+def text_of(port: int, prompt: str | list[int], end: int) -> str:
+    """The likeliest text after a prompt."""
+    body = {"prompt": prompt, "max_tokens": 24, **_likeliest(end)}
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )

@@ -77,7 +77,15 @@ async def client(
         began = time.perf_counter()
         tally.sent += 1
         writer.write(request)
-        status, body, first = await answer(reader)
+        try:
+            status, body, first = await answer(reader)
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise
+            # some servers close a connection after so many requests, without a word
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            status, body, first = await answer(reader)
         tally.seconds.append(time.perf_counter() - began)
         if status == 429:
             tally.refused += 1
