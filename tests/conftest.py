@@ -20,12 +20,12 @@ settings.load_profile("chainrule")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests that share a server, a browser or trained models run in one process, where these are made once."""
+    """The tests of a file, and of some folders, run in one process, where what they share is made once."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Sharing(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((folder for folder in SHARING if nodeid.startswith(folder)), nodeid)
+            return next((folder for folder in SHARING if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
     return Sharing(config, log)
 
