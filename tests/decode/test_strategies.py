@@ -202,3 +202,31 @@ def test_only_what_looks_back_sees_what_was_read() -> None:
         assert strategy.looks_back
         with pytest.raises(AssertionError, match="does not look back"):
             strategy.apply(log_probs, unread)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        cr.Sample(),
+        cr.Greedy(),
+        cr.Temperature(0.5),
+        cr.TopK(2),
+        cr.TopP(0.6),
+        cr.MinP(0.4),
+        Forbid((1, 4, 6)) | cr.Temperature(0.7) | cr.TopK(2),
+    ],
+)
+def test_a_strategy_among_few_tokens_is_the_one_among_all(strategy: Strategy) -> None:
+    tokens_V = np.asarray([1, 4, 5, 8])
+    every_BV = np.full((2, 10), -np.inf)
+    every_BV[:, tokens_V] = np.log([[0.4, 0.3, 0.2, 0.1], [0.05, 0.15, 0.2, 0.6]])
+    narrowed = strategy.among(tokens_V)
+    assert narrowed is not None
+    found_BV = narrowed.apply(every_BV[:, tokens_V], lambda: np.zeros((2, 0), np.int64))
+    expected_BV = strategy.apply(every_BV, lambda: np.zeros((2, 0), np.int64))
+    np.testing.assert_array_equal(found_BV, expected_BV[:, tokens_V])
+    assert (np.delete(expected_BV, tokens_V, axis=1) == -np.inf).all()
+
+
+def test_a_strategy_that_looks_back_cannot_be_narrowed() -> None:
+    assert (cr.TopK(2) | cr.RepetitionPenalty(1.5)).among(np.arange(3)) is None

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, pad
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice
-from chainrule.decode.strategies import Chain, Forbid, Strategy
+from chainrule.decode.strategies import Strategy
 from chainrule.decode.top import top_of_row
 from chainrule.errors import ModelError
 from chainrule.lm import LanguageModel, State, score_choices
@@ -38,7 +38,6 @@ _MOST_PATHS = 64  # of one prompt, that are continued at once
 _NEGLIGIBLE = -18.0  # ln of the share of a path that is left out
 _FEW = 256  # tokens of which one is chosen without the rest of the vocabulary
 _FEW_NUMBERS = 32  # which are added up faster one by one
-_OF_SHARES = ("temperature", "top_k", "top_p", "min_p")  # operations for which a token is as good as its share
 _CELLS = 1 << 23  # of an array [R, V] that is made at once
 
 
@@ -75,16 +74,16 @@ class _Node:
         self.last = tokens[:count]
         return tokens
 
-    def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64], total: float) -> None:
-        """Take ln p of the tokens that can come next, and that of all that spell the rest to its end."""
+    def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.floating]) -> float:
+        """Take ln p of the tokens that can come next; returns that of all that spell the rest to its end."""
         last = len(self.last)
-        self.last_log_probs, self.total = log_probs[:last], total  # other openings are added to the total later
-        if last == len(tokens):
-            return
+        self.last_log_probs = log_probs[:last].astype(np.float64)
         for token, log_prob in zip(tokens[last:].tolist(), log_probs[last:].tolist(), strict=True):
             if log_prob > -math.inf:
                 rest = self.rest[len(self.spelling.pieces[token]) :]
                 self.parts[token] = log_prob, _Node(self.spelling, self.prompt, rest, self.log_prob + log_prob)
+        self.total = _log_sum(self.last_log_probs)  # of the openings that end here; the others are added later
+        return self.log_prob + self.total
 
     def normalise(self, grown: Container[_Node]) -> None:
         """Turn ln p of the next tokens into their shares, when those of every node below are known."""
@@ -207,32 +206,19 @@ def _choose(
     if is_plain and all(len(node.tokens) <= _FEW for node in nodes):  # to sort more would take longer than it saves
         forbidden = [token for _, tokens in operations or () for token in tokens]
         return [_drawn(node, forbidden, u) for node, u in zip(nodes, uniforms_R.tolist(), strict=True)]
-    by_share = _by_share(strategy)
-    # a strategy that looks at nothing but shares needs no columns for tokens that cannot come
-    columns = np.arange(vocab_size) if by_share is None else np.unique(np.concatenate([n.tokens for n in nodes]))
-    shares_RV = np.full((len(nodes), len(columns)), -math.inf)
+    tokens_V = np.unique(np.concatenate([node.tokens for node in nodes]))
+    narrowed = strategy.among(tokens_V)
+    if narrowed is None:  # it looks at the other tokens, too
+        tokens_V, narrowed = np.arange(vocab_size), strategy
+    shares_RV = np.full((len(nodes), len(tokens_V)), -math.inf)
     for row, node in enumerate(nodes):
-        shares_RV[row, np.searchsorted(columns, node.tokens)] = node.shares
-    going_R, open_RV = np.ones(len(nodes), dtype=bool), shares_RV
-    if by_share is not None:
-        strategy, forbidden = by_share
-        open_RV = np.where(np.isin(columns, forbidden), -math.inf, shares_RV)
-    places_R = Choice(strategy, None)(open_RV, uniforms_R, going_R, lambda: pad(read))[0]
+        shares_RV[row, np.searchsorted(tokens_V, node.tokens)] = node.shares
+    going_R = np.ones(len(nodes), dtype=bool)
+    places_R = Choice(narrowed, None)(shares_RV, uniforms_R, going_R, lambda: pad(read))[0]
     # a strategy that forbids every token does not make the prompt another one
     places_R = np.where(places_R == PAD, np.argmax(shares_RV, axis=1), places_R)
     shares_R = shares_RV[np.arange(len(nodes)), places_R]
-    return list(zip(columns[places_R].tolist(), shares_R.tolist(), strict=True))
-
-
-def _by_share(strategy: Strategy) -> tuple[Strategy, list[int]] | None:
-    """A strategy that forbids tokens and then looks at shares alone, as these two parts; None for another one."""
-    parts = strategy.strategies if isinstance(strategy, Chain) else (strategy,)
-    rest = [part for part in parts if not isinstance(part, Forbid)]
-    named = [part.operations() for part in rest]
-    is_known = all(some is not None and all(name in _OF_SHARES for name, _ in some) for some in named)
-    if not is_known or [*parts[len(parts) - len(rest) :]] != rest:
-        return None
-    return Chain(tuple(rest)), [token for part in parts if isinstance(part, Forbid) for token in part.tokens]
+    return list(zip(tokens_V[places_R].tolist(), shares_R.tolist(), strict=True))
 
 
 def _drawn(node: _Node, forbidden: Sequence[int], u: float) -> tuple[int, float]:
@@ -257,17 +243,14 @@ def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
     frontier = roots
     while frontier:
         possible = [node.possible() for node in frontier]
-        sizes = [len(tokens) for tokens in possible]
-        rows = np.repeat(np.arange(len(frontier)), sizes)
-        scores = score_choices(lm, state, rows, np.concatenate(possible)) if len(rows) else np.zeros(0)
-        log_probs = np.asarray(scores, dtype=np.float64)
+        rows = np.repeat(np.arange(len(frontier)), [len(tokens) for tokens in possible])
+        log_probs = score_choices(lm, state, rows, np.concatenate(possible)) if len(rows) else np.zeros(0)
         if np.isnan(log_probs).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
-        starts = [0, *accumulate(sizes)][:-1]
-        totals = _log_sums(log_probs, starts, [len(node.last) for node in frontier])
-        for node, tokens, start, total in zip(frontier, possible, starts, totals, strict=True):
-            node.expand(tokens, log_probs[start : start + len(tokens)], total)
-            found[node.prompt] = np.logaddexp(found[node.prompt], node.log_prob + total)
+        ends = np.cumsum([len(tokens) for tokens in possible])
+        for node, tokens, end in zip(frontier, possible, ends.tolist(), strict=True):
+            total = node.expand(tokens, log_probs[end - len(tokens) : end])
+            found[node.prompt] = np.logaddexp(found[node.prompt], total)
         grown |= dict.fromkeys(frontier)
         below = [
             (row, token, child)
@@ -303,20 +286,6 @@ def _ids(lm: LanguageModel, prompt: str) -> list[int]:
 def _slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-
-
-def _log_sums(log_probs: NDArray[np.float64], starts: Sequence[int], counts: Sequence[int]) -> list[float]:
-    """ln Σ e^x of so many numbers from each start on."""
-    is_empty = np.asarray(counts) == 0
-    bounds = np.column_stack([starts, np.asarray(starts) + counts]).ravel()
-    numbers = np.append(log_probs, -math.inf)  # the last bound may be the end
-    most = np.where(is_empty, -math.inf, np.maximum.reduceat(numbers, bounds)[::2])
-    shift = np.where(np.isinf(most), 0.0, most)
-    owner = np.repeat(shift, np.diff([*starts, len(numbers)]))
-    sums = np.where(is_empty, 0.0, np.add.reduceat(np.exp(np.minimum(numbers - owner, 0.0)), bounds)[::2])
-    with np.errstate(divide="ignore"):
-        totals: list[float] = (np.log(sums) + shift).tolist()
-    return totals
 
 
 def _log_sum(log_probs: NDArray[np.float64]) -> float:

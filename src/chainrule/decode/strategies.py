@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, impossible, without
 from chainrule.decode.top import reaching_share, reaching_top
@@ -45,6 +46,8 @@ class Strategy(ABC):
 
     looks_back: ClassVar[bool] = True
     """Whether `apply` depends on the ids before; a strategy that does not can be captured in a CUDA graph."""
+    by_probability: ClassVar[bool] = False
+    """Whether `apply` depends on probabilities alone, and not on which token has which."""
 
     @abstractmethod
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
@@ -53,6 +56,13 @@ class Strategy(ABC):
     def operations(self) -> Operations | None:
         """The strategy as named operations with values (see `fast_paths.Choose`); None if it is something else."""
         return None
+
+    def among(self, tokens_V: NDArray[np.int64]) -> Strategy | None:
+        """This strategy where the columns are these tokens alone, in order, and no other is possible.
+
+        None if it cannot be told: a strategy that looks back knows tokens by their ids.
+        """
+        return self if self.by_probability else None
 
     def __or__(self, other: Strategy) -> Chain:
         """A chain of this strategy and then the other."""
@@ -66,6 +76,7 @@ class Sample(Strategy):
     """The distribution of the model, unchanged: x ~ p."""
 
     looks_back: ClassVar[bool] = False
+    by_probability: ClassVar[bool] = True
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return log_probs_BV
@@ -93,12 +104,17 @@ class Chain(Strategy):
         parts = [strategy.operations() for strategy in self.strategies]
         return None if None in parts else tuple(operation for part in parts for operation in part or ())
 
+    def among(self, tokens_V: NDArray[np.int64]) -> Strategy | None:
+        parts = [part for strategy in self.strategies if (part := strategy.among(tokens_V)) is not None]
+        return Chain(tuple(parts)) if len(parts) == len(self.strategies) else None
+
 
 @dataclass(frozen=True)
 class Greedy(Strategy):
     """x = argmax p; the lowest id among equals."""
 
     looks_back: ClassVar[bool] = False
+    by_probability: ClassVar[bool] = True
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
@@ -115,6 +131,7 @@ class Temperature(Strategy):
     """q ∝ p^(1/T): below 1 sharper, above 1 flatter, at 0 greedy."""
 
     looks_back: ClassVar[bool] = False
+    by_probability: ClassVar[bool] = True
 
     value: float
 
@@ -136,6 +153,7 @@ class TopK(Strategy):
     """Only the k most likely tokens; the lowest ids among equals."""
 
     looks_back: ClassVar[bool] = False
+    by_probability: ClassVar[bool] = True
 
     k: int
 
@@ -154,6 +172,7 @@ class TopP(Strategy):
     """The nucleus: the fewest most likely tokens whose probabilities sum to at least p."""
 
     looks_back: ClassVar[bool] = False
+    by_probability: ClassVar[bool] = True
 
     p: float
 
@@ -176,6 +195,7 @@ class MinP(Strategy):
     """Only tokens at least p times as likely as the most likely one."""
 
     looks_back: ClassVar[bool] = False
+    by_probability: ClassVar[bool] = True
 
     p: float
 
@@ -265,6 +285,9 @@ class Forbid(Strategy):
 
     def operations(self) -> Operations:
         return (("forbid", self.tokens),)
+
+    def among(self, tokens_V: NDArray[np.int64]) -> Strategy:
+        return Forbid(tuple(np.flatnonzero(np.isin(tokens_V, self.tokens)).tolist()))
 
 
 @dataclass(frozen=True)
