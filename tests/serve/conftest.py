@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
+from tests.browsing import launched
+from tests.report.test_run_report import run_folder
 from tests.serve.serving import Running, running
 
 import chainrule as cr
@@ -79,6 +82,33 @@ def models(folders: dict[str, Path]) -> dict[str, cr.LanguageModel]:
 def server(folders: dict[str, Path]) -> Iterator[Running]:
     """A server of all of them."""
     with running([*folders.values()]) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser for all tests of the page."""
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two trainings, one of which has a report."""
+    top = tmp_path_factory.mktemp("runs")
+    cr.write_report(run_folder(top / "a.run"), pictures=False)
+    run_folder(top / "b.run", steps=12)
+    return top
+
+
+@pytest.fixture(scope="session")
+def page_server(
+    folders: dict[str, Path], task_folders: dict[str, Path], runs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """A server with something for every view of the page."""
+    anygram = tmp_path_factory.mktemp("anygram") / "anygram"
+    cr.train("anygram", LINES).save(anygram)
+    with running([*folders.values(), *task_folders.values(), anygram], "--runs", str(runs)) as found:
         yield found
 
 

@@ -3,120 +3,31 @@
 from __future__ import annotations
 
 import json
-import mimetypes
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browsing import launched
-from tests.report.test_run_report import run_folder
-from tests.serve.conftest import LINES
-from tests.serve.serving import Running, running
+from tests.serve.opened import Opened
+from tests.serve.serving import Running
 
 import chainrule as cr
-from chainrule.serve.guard import PAGE_POLICY
-
-PAGE = Path(cr.__file__).parent / "serve" / "page"
-
-# A page with nothing but a view, and what the views need of api.js: the same policy, no inline script.
-HARNESS = {
-    "try.html": """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>try</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="stylesheet" href="/page/try.css">
-<script type="module" src="/page/try.js"></script></head><body><main></main></body></html>""",
-    "try.css": ":root { color-scheme: light dark } body { font: 16px system-ui, sans-serif; margin: 1rem }",
-    "try.js": """const [name, rest] = location.hash.slice(2).split("?");
-const view = await import(`/page/views/${name}.js`);
-window.kept = null;
-const params = new URLSearchParams(rest);
-await view.show(document.querySelector("main"), params, (found) => { window.kept = found; });
-document.documentElement.dataset.shown = "true";""",
-    "api.js": """async function ask(path, options) {
-  const response = await fetch(path, options);
-  const body = await response.json();
-  if (!response.ok) throw new Error(body.error.message);
-  return body;
-}
-export const get = (path) => ask(path);
-export const post = (path, body) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });""",
-}
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as started:
-        yield started
+def server(page_server: Running) -> Running:
+    return page_server
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    top = tmp_path_factory.mktemp("runs")
-    cr.write_report(run_folder(top / "a.run"), pictures=False)
-    run_folder(top / "b.run", steps=12)
-    return top
-
-
-@pytest.fixture(scope="module")
-def server(folders: dict[str, Path], runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    place = tmp_path_factory.mktemp("translator")
-    pairs = [("a b c", "c b a"), ("b c a", "a c b")] * 8
-    cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, steps=6, batch=64).save(place / "translator")
-    cr.train("anygram", LINES).save(place / "anygram")
-    every = [*folders.values(), place / "translator", place / "anygram"]
-    with running(every, "--runs", str(runs)) as found:
-        yield found
-
-
-class Opened:
-    """A view, and what went wrong on it."""
-
-    def __init__(self, browser: Any, server: Running, place: str, width: int = 1100, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
-        self.wrong: list[str] = []
-        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.route(f"{server.address}/page/**", self._file)
-        self.page.goto(f"{server.address}/page/try.html#/{place}")
-        self.page.wait_for_selector("html[data-shown=true]")
-        self.until("getComputedStyle(document.querySelector('.look')).maxWidth !== 'none'")
-
-    def _file(self, route: Any) -> None:
-        name = route.request.url.partition("/page/")[2].partition("?")[0]
-        file = PAGE / name
-        body = file.read_text(encoding="utf-8") if file.is_file() and name not in HARNESS else HARNESS.get(name)
-        if body is None:
-            route.fulfill(status=404, body="")
-            return
-        kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
-        headers = {"content-type": f"{kind}; charset=utf-8", "content-security-policy": PAGE_POLICY}
-        route.fulfill(body=body, headers=headers)
-
-    def text(self, selector: str) -> str:
-        found: str = self.page.locator(selector).first.inner_text()
-        return found
-
-    def script(self, code: str) -> Any:
-        return self.page.evaluate(code)
-
-    def until(self, code: str) -> None:
-        """Wait until something holds; Playwright's own way evaluates text in the page, which the policy forbids."""
-        until = time.monotonic() + 30
-        while not self.script(code):
-            assert time.monotonic() < until, code
-            self.page.wait_for_timeout(30)
-
-    def close(self) -> None:
-        assert self.script("document.documentElement.scrollWidth") <= self.page.viewport_size["width"]
-        assert self.wrong == []
-        self.context.close()
+def at(
+    browser: Any, server: Running, view: str, width: int = 1100, scheme: str = "light", **state: object
+) -> Opened:
+    opened = Opened(browser, server, width, scheme)
+    opened.go(view, **state)
+    return opened
 
 
 def test_attention_is_a_grid_of_heads(browser: Any, server: Running) -> None:
-    opened = Opened(browser, server, "inside?model=transformer&text=the cat sat")
+    opened = at(browser, server, "inside", model="transformer", text="the cat sat")
     heads = opened.page.locator(".heads button")
     assert heads.count() == 2
     assert heads.nth(0).get_attribute("aria-pressed") == "true"
@@ -129,7 +40,7 @@ def test_attention_is_a_grid_of_heads(browser: Any, server: Running) -> None:
     opened.page.keyboard.press("Enter")
     assert heads.nth(1).get_attribute("aria-pressed") == "true"
     assert opened.text("h3") == "Layer 1, head 2"
-    assert opened.script("window.kept.head") == "1.2"
+    opened.until("location.hash.includes('head=1.2')")
     # a token in focus says what it looks at, and the others are shaded by it
     strip = opened.page.locator("[aria-label^='Layer 1, head 2: tokens'] .tk")
     strip.nth(1).hover()
@@ -145,14 +56,14 @@ def test_attention_is_a_grid_of_heads(browser: Any, server: Running) -> None:
 
 
 def test_another_token_can_be_guessed(browser: Any, server: Running) -> None:
-    opened = Opened(browser, server, "inside?model=lstm&text=the cat sat")
+    opened = at(browser, server, "inside", model="lstm", text="the cat sat")
     assert "“… " in opened.text(".sentence")
     tokens = opened.page.locator("[aria-label^='Tokens of the text'] .tk")
     assert tokens.count() == 11
     assert tokens.nth(10).get_attribute("aria-pressed") == "true"
     tokens.nth(2).click()
     opened.until("document.querySelector('.sentence b').textContent === 'e'")
-    assert opened.script("window.kept.token") == "3"
+    opened.until("location.hash.includes('token=3')")
     gates = opened.page.locator("section section:has(h2:text-is('Gates'))")
     rows = gates.locator("svg .empty").count()
     gates.locator("input[type=checkbox]").check()
@@ -173,7 +84,7 @@ def test_another_token_can_be_guessed(browser: Any, server: Running) -> None:
 
 
 def test_contexts_are_a_ladder(browser: Any, server: Running, models: dict[str, cr.LanguageModel]) -> None:
-    opened = Opened(browser, server, "inside?model=words&text=the dog saw a mat", width=360, scheme="dark")
+    opened = at(browser, server, "inside", width=360, scheme="dark", model="words", text="the dog saw a mat")
     found = cr.explain(models["words"], "the dog saw a mat")
     steps = opened.page.locator(".ladder > li:not(.down)")
     assert steps.count() == len(found.lines)  # type: ignore[attr-defined]
@@ -191,7 +102,7 @@ def test_contexts_are_a_ladder(browser: Any, server: Running, models: dict[str, 
 
 
 def test_what_is_wrong_is_said(browser: Any, server: Running) -> None:
-    opened = Opened(browser, server, "inside?model=lstm&text=the&token=9")
+    opened = at(browser, server, "inside", model="lstm", text="the", token=9)
     assert "tokens 1 to 3" in opened.text(".problem[role=alert]")
     opened.wrong = [one for one in opened.wrong if "400" not in one]
     opened.close()
@@ -201,7 +112,7 @@ def test_runs_are_followed(browser: Any, server: Running, runs: Path) -> None:
     from chainrule.system.disk import holding
 
     with holding(runs / "b.run"):
-        opened = Opened(browser, server, "runs", width=360)
+        opened = at(browser, server, "runs", width=360)
         assert opened.page.locator(".runs button").count() == 2
         assert opened.text(".runs button[aria-current=true]").startswith("b.run")  # the one that goes on
         chart = opened.page.locator("img.chart")
@@ -219,7 +130,7 @@ def test_runs_are_followed(browser: Any, server: Running, runs: Path) -> None:
     opened.page.keyboard.press("Enter")
     link = opened.page.locator("a:has-text('Open the report')")
     link.wait_for()
-    assert opened.script("window.kept.run") == "a.run"
+    opened.until("location.hash.includes('run=a.run')")
     with opened.context.expect_page() as opening:
         link.click()
     report = opening.value

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
-from tests.browsing import PATIENCE, launched
-from tests.serve.serving import Running, running
+from tests.serve.opened import Opened
+from tests.serve.serving import Running
 
 import chainrule as cr
 from chainrule.serve.guard import PAGE_POLICY
@@ -34,67 +33,15 @@ STATES = {
 
 
 @pytest.fixture(scope="module")
-def server(folders: dict[str, Path], task_folders: dict[str, Path]) -> Iterator[Running]:
-    with running([*folders.values(), *task_folders.values()]) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as found:
-        yield found
-
-
-class Opened:
-    """A page at a view, and what went wrong on it."""
-
-    def __init__(self, browser: Any, server: Running, width: int = 1280) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme="light")
-        self.page, self.address = self.context.new_page(), server.address
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        # what the policy of the page forbids is an error on the console
-        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.set_default_timeout(PATIENCE / 4)
-
-    def go(self, view: str, **state: object) -> Any:
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.address}/#/{view}?{urlencode(state)}")
-        return self.settled(view)
-
-    def settled(self, view: str) -> Any:
-        self.page.wait_for_selector(f"main[data-shown={view}]")
-        if self.params().get("go"):
-            self.page.wait_for_selector(".view[data-writing=no]")
-        return self.page
-
-    def params(self) -> dict[str, str]:
-        query = self.page.evaluate("location.hash").partition("?")[2]
-        return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
-
-    def until(self, code: str) -> None:
-        """Wait until something holds; Playwright's own way to wait is forbidden by the policy of the page."""
-        until = time.monotonic() + PATIENCE / 4000
-        while not self.page.evaluate(code):
-            assert time.monotonic() < until, code
-            time.sleep(0.02)
-
-    def script(self, code: str) -> Any:
-        return self.page.evaluate(code)
-
-    def tokens(self) -> list[str]:
-        return self.script("Array.from(document.querySelectorAll('.paper [data-stop]'), s => s.textContent)")
+def server(page_server: Running) -> Running:
+    return page_server
 
 
 @pytest.fixture
 def opened(browser: Any, server: Running) -> Iterator[Opened]:
     found = Opened(browser, server)
     yield found
-    assert found.wrong == []
-    assert {url for url in found.asked if not url.startswith((server.address, "about:", "data:"))} == set()
-    found.context.close()
+    found.close()
 
 
 def ask(server: Running, path: str, **body: object) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""The page of the server, opened in a browser."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from tests.browsing import PATIENCE
+from tests.serve.serving import Running
+
+
+class Opened:
+    """A page at a view, and what went wrong on it."""
+
+    def __init__(self, browser: Any, server: Running, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        self.page, self.address = self.context.new_page(), server.address
+        self.wrong: list[str] = []
+        self.asked: list[str] = []
+        # what the policy of the page forbids is an error on the console
+        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.set_default_timeout(PATIENCE / 4)
+
+    def go(self, view: str, **state: object) -> Any:
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/#/{view}?{urlencode(state)}")
+        return self.settled(view)
+
+    def settled(self, view: str) -> Any:
+        self.page.wait_for_selector(f"main[data-shown={view}]")
+        if self.params().get("go"):
+            self.page.wait_for_selector(".view[data-writing=no]")
+        return self.page
+
+    def params(self) -> dict[str, str]:
+        query = self.page.evaluate("location.hash").partition("?")[2]
+        return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+
+    def until(self, code: str) -> None:
+        """Wait until something holds; Playwright's own way to wait is forbidden by the policy of the page."""
+        until = time.monotonic() + PATIENCE / 4000
+        while not self.page.evaluate(code):
+            assert time.monotonic() < until, code
+            time.sleep(0.02)
+
+    def script(self, code: str) -> Any:
+        return self.page.evaluate(code)
+
+    def tokens(self) -> list[str]:
+        return self.script("Array.from(document.querySelectorAll('.paper [data-stop]'), s => s.textContent)")
+
+    def text(self, selector: str) -> str:
+        found: str = self.page.locator(selector).first.inner_text()
+        return found
+
+    def close(self) -> None:
+        """Nothing went wrong, nothing was asked of anyone else, and the view is no wider than the window."""
+        assert self.script("document.documentElement.scrollWidth") <= self.page.viewport_size["width"]
+        assert self.wrong == []
+        assert {url for url in self.asked if not url.startswith((self.address, "about:", "data:"))} == set()
+        self.context.close()
