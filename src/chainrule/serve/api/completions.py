@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from chainrule.errors import DecodingError
 from chainrule.serve.api.errors import described
@@ -287,17 +288,25 @@ def event_stream(chunks: AsyncIterator[dict[str, Any]], *, named: bool = False) 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
     """The result of some work, which is given up if the client goes away."""
-    working = asyncio.current_task()
+    working, is_gone = asyncio.current_task(), False
     assert working is not None
 
     async def watch() -> None:
+        nonlocal is_gone
         while (await request.receive())["type"] != "http.disconnect":
             pass
+        is_gone = True
         working.cancel()
 
     watching = asyncio.create_task(watch())
     try:
         return await work
+    except asyncio.CancelledError:
+        if not is_gone:
+            raise
+        working.uncancel()
+        # nobody reads this answer, but a cancelled task would be logged as a failure of the server
+        raise HTTPException(499, "the client has closed the connection") from None
     finally:
         watching.cancel()
 
