@@ -16,6 +16,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -268,6 +269,32 @@ def load(
     if tasks is not None:
         check_task(content, tasks)
     return cast(LanguageModel, load_content(content).on(device, dtype))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model by its folder, for workers in other processes: each of them loads it once."""
+
+    folder: Path
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    def model(self) -> LanguageModel:
+        """The model, loaded if it is not the one that this process loaded last."""
+        return _loaded(self)
+
+
+@lru_cache(maxsize=1)
+def _loaded(stored: Stored) -> LanguageModel:
+    return load(stored.folder, device=stored.device, dtype=stored.dtype)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """An engine, and the model that its workers are to use."""
+
+    engine: Engine
+    stored: Stored
 
 
 def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:

@@ -32,8 +32,8 @@ UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 class Workspace:
     """Allocates arrays in memory, or memory-mapped in files that are unlinked once open: a crash leaves none.
 
-    Where an engine has workers in other processes, files keep their names, by which those open them, until the array
-    is not used any more.
+    Where an engine has workers in other processes, files keep their names, by which those open them, until the
+    array is not used any more.
     """
 
     def __init__(self, folder: Path | None = None, engine: Engine = EMBEDDED) -> None:

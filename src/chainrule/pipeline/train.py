@@ -60,7 +60,7 @@ def train(
     A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
-    An `engine`, such as that of `chainrule.scale.connection.ray_engine`, has other processes do the work of n-grams.
+    An `engine`, such as that of `chainrule.scale.connection.ray_engine`, has other processes count n-grams.
     """
     the_kind = find_kind(kind)
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
@@ -107,7 +107,10 @@ def train_kind(
     check_engine(kind, settings, engine.name, device)
     if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
-    with using_run(run, resume=resume) if kind.keeps_run else nullcontext(), scratch_folder(engine.folder) as folder:
+    with (
+        using_run(run, resume=resume) if kind.keeps_run else nullcontext(),
+        scratch_folder(engine.folder) as folder,
+    ):
         if isinstance(corpus, Pairs) and context != "line":
             raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
         lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)

@@ -57,7 +57,7 @@ class RayEngine(Engine):
 
 
 def _pieces_for_a_task(seconds: float, before: int) -> int:
-    """How many pieces of so many seconds make a task; it grows slowly, since the first pieces may be slow or quick."""
+    """How many pieces of so many seconds make a task; it grows slowly, since first pieces may mislead."""
     wanted = int(_TASK_SECONDS / max(seconds, 1e-6))
     return max(1, min(wanted, 4 * before, _MOST_PIECES))
 

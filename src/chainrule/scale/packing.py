@@ -1,4 +1,4 @@
-"""Functions and pieces of work as bytes for another process; memory-mapped arrays go by the names of their files."""
+"""Functions and pieces of work as bytes for another process; mapped arrays go by the names of their files."""
 
 from __future__ import annotations
 

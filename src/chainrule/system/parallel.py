@@ -1,8 +1,8 @@
 """Work spread over the cores, and the decision whether compiled code is worth its start-up time.
 
 Threads are enough on one machine: the work is done by NumPy, Numba and tokenizers, which release the interpreter
-lock. Every thread pool of the package is here, so that an exception of a worker always reaches the caller. Work that
-may go to other machines is given to an `Engine`.
+lock. Every thread pool of the package is here, so that an exception of a worker always reaches the caller. Work
+that may go to other machines is given to an `Engine`.
 """
 
 from __future__ import annotations

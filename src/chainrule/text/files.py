@@ -73,9 +73,7 @@ class Cleaning:
         raise EncodingError(name, line, start - line_start + 1, block[start:stop])
 
 
-def clean_blocks(
-    raw: Iterable[bytes], name: str, cleaning: Cleaning, *, is_start: bool = True
-) -> Iterator[bytes]:
+def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning, *, is_start: bool = True) -> Iterator[bytes]:
     """Clean blocks of whole lines from the raw pieces of one text; `name` is what errors call it.
 
     A byte-order mark is one at the start of a file only.

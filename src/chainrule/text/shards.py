@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from chainrule.errors import CorpusError
@@ -69,8 +70,5 @@ def shards_of(corpus: Corpus, size: int | None = SHARD_BYTES) -> list[Shard]:
             shards.append(Shard(path, corpus.fields, cleaning))
             continue
         edges = [*range(0, total, size), None]
-        shards += [
-            Shard(path, corpus.fields, cleaning, int(first or 0), last)
-            for first, last in zip(edges[:-1], edges[1:], strict=True)
-        ]
+        shards += [Shard(path, corpus.fields, cleaning, int(first or 0), last) for first, last in pairwise(edges)]
     return shards

@@ -9,6 +9,7 @@ One more task reads all text in sequence, for its hash.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError, EncodingError
-from chainrule.system.disk import naming, scratch_file_at
+from chainrule.system.disk import naming, scratch_file_at, scratch_folder
 from chainrule.system.parallel import Engine, worth_a_kernel
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
@@ -79,8 +80,10 @@ def encode_shards(
 ) -> ShardedText:
     """Write the ids of a corpus to `path`."""
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
-    read, done = _first_round(corpus, _Encode(tokenizer, dtype, path.parent), engine, progress, shard_bytes)
-    _second_round(done, [None] * len(done), dtype, dtype, path, engine)
+    with scratch_folder(engine.folder) as folder:
+        read, done = _first_round(corpus, _Encode(tokenizer, dtype, folder), engine, progress, shard_bytes)
+        _second_round(done, [None] * len(done), dtype, dtype, folder / "ids", engine)
+        shutil.move(folder / "ids", path)
     lines, unknown = sum(one.lines for one in done), sum(one.unknown for one in done)
     return ShardedText(dtype, lines, read.bytes, unknown, read.fingerprint)
 
@@ -95,11 +98,13 @@ def learn_and_encode_shards(
     shard_bytes: int = SHARD_BYTES,
 ) -> tuple[list[bytes], ShardedText]:
     """The words of a vocabulary that is learned from a corpus, whose ids are written to `path`."""
-    read, done = _first_round(corpus, _Learn(splitting, path.parent), engine, progress, shard_bytes)
-    tables = [GivenTable(one.words.split(b"\n")[:-1], one.counts) for one in done]
-    vocabulary = merged_vocabulary(tables, limit, splitting)
-    dtype: Any = np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
-    _second_round(done, vocabulary.ids, _NUMBERS, dtype, path, engine)
+    with scratch_folder(engine.folder) as folder:
+        read, done = _first_round(corpus, _Learn(splitting, folder), engine, progress, shard_bytes)
+        tables = [GivenTable(one.words.split(b"\n")[:-1], one.counts) for one in done]
+        vocabulary = merged_vocabulary(tables, limit, splitting)
+        dtype: Any = np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
+        _second_round(done, vocabulary.ids, _NUMBERS, dtype, folder / "ids", engine)
+        shutil.move(folder / "ids", path)  # a rename, unless it is on another disk
     text = ShardedText(dtype, vocabulary.lines, read.bytes, vocabulary.unknown, read.fingerprint)
     return vocabulary.spell(), text
 
@@ -107,7 +112,7 @@ def learn_and_encode_shards(
 def _first_round(
     corpus: Corpus, work: _Encode | _Learn, engine: Engine, progress: Progress, shard_bytes: int
 ) -> tuple[_Read, list[_Done]]:
-    """Encode each shard to a file of its own, and read all text for its hash, which takes longest and comes first."""
+    """Encode each shard to a file of its own, and read all text for its hash, which takes longest."""
     in_files, read = _in_files(corpus, work.folder)
     pieces: list[list[Shard] | tuple[int, Shard]] = [] if read else [shards_of(in_files, None)]
     pieces += list(enumerate(shards_of(in_files, shard_bytes)))

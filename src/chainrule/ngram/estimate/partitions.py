@@ -4,15 +4,15 @@
     partition         -> the n-grams of some parts in sequence, in a file       (one task for each partition)
     partition         -> its place in the arrays of each level                  (one task for each partition)
 
-The windows, the parts and the counting of a part are those of `count.py`, so the levels are the same. No task writes
-what another one reads in the same round, and each writes the same bytes if it is done twice.
+The windows, the parts and the counting of a part are those of `count.py`, so the levels are the same. No task
+writes what another one reads in the same round, and each writes the same bytes if it is done twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def count_in_partitions(
 def _partitions(parts: int, wanted: int) -> list[tuple[int, int]]:
     """The parts in so many partitions, each as (first, one past the last); parts are alike in size."""
     edges = np.linspace(0, parts, min(max(wanted, 1), parts) + 1).astype(int).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _frequencies(text: Windows, vocab_size: int, workspace: Workspace) -> Ints:

@@ -50,7 +50,7 @@ class Estimate:
 
 
 def _logarithms(array: Array, workspace: Workspace) -> Array:
-    """The natural logarithms of an array, in its place; in another array where a piece of work may be done twice."""
+    """The natural logarithms of an array, in its place; in another array where work may be done twice."""
     logs = workspace.empty(len(array), array.dtype) if workspace.engine.is_remote else array
 
     def log(first: int) -> None:

@@ -38,9 +38,7 @@ def words_for(numbers: int, bits: int) -> int:
     return -(-numbers * bits // 32) + 1
 
 
-def pack(
-    values: Array, bits: int, empty: Callable[[int], Array] | None = None, engine: Engine = EMBEDDED
-) -> Array:
+def pack(values: Array, bits: int, empty: Callable[[int], Array] | None = None, engine: Engine = EMBEDDED) -> Array:
     """Pack numbers into a bit stream; ValueError if one does not fit into `bits` bits.
 
     Large streams are written into the array that `empty(words)` returns, which must be all 0, by the workers of the
