@@ -6,5 +6,4 @@ engine only moves pieces. Arrays do not travel: they lie in files of a folder th
     packing.py     functions and pieces as bytes, in which memory-mapped arrays are the names of their files
     connection.py  a Ray cluster: one of this machine, or one that runs already
     engine.py      `RayEngine`: pieces of work as Ray tasks
-    serving.py     `chainrule serve` as a deployment of Ray Serve
 """
