@@ -16,6 +16,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +36,7 @@ from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.lm import Context, LanguageModel
 from chainrule.model import Model
 from chainrule.system.devices import choose_device, has_torch
+from chainrule.system.parallel import EMBEDDED, Engine
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
@@ -104,6 +106,8 @@ class TrainingData:
     """Continue from the newest checkpoint of the run folder."""
     sources: Sources | None = None
     """For kinds that learn from pairs; the texts are then the targets. For taggers, lines of word/TAG, in bytes."""
+    engine: Engine = EMBEDDED
+    """Where the work is done, for kinds that take an engine."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):
@@ -187,6 +191,8 @@ class Kind:
     ladder: tuple[Rung, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
+    takes_engine: Callable[[Any], bool] = field(default=lambda settings: False)
+    """Whether, with these settings, the work of training can be given to an engine, such as that of scale/."""
     check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
     """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
     keeps_run: bool = False
@@ -263,6 +269,32 @@ def load(
     if tasks is not None:
         check_task(content, tasks)
     return cast(LanguageModel, load_content(content).on(device, dtype))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model by its folder, for workers in other processes: each of them loads it once."""
+
+    folder: Path
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    def model(self) -> LanguageModel:
+        """The model, loaded if it is not the one that this process loaded last."""
+        return _loaded(self)
+
+
+@lru_cache(maxsize=1)
+def _loaded(stored: Stored) -> LanguageModel:
+    return load(stored.folder, device=stored.device, dtype=stored.dtype)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """An engine, and the model that its workers are to use."""
+
+    engine: Engine
+    stored: Stored
 
 
 def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:

@@ -8,10 +8,12 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from chainrule.cli.options.engines import engine_options, opened_engine
 from chainrule.cli.options.models import (
     device_option,
     model_argument,
@@ -27,6 +29,7 @@ from chainrule.cli.screen.words import cut, number
 if TYPE_CHECKING:
     from chainrule.encoders.masked.contract import MaskedModel
     from chainrule.evaluation.records import ScoredRecord
+    from chainrule.kinds import Workers
     from chainrule.lm import LanguageModel
     from chainrule.text.corpus import Corpus
 
@@ -51,6 +54,7 @@ _HEADINGS = ("id", "bits_per_token", "bits", "tokens", "perplexity", "text")
 @corpus_options
 @device_option
 @precision_option
+@engine_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a first row of names.")
 @json_option
 def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> None:
@@ -70,8 +74,7 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
-    from chainrule.cli.progress import terminal_progress
-    from chainrule.kinds import find_kind, load
+    from chainrule.kinds import Stored, Workers, find_kind, load
 
     if options["as_csv"] and (options["as_json"] or options["per_token"]):
         raise click.UsageError("choose one of --csv, --json and --per-token (which goes with --json)")
@@ -83,9 +86,19 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     if find_kind(lm.kind).task == "masked":
         from chainrule.cli.tasks.pseudo import score_masked
 
+        if options["engine"] != "embedded":
+            raise click.UsageError("a masked model is scored by this process: leave out --engine")
         score_masked(cast("MaskedModel", lm), corpus, options)
         return
-    every = iter(_records(lm, corpus, options))
+    with opened_engine(options) as engine:
+        stored = Stored(Path(folder).absolute(), device, dtype)
+        _print_records(lm, corpus, options, Workers(engine, stored) if engine.is_remote else None)
+
+
+def _print_records(lm: LanguageModel, corpus: Corpus, options: dict[str, Any], workers: Workers | None) -> None:
+    from chainrule.cli.progress import terminal_progress
+
+    every = iter(_records(lm, corpus, options, workers))
     first = list(islice(every, 1))
     records = chain(first, every)
     if sys.stdout.isatty() and not (options["as_json"] or options["as_csv"] or options["per_token"]):
@@ -99,13 +112,15 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     corpus.note_losses(terminal_progress())
 
 
-def _records(lm: LanguageModel, corpus: Corpus, options: dict[str, Any]) -> Iterable[ScoredRecord]:
+def _records(
+    lm: LanguageModel, corpus: Corpus, options: dict[str, Any], workers: Workers | None
+) -> Iterable[ScoredRecord]:
     """The records to show, with their scores."""
     from chainrule.cli.progress import terminal_progress
     from chainrule.evaluation.records import most_surprising, score_records
 
     if options["worst"] is None:
-        return score_records(lm, corpus, per_line=options["per_line"])
+        return score_records(lm, corpus, per_line=options["per_line"], workers=workers)
     return most_surprising(
         lm,
         corpus,
@@ -113,6 +128,7 @@ def _records(lm: LanguageModel, corpus: Corpus, options: dict[str, Any]) -> Iter
         by=options["by"],
         per_line=options["per_line"],
         progress=terminal_progress(),
+        workers=workers,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli.options.engines import engine_options, opened_engine
 from chainrule.cli.options.models import device_option
 from chainrule.cli.options.runs import json_option, minutes_option, seed_option
 from chainrule.cli.options.texts import (
@@ -64,6 +65,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @minutes_option("The most time to train: short for --set minutes=M.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
 @device_option
+@engine_options
 @seed_option
 @corpus_options
 @json_option
@@ -93,11 +95,12 @@ def train(
     chainrule train ngram corpus.txt --set order=5 --out model
     chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
+    chainrule train ngram 'files/*.txt' --engine ray --out model
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.kinds import find_kind, learns_as
     from chainrule.pipeline.prepare import TokenizerChoice
-    from chainrule.pipeline.train import train_kind
+    from chainrule.pipeline.train import check_engine, train_kind
     from chainrule.settings import parse, split_words
     from chainrule.system.devices import choose_device
     from chainrule.system.disk import holding
@@ -111,7 +114,7 @@ def train(
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
     the_kind.check(the_settings, options["device"])
-    choose_device(options["device"])
+    check_engine(the_kind, the_settings, options["engine"], choose_device(options["device"]))
     tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
@@ -124,7 +127,7 @@ def train(
         from chainrule.text.tagged import as_tagged
 
         text, valid = as_tagged(text), None if valid is None else as_tagged(valid)  # type: ignore[assignment]
-    with holding(run_folder) if kept else nullcontext():
+    with holding(run_folder) if kept else nullcontext(), opened_engine(options) as engine:
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume:
             remove_checkpoints(run_folder)
@@ -142,6 +145,7 @@ def train(
                 device=options["device"],
                 run=run_folder if kept or options["run"] else None,
                 resume=resume,
+                engine=engine,
             )
         except KeyboardInterrupt:
             if not kept or checkpoint_folders(run_folder):

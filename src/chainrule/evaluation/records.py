@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
+from chainrule.errors import SettingsError
 from chainrule.evaluation.metrics import perplexity_of
+from chainrule.kinds import Stored, Workers
 from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.batches import RecordBatch, record_batches
@@ -91,9 +93,11 @@ class ScoredBatch:
         return map(self.record, range(len(self.records)))
 
 
-def score_records(lm: LanguageModel, text: Text, *, per_line: bool = False) -> Iterator[ScoredRecord]:
+def score_records(
+    lm: LanguageModel, text: Text, *, per_line: bool = False, workers: Workers | None = None
+) -> Iterator[ScoredRecord]:
     """The records of a text with their scores, in order; with `per_line`, each line of every record by itself."""
-    for batch in score_batches(lm, as_corpus(text), per_line=per_line):
+    for batch in score_batches(lm, as_corpus(text), per_line=per_line, workers=workers):
         yield from batch
 
 
@@ -105,6 +109,7 @@ def most_surprising(
     by: Literal["mean", "total"] = "mean",
     per_line: bool = False,
     progress: Progress = SILENT,
+    workers: Workers | None = None,
 ) -> list[ScoredRecord]:
     """The records of the highest surprisal, the highest first; of equal ones those that come first.
 
@@ -114,7 +119,7 @@ def most_surprising(
     kept: list[tuple[float, int, ScoredRecord]] = []  # a heap, the least surprising first
     seen = 0
     with progress.task("scoring", corpus.size(), "B") as task:
-        for batch in score_batches(lm, corpus, per_line=per_line):
+        for batch in score_batches(lm, corpus, per_line=per_line, workers=workers):
             surprisals = batch.surprisals(by)
             for index in _candidates(surprisals, count, kept[0][0] if len(kept) == count else -math.inf):
                 entry = float(surprisals[index]), -(seen + int(index))
@@ -134,24 +139,57 @@ def _candidates(surprisals: np.ndarray, count: int, least: float) -> np.ndarray:
     return np.sort(best)
 
 
-def score_batches(lm: LanguageModel, corpus: Corpus, *, per_line: bool = False) -> Iterator[ScoredBatch]:
-    """The records of a corpus with their scores, many at a time."""
-    state: State = lm.start(1)
+_Scored = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""The ids of records, ln p of each, and where the tokens of each record begin and end."""
+
+
+def score_batches(
+    lm: LanguageModel, corpus: Corpus, *, per_line: bool = False, workers: Workers | None = None
+) -> Iterator[ScoredBatch]:
+    """The records of a corpus with their scores, many at a time; scored by workers if there are any."""
     is_one_file = len(corpus.paths) + bool(corpus.texts) == 1
     size = tokens_at_once(lm) if lm.context == "line" else min(tokens_at_once(lm), TOKENS_AT_ONCE)
-    for records in record_batches(corpus, size, per_line=per_line):
-        ids = encode_in_parallel(lm.tokenizer, records.block).astype(np.int64)
-        line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
-        ends = line_ends[np.cumsum(records.lines) - 1]
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-        if lm.context == "line":
-            scores = score_sequences(lm, ids, line_starts, line_ends)
-        elif records.independent:
-            scores = score_sequences(lm, ids, starts, ends)
-        else:
-            scores, state = _score_on(lm, state, ids, starts[records.starts])
-        log_probs = np.asarray(checked(scores, normalised=lm.normalised), dtype=np.float64)
-        yield ScoredBatch(records, ids, log_probs, starts, ends, is_one_file)
+    batches = record_batches(corpus, size, per_line=per_line)
+    if workers is None:
+        every: Iterable[tuple[RecordBatch, _Scored]] = _in_sequence(lm, batches)
+    elif lm.context == "line":
+        every = workers.engine.in_order(partial(_score_stored, workers.stored), batches)
+    else:
+        raise SettingsError(
+            "the context of this model flows across lines, so it reads a text in sequence: leave out the engine"
+        )
+    for records, scored in every:
+        yield ScoredBatch(records, *scored, is_one_file)
+
+
+def _in_sequence(lm: LanguageModel, batches: Iterable[RecordBatch]) -> Iterator[tuple[RecordBatch, _Scored]]:
+    """The scores of batches, where one may go on from the state after the one before."""
+    state: State = lm.start(1)
+    for records in batches:
+        scored, state = _score_batch(lm, records, state)
+        yield records, scored
+
+
+def _score_stored(stored: Stored, records: RecordBatch) -> _Scored:
+    """The scores of records by a model of lines, in a worker."""
+    lm = stored.model()
+    return _score_batch(lm, records, lm.start(1))[0]
+
+
+def _score_batch(lm: LanguageModel, records: RecordBatch, state: State) -> tuple[_Scored, State]:
+    """The scores of records after a state, and the state after them."""
+    ids = encode_in_parallel(lm.tokenizer, records.block).astype(np.int64)
+    line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
+    ends = line_ends[np.cumsum(records.lines) - 1]
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    if lm.context == "line":
+        scores = score_sequences(lm, ids, line_starts, line_ends)
+    elif records.independent:
+        scores = score_sequences(lm, ids, starts, ends)
+    else:
+        scores, state = _score_on(lm, state, ids, starts[records.starts])
+    log_probs = np.asarray(checked(scores, normalised=lm.normalised), dtype=np.float64)
+    return (ids, log_probs, starts, ends), state
 
 
 def _score_on(lm: LanguageModel, state: State, ids: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, State]:

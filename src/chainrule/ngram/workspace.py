@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -18,20 +18,29 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from chainrule.errors import ChainruleError, SettingsError
+from chainrule.system.parallel import EMBEDDED, Engine
 
 _ZEROS = 1 << 24
 
 Step = TypeVar("Step")
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class Workspace:
-    """Allocates arrays in memory, or memory-mapped in files that are unlinked once open: a crash leaves none."""
+    """Allocates arrays in memory, or memory-mapped in files that are unlinked once open: a crash leaves none.
 
-    def __init__(self, folder: Path | None = None) -> None:
+    Where an engine has workers in other processes, files keep their names, by which those open them, until the
+    array is not used any more.
+    """
+
+    def __init__(self, folder: Path | None = None, engine: Engine = EMBEDDED) -> None:
         self.folder = folder
         """The folder that arrays are spilled to; None keeps them in memory."""
+        self.engine = engine
+        """Where the work on the arrays is done."""
         self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
         self._lock = threading.Lock()  # workers add to the set while another thread goes through it
 
@@ -46,10 +55,11 @@ class Workspace:
         if self.folder is None or size == 0:
             return np.empty(shape, dtype=dtype)
         try:
-            with tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-") as file:
+            with self._file() as file:
                 # reserved now: writing to a mapped page when the disk has become full would kill the process
                 _take_space(file, size)
-                array: np.memmap[Any, Any] = np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+                named: Any = file.name if self.engine.is_remote else file
+                array: np.memmap[Any, Any] = np.memmap(named, dtype=dtype, mode="r+", shape=shape)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise ChainruleError(
@@ -59,7 +69,18 @@ class Workspace:
             raise
         with self._lock:
             self._spilled.add(array._mmap)  # type: ignore[attr-defined]
+        if self.engine.is_remote:
+            weakref.finalize(array, Path(file.name).unlink, missing_ok=True)
         return array
+
+    def _file(self) -> IO[bytes]:
+        if self.engine.is_remote:
+            return tempfile.NamedTemporaryFile(dir=self.folder, prefix="array-", delete=False)
+        return tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-")
+
+    def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
+        """Each piece and the result of `work` for it, done where the engine has it done; memory is released."""
+        return self.releasing(self.engine.in_order(work, pieces))
 
     def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
         """Iterate over steps; after every `every` of them, and at the end, release all spilled arrays."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from chainrule.errors import SettingsError
 from chainrule.kinds import Sources
 from chainrule.system.disk import naming
+from chainrule.system.parallel import EMBEDDED, Engine
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
@@ -50,12 +51,14 @@ class TokenizerChoice:
         limit, tokenizer = self._limit(), self._given
         return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
 
-    def make_and_encode(self, corpus: Corpus, path: Path, progress: Progress = SILENT) -> tuple[Tokenizer, Encoded]:
+    def make_and_encode(
+        self, corpus: Corpus, path: Path, progress: Progress = SILENT, engine: Engine = EMBEDDED
+    ) -> tuple[Tokenizer, Encoded]:
         """The tokenizer of `make`, and the ids of the corpus in a file; in one pass where the tokenizer can."""
         limit, tokenizer = self._limit(), self._given
         if tokenizer is None:
-            return train_and_encode(self.name, corpus, path, limit, progress)
-        return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
+            return train_and_encode(self.name, corpus, path, limit, progress, engine)
+        return tokenizer, encode_corpus(corpus, tokenizer, path, progress, engine)
 
     @cached_property
     def _given(self) -> Tokenizer | None:
@@ -174,12 +177,14 @@ def encode_parts(
     tokenizer: Tokenizer | TokenizerChoice,
     folder: Path,
     progress: Progress = SILENT,
+    engine: Engine = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded]]:
     """The tokenizer, learned from `train` if it is a choice, and the ids of each part in files of `folder`."""
     encoded: dict[str, Encoded] = {}
     if isinstance(tokenizer, TokenizerChoice):
-        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], folder / "train.ids", progress)
+        ids = folder / "train.ids"
+        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], ids, progress, engine)
     for name, corpus in parts.items():
         if name not in encoded:
-            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress)
+            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, engine)
     return tokenizer, encoded

@@ -24,6 +24,7 @@ from chainrule.pipeline.run_record import (
 )
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import scratch_folder
+from chainrule.system.parallel import EMBEDDED, Engine
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
@@ -51,6 +52,7 @@ def train(
     device: str = "cpu",
     run: str | Path | None = None,
     resume: bool = False,
+    engine: Engine = EMBEDDED,
     **settings: Any,
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
@@ -58,6 +60,7 @@ def train(
     A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
+    An `engine`, such as that of `chainrule.scale.connection.ray_engine`, has other processes count n-grams.
     """
     the_kind = find_kind(kind)
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
@@ -77,6 +80,7 @@ def train(
         device=device,
         run=None if run is None else Path(run),
         resume=resume,
+        engine=engine,
     )
 
 
@@ -94,14 +98,19 @@ def train_kind(
     device: str = "cpu",
     run: Path | None = None,
     resume: bool = False,
+    engine: Engine = EMBEDDED,
 ) -> LanguageModel:
     """The same as `train`, but with the kind and its settings as values."""
     started = time.perf_counter()
     kind.check(settings, device)
     device = choose_device(device)
+    check_engine(kind, settings, engine.name, device)
     if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
-    with using_run(run, resume=resume) if kind.keeps_run else nullcontext(), scratch_folder() as folder:
+    with (
+        using_run(run, resume=resume) if kind.keeps_run else nullcontext(),
+        scratch_folder(engine.folder) as folder,
+    ):
         if isinstance(corpus, Pairs) and context != "line":
             raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
         lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
@@ -113,10 +122,10 @@ def train_kind(
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
         the_tokenizer, encoded, sources = encode_examples(
-            kind, parts, tokenizer, source_tokenizer, folder, progress, settings
+            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, engine
         )
         texts = encoded["train"], encoded.get("valid")
-        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources)
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, engine)
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
@@ -128,6 +137,16 @@ def train_kind(
         }
         lm.metrics = {**seconds, **lm.metrics}
     return lm
+
+
+def check_engine(kind: Kind, settings: Any, engine: str, device: str) -> None:
+    """Refuse an engine that has nothing to do for a kind with these settings, or on this device."""
+    if engine == EMBEDDED.name:
+        return
+    if not kind.takes_engine(settings):
+        raise SettingsError(f"the engine {engine} counts n-grams; {kind.name} is trained otherwise: leave it out")
+    if device != "cpu":
+        raise SettingsError(f"the engine {engine} works on CPUs: choose it or the device {device}")
 
 
 def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs | Tagged:
@@ -151,6 +170,7 @@ def encode_examples(
     folder: Path,
     progress: Progress = SILENT,
     settings: Any = None,
+    engine: Engine = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
     """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
     if learns_as(kind, settings) == "translation":
@@ -159,7 +179,7 @@ def encode_examples(
         return encode_tagged(parts, tokenizer, folder, progress)
     if source_tokenizer is not None:
         raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
-    return (*encode_parts(parts, tokenizer, folder, progress), None)
+    return (*encode_parts(parts, tokenizer, folder, progress, engine), None)
 
 
 def _choice(tokenizer: Tokenizer | TokenizerChoice | str) -> Tokenizer | TokenizerChoice:

@@ -1,7 +1,8 @@
 """Work spread over the cores, and the decision whether compiled code is worth its start-up time.
 
-Threads are enough: the work is done by NumPy, Numba and tokenizers, which release the interpreter lock. Every
-thread pool of the package is here, so that an exception of a worker always reaches the caller.
+Threads are enough on one machine: the work is done by NumPy, Numba and tokenizers, which release the interpreter
+lock. Every thread pool of the package is here, so that an exception of a worker always reaches the caller. Work
+that may go to other machines is given to an `Engine`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 Piece = TypeVar("Piece")
@@ -44,6 +46,30 @@ def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterat
                 yield done, result.result()
         for done, result in waiting:
             yield done, result.result()
+
+
+class Engine:
+    """Where pieces of work are done: here by the threads of this process, elsewhere by an engine of scale/.
+
+    A piece may be done twice, by a worker that dies and by the one that takes over: what `work` writes into arrays
+    must not depend on what was there before.
+    """
+
+    name = "embedded"
+    folder: Path | None = None
+    """A folder that all workers see, for the arrays that they share; None where they share memory."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether workers are other processes."""
+        return self.folder is not None
+
+    def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
+        """Each piece and the result of `work` for it, in the order of the pieces."""
+        return in_order(work, pieces)
+
+
+EMBEDDED = Engine()
 
 
 def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:

@@ -5,6 +5,7 @@ files.py     files as blocks of clean UTF-8, decompressed
 records.py   the text in fields of jsonl, CSV and parquet files
 corpus.py    `Corpus`: text from any source, in blocks or document by document
 given.py     text as callers give it: strings are text, paths are files
+shards.py    a corpus in shards, which workers read by themselves
 batches.py   a corpus as records to be scored, many at a time
 pairs.py     sources and their targets, a pair on each line
 tagged.py    sentences with a tag for each word, from CoNLL-U or word/TAG lines

@@ -73,12 +73,15 @@ class Cleaning:
         raise EncodingError(name, line, start - line_start + 1, block[start:stop])
 
 
-def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning) -> Iterator[bytes]:
-    """Clean blocks of whole lines from the raw pieces of one text; `name` is what errors call it."""
+def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning, *, is_start: bool = True) -> Iterator[bytes]:
+    """Clean blocks of whole lines from the raw pieces of one text; `name` is what errors call it.
+
+    A byte-order mark is one at the start of a file only.
+    """
     line = 1
     for number, block in enumerate(whole_lines(raw)):
         block = cleaning.valid_utf8(block, name, line)
-        if number == 0:
+        if number == 0 and is_start:
             block = block.removeprefix(codecs.BOM_UTF8)
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError
 from chainrule.system.disk import naming
-from chainrule.system.parallel import Background, in_order
+from chainrule.system.parallel import EMBEDDED, Background, Engine, in_order
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest
+from chainrule.tokens.sharded import ShardedText, encode_shards, learn_and_encode_shards
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.learning import Vocabulary, WordLearner
 from chainrule.tokens.words.splitting import Splitting
@@ -52,8 +53,13 @@ class Encoded:
         return len(self.ids)
 
 
-def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT) -> Encoded:
+def encode_corpus(
+    corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT, engine: Engine = EMBEDDED
+) -> Encoded:
     """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts."""
+    if engine.is_remote:
+        check_ids_file(path, corpus)
+        return _encoded(path, encode_shards(corpus, tokenizer, path, engine, progress))
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
 
     def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
@@ -67,13 +73,22 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Pr
 
 
 def learn_and_encode(
-    corpus: Corpus, limit: Limit, splitting: Splitting, path: Path, progress: Progress = SILENT
+    corpus: Corpus,
+    limit: Limit,
+    splitting: Splitting,
+    path: Path,
+    progress: Progress = SILENT,
+    engine: Engine = EMBEDDED,
 ) -> tuple[WordTokenizer, Encoded]:
     """The results of `WordTokenizer.train` and `encode_corpus`, in one pass over the text instead of two.
 
     The file first holds the numbers that the learner's tables give to words; when the vocabulary is known, ids
     replace them.
     """
+    if engine.is_remote:
+        check_ids_file(path, corpus)
+        words, text = learn_and_encode_shards(corpus, limit, splitting, path, engine, progress)
+        return WordTokenizer(words, splitting), _encoded(path, text)
     learner = WordLearner(splitting)
     written = _write(corpus, learner.learn, path, progress)
     vocabulary = learner.vocabulary(limit)
@@ -86,6 +101,10 @@ def learn_and_encode(
         _mapped(path, dtype), vocabulary.lines, written.bytes, vocabulary.unknown, written.fingerprint
     )
     return tokenizer, encoded
+
+
+def _encoded(path: Path, text: ShardedText) -> Encoded:
+    return Encoded(_mapped(path, text.dtype), text.lines, text.bytes, text.unknown, text.fingerprint)
 
 
 def check_ids_file(path: Path, corpus: Corpus) -> None:

@@ -17,6 +17,7 @@ from typing import Any, cast
 from chainrule.errors import PluginError, TokenizerError
 from chainrule.system.disk import replaced_file
 from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
+from chainrule.system.parallel import EMBEDDED, Engine
 from chainrule.system.plugins import find_plugins, load_plugin
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
@@ -63,14 +64,19 @@ def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress:
 
 
 def train_and_encode(
-    name: str, corpus: Corpus, path: Path, limit: Limit | None = None, progress: Progress = SILENT
+    name: str,
+    corpus: Corpus,
+    path: Path,
+    limit: Limit | None = None,
+    progress: Progress = SILENT,
+    engine: Engine = EMBEDDED,
 ) -> tuple[Tokenizer, Encoded]:
     """Learn the named tokenizer from a corpus and write its ids to `path`; for words in one pass over the text."""
     _check_name(name)
     if splitting := word_splitting(name):
-        return learn_and_encode(corpus, limit or Limit(), splitting, path, progress)
+        return learn_and_encode(corpus, limit or Limit(), splitting, path, progress, engine)
     tokenizer = train_tokenizer(name, corpus, limit, progress)
-    return tokenizer, encode_corpus(corpus, tokenizer, path, progress)
+    return tokenizer, encode_corpus(corpus, tokenizer, path, progress, engine)
 
 
 def tokenizer_names() -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli.options.engines import engine_options, opened_engine
 from chainrule.cli.options.models import (
     device_option,
     model_argument,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 @corpus_options
 @device_option
 @precision_option
+@engine_options
 @json_option
 def filter_verb(
     folder: str,
@@ -73,7 +76,7 @@ def filter_verb(
     zcat crawl.gz | chainrule filter model - --max-perplexity 800 > fluent.txt
     """
     from chainrule.cli.progress import terminal_progress
-    from chainrule.kinds import load
+    from chainrule.kinds import Stored, Workers, load
     from chainrule.tasks.filtering.filter import filter_corpus
     from chainrule.tasks.filtering.writing import check_forms
 
@@ -85,21 +88,24 @@ def filter_verb(
     lm = load(folder, device=device, dtype=dtype, tasks=["language"])
     note_slow_precision(dtype, lm)
     began = time.monotonic()
-    if max_perplexity is not None and corpus == ("-",) and target is None:
+    if max_perplexity is not None and corpus == ("-",) and target is None and options["engine"] == "embedded":
         filtered = _filter_pipe(lm, max_perplexity, paragraphs, options)
     else:
         texts = open_corpus(options, *corpus)
         WAITING.end()
         check_forms(texts, target or sys.stdout.buffer)
-        filtered = filter_corpus(
-            lm,
-            texts,
-            target or sys.stdout.buffer,
-            keep=keep,
-            max_perplexity=max_perplexity,
-            paragraphs=paragraphs,
-            progress=terminal_progress(),
-        )
+        with opened_engine(options) as engine:
+            stored = Stored(Path(folder).absolute(), device, dtype)
+            filtered = filter_corpus(
+                lm,
+                texts,
+                target or sys.stdout.buffer,
+                keep=keep,
+                max_perplexity=max_perplexity,
+                paragraphs=paragraphs,
+                progress=terminal_progress(),
+                workers=Workers(engine, stored) if engine.is_remote else None,
+            )
     sys.stdout.flush()
     _report(filtered, time.monotonic() - began, as_json=as_json, err=target is None)
 

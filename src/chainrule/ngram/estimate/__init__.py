@@ -10,4 +10,5 @@ In reading order:
     prune.py      n-grams left out, by count or by entropy
     count.py      fast counting: every length from one sort
     sorting.py    the Numba kernels of count.py
+    partitions.py  fast counting by workers that share files, partition by partition
 """

@@ -32,7 +32,7 @@ _CONTEXTS_AT_ONCE = 1 << 18
 _SHELF = 1 << 21  # n-grams in each array of a shelf
 
 Index = type[np.unsignedinteger[Any]]
-_Ngrams = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+Ngrams = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """N-grams of one length: the code of the last word, the count, and the number of children of each."""
 
 
@@ -61,13 +61,13 @@ def count_by_sorting(
     index = index or index_type(2 * len(ids) + 1, vocab_size)
     with progress.task(f"counting {order}-grams", len(ids), "tokens") as task:
         words = np.bincount(ids, minlength=vocab_size)
-        counts = Counts(vocab_size, bos, [_unigrams(words, index)])
+        counts = Counts(vocab_size, bos, [unigrams(words, index)])
         if order == 1:
             return counts
         code = codes_of_words(vocab_size)
-        text = _Text(ids, code, bos, eos if context == "line" else -1)
+        text = Windows(ids, code, bos, eos if context == "line" else -1)
         words[bos] = words[eos] if context == "line" else 1
-        parts = _Parts.of(words, code)
+        parts = Parts.of(words, code)
         rounds = -(-len(ids) * order * 4 // _BYTES_OF_WINDOWS)
         shelves = [_Shelf(workspace) for _ in range(order)]
         for some in np.array_split(np.arange(parts.number), min(rounds, parts.number)):
@@ -78,18 +78,18 @@ def count_by_sorting(
         give_back_memory()
     with progress.task("linking"):
         for n in range(2, order + 1):
-            counts.levels[n - 1].suffix = _suffixes(counts.levels[:n], index, workspace)
+            counts.levels[n - 1].suffix = linked(counts.levels[:n], index, workspace)
     return counts
 
 
 def _count_parts(
-    text: _Text, first: int, many: int, parts: _Parts, shelves: list[_Shelf], workspace: Workspace
+    text: Windows, first: int, many: int, parts: Parts, shelves: list[_Shelf], workspace: Workspace
 ) -> None:
     """Count `many` parts of the text from part `first` on, and put their n-grams onto the shelf of each length."""
     windows_from = partial(text.windows, order=len(shelves), parts=parts, first=first, many=many)
     blocks = [block for _, block in in_order(windows_from, text.stretches())]
     workspace.release(text.ids)
-    for _, levels in in_order(lambda part: _count_part(part, blocks, parts.bits), range(many)):
+    for _, levels in in_order(lambda part: count_part(part, blocks, parts.bits), range(many)):
         for shelf, level in zip(shelves, levels, strict=True):
             shelf.put(*level)
 
@@ -99,7 +99,7 @@ def index_type(largest: int, vocab_size: int = 0) -> Index:
     return np.uint32 if max(largest, vocab_size) < 1 << 32 else np.uint64
 
 
-def _unigrams(words: Ints, index: Index) -> Level:
+def unigrams(words: Ints, index: Index) -> Level:
     size = len(words)
     code = codes_of_words(size)
     count = np.empty(size, dtype=index)
@@ -109,7 +109,7 @@ def _unigrams(words: Ints, index: Index) -> Level:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """The division of the windows into parts: by their first word, then by their second (see `sorting.py`)."""
 
     number: int
@@ -122,7 +122,7 @@ class _Parts:
     """The number of bits to shift the second column by, to get the index of the part among those of the word."""
 
     @classmethod
-    def of(cls, words: Ints, code: NDArray[np.uint32]) -> _Parts:
+    def of(cls, words: Ints, code: NDArray[np.uint32]) -> Parts:
         """Parts of similar size: consecutive codes together, and frequent words split by the word that follows."""
         bits = len(words).bit_length()
         wanted = max(_WINDOWS_PER_PART, int(words.sum()) // _MOST_PARTS)
@@ -140,7 +140,7 @@ class _Parts:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """The windows of a stretch of text, sorted by part; `begin` is the first row of each part, and the last end."""
 
     windows: NDArray[np.uint32]
@@ -148,22 +148,25 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Text:
+class Windows:
     """The text to count, the code of each word, <s>, and the token that ends a line (-1 with stream context)."""
 
     ids: Ids
     code: NDArray[np.uint32]
     bos: int
     ends_at: int
+    at_once: int = _PLACES_AT_ONCE
+    """The tokens of a stretch."""
 
     def stretches(self) -> Iterable[int]:
-        return range(0, len(self.ids), _PLACES_AT_ONCE)
+        """Where stretches of the text begin."""
+        return range(0, len(self.ids), self.at_once)
 
-    def windows(self, place: int, *, order: int, parts: _Parts, first: int, many: int) -> _Block:
+    def windows(self, place: int, *, order: int, parts: Parts, first: int, many: int) -> Block:
         """The windows that begin in the stretch at `place`, of `many` parts from `first` on, sorted by part."""
         from chainrule.ngram.estimate.sorting import fill_windows, window_parts
 
-        last = min(place + _PLACES_AT_ONCE, len(self.ids))
+        last = min(place + self.at_once, len(self.ids))
         at_start = place == 0 or int(self.ids[place - 1]) == self.ends_at
         where = (self.ids, place, last, at_start, self.ends_at, self.code, self.bos, parts.part_of, parts.split_of)
         sizes = np.zeros(many, dtype=np.int64)
@@ -171,10 +174,10 @@ class _Text:
         begin = np.concatenate([[0], np.cumsum(sizes)])
         windows = np.empty((int(begin[-1]), order), dtype=np.uint32)
         fill_windows(*where, first, begin[:-1].copy(), windows)
-        return _Block(windows, begin)
+        return Block(windows, begin)
 
 
-def _count_part(part: int, blocks: list[_Block], bits: int) -> list[_Ngrams]:
+def count_part(part: int, blocks: list[Block], bits: int) -> list[Ngrams]:
     """The n-grams of one part, for each length."""
     from chainrule.ngram.estimate.sorting import fill_levels, shared_columns, sort_windows
 
@@ -198,7 +201,7 @@ class _Shelf:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._chunks: list[_Ngrams] = []
+        self._chunks: list[Ngrams] = []
         self._used = _SHELF
         self.size = 0
         self.largest = 0
@@ -230,7 +233,7 @@ class _Shelf:
             self._workspace.release(*self._chunks[-1])
         self._used = 0
 
-    def take(self) -> Iterator[_Ngrams]:
+    def take(self) -> Iterator[Ngrams]:
         """The n-grams on the shelf, array by array; each array is freed as soon as it has been used."""
         self._finish()
         while self._chunks:
@@ -261,7 +264,7 @@ def _join(counts: Counts, shelves: list[_Shelf], index: Index, workspace: Worksp
         workspace.release()
 
 
-def _suffixes(levels: list[Level], index: Index, workspace: Workspace) -> NDArray[Any]:
+def linked(levels: list[Level], index: Index, workspace: Workspace) -> NDArray[Any]:
     """The suffixes of the last level, which `levels.link_suffixes` finds too; here in parallel, by a kernel."""
     from chainrule.ngram.store.kernels import link_suffixes
 
@@ -275,6 +278,6 @@ def _suffixes(levels: list[Level], index: Index, workspace: Workspace) -> NDArra
 
     contexts = len(above.begin) - 1
     edges = [*range(0, contexts, _CONTEXTS_AT_ONCE), contexts]
-    for _ in workspace.releasing(in_order(link, pairwise(edges))):
+    for _ in workspace.in_order(link, pairwise(edges)):
         pass
     return suffix

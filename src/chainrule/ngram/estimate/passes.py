@@ -22,6 +22,7 @@ NGRAMS_AT_ONCE = 1 << 16
 """How many n-grams one thread smooths at a time: few enough for its cache."""
 
 _NANOSECONDS = 64  # to count an n-gram with NumPy
+_COUNTED_AT_ONCE = 1 << 26  # n-grams whose counts a worker has in memory; the level above is read for each so many
 
 Method = Callable[[Seen], Smoothed]
 
@@ -44,15 +45,22 @@ class Estimate:
             self.prob, self.backoff = xp.log(self.prob), xp.log(self.backoff)
             return
 
-        def log(part: Array) -> int:
-            with np.errstate(divide="ignore"):
-                np.log(part, out=part)
-            return len(part)
+        self.prob = _logarithms(self.prob, workspace)
+        self.backoff = _logarithms(self.backoff, workspace)
 
-        for array in (self.prob, self.backoff):
-            parts = (array[first : first + NGRAMS_AT_ONCE] for first in range(0, len(array), NGRAMS_AT_ONCE))
-            for _ in workspace.releasing(in_order(log, parts)):
-                pass
+
+def _logarithms(array: Array, workspace: Workspace) -> Array:
+    """The natural logarithms of an array, in its place; in another array where work may be done twice."""
+    logs = workspace.empty(len(array), array.dtype) if workspace.engine.is_remote else array
+
+    def log(first: int) -> None:
+        part = slice(first, first + NGRAMS_AT_ONCE)
+        with np.errstate(divide="ignore"):
+            np.log(array[part], out=logs[part])
+
+    for _ in workspace.in_order(log, range(0, len(array), NGRAMS_AT_ONCE)):
+        pass
+    return logs
 
 
 def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -> Counts:
@@ -69,8 +77,32 @@ def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -
         different[from_start] = below.count[from_start]
         return Level(below.word, workspace.put(different), below.begin, below.suffix)
 
-    levels = [level for _, level in workspace.releasing(in_order(level, range(1, counts.order)), every=1)]
+    if workspace.engine.is_remote:
+        levels = [_continuation_level(counts, n, workspace) for n in range(1, counts.order)]
+    else:
+        levels = [level for _, level in workspace.releasing(in_order(level, range(1, counts.order)), every=1)]
     return Counts(counts.vocab_size, counts.bos, [*levels, counts.levels[-1]])
+
+
+def _continuation_level(counts: Counts, n: int, workspace: Workspace) -> Level:
+    """The same for one level, by workers that share files: each counts a range of its n-grams."""
+    below, above = counts.levels[n - 1], counts.levels[n]
+    different = workspace.empty(len(below), below.count.dtype)
+    from_start = counts.starting_with_bos(n)
+
+    def count(first: int) -> None:
+        from chainrule.ngram.estimate.sorting import count_places_from
+
+        last = min(first + _COUNTED_AT_ONCE, len(different))
+        found = count_places_from(above.suffix, first, np.zeros(last - first, dtype=different.dtype))
+        kept = slice(max(from_start.start, first), min(from_start.stop, last))
+        if kept.start < kept.stop:
+            found[kept.start - first : kept.stop - first] = below.count[kept]
+        different[first:last] = found
+
+    for _ in workspace.in_order(count, range(0, len(different), _COUNTED_AT_ONCE)):
+        pass
+    return Level(below.word, different, below.begin, below.suffix)
 
 
 def smooth_levels(
@@ -96,7 +128,7 @@ def smooth_levels(
             prob = result.prob[first[n - 1] : first[n]]
             backoff = result.backoff[first[n - 2] : first[n - 1]] if n > 1 else None
             smooth = _Smoother(counts, n, method(n), below, kept[n - 1] if kept else None, prob, backoff)
-            for _, done in workspace.releasing(in_order(smooth, _stretches(level))):
+            for _, done in workspace.in_order(smooth, _stretches(level)):
                 task.advance(done)
             below = prob
             give_back_memory()

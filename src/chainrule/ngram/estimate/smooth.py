@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, is_numpy_array
 
 from chainrule.arrays import Array
 from chainrule.ngram.segments import segment_sums
 
 _ROUNDING = 1e-9
+_AT_ONCE = 1 << 20
 _HARDLY_ANY = 1e-6  # an unseen mass below this is rounding error: p(w | h') is kept in single precision
 
 
@@ -192,7 +193,10 @@ def stupid_backoff(seen: Seen, alpha: float) -> Smoothed:
 def counts_of_counts(count: Array, up_to: int) -> list[int]:
     """The numbers n_0, n_1, ... of n-grams with the counts 0, 1, ... up to `up_to`."""
     xp = array_namespace(count)
-    return [int(xp.count_nonzero(count == r)) for r in range(up_to + 1)]
+    pieces = [count]
+    if is_numpy_array(count):  # the comparisons of a long array would take as much memory again
+        pieces = [count[first : first + _AT_ONCE] for first in range(0, len(count), _AT_ONCE)]
+    return [sum(int(xp.count_nonzero(piece == r)) for piece in pieces) for r in range(up_to + 1)]
 
 
 def one_discount(n: Sequence[int]) -> list[float] | None:

@@ -173,3 +173,13 @@ def count_places(places: Any, counts: Any) -> Any:
     for k in range(len(places)):
         counts[places[k]] += 1
     return counts
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_places_from(places: Any, first: int, counts: Any) -> Any:
+    """Add to `counts` how often each index from `first` on occurs in `places`, as far as there are counts."""
+    for k in range(len(places)):
+        place = np.int64(places[k]) - first
+        if 0 <= place < len(counts):
+            counts[place] += 1
+    return counts

@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array
-from chainrule.system.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import EMBEDDED, Engine, worth_a_kernel
 
 MOST_BITS = 32
 _NANOSECONDS = 64  # to pack a number with NumPy
@@ -38,10 +38,11 @@ def words_for(numbers: int, bits: int) -> int:
     return -(-numbers * bits // 32) + 1
 
 
-def pack(values: Array, bits: int, empty: Callable[[int], Array] | None = None) -> Array:
+def pack(values: Array, bits: int, empty: Callable[[int], Array] | None = None, engine: Engine = EMBEDDED) -> Array:
     """Pack numbers into a bit stream; ValueError if one does not fit into `bits` bits.
 
-    Large streams are written into the array that `empty(words)` returns, which must be all 0. The words are uint32;
+    Large streams are written into the array that `empty(words)` returns, which must be all 0, by the workers of the
+    engine. The words are uint32;
     in torch, which has no uint32 arithmetic, they are int32 with the same bits.
     """
     xp = array_namespace(values)
@@ -51,7 +52,7 @@ def pack(values: Array, bits: int, empty: Callable[[int], Array] | None = None) 
     if size and not 0 <= int(xp.min(values)) <= int(xp.max(values)) < 1 << bits:
         raise ValueError(f"a number does not fit into {bits} bits")
     if isinstance(values, np.ndarray) and worth_a_kernel(size, _NANOSECONDS):
-        return _pack_fast(values, bits, empty)
+        return _pack_fast(values, bits, empty, engine)
     groups = -(-size // 32)
     rows = xp.zeros(groups * 32, dtype=xp.int64, device=device(values))
     rows[:size] = values
@@ -74,15 +75,17 @@ def _as_words(stream: Array) -> Array:
     return xp.astype(stream - ((stream >> 31) << 32), xp.int32)
 
 
-def _pack_fast(values: NDArray[np.integer], bits: int, empty: Callable[[int], Array] | None) -> NDArray[np.uint32]:
-    from chainrule.ngram.store.bitstream_kernels import pack_bits
-
+def _pack_fast(
+    values: NDArray[np.integer], bits: int, empty: Callable[[int], Array] | None, engine: Engine
+) -> NDArray[np.uint32]:
     size = words_for(len(values), bits)
     stream: NDArray[np.uint32] = np.zeros(size, dtype=np.uint32) if empty is None else empty(size)
 
     def pack_some(first: int) -> None:
+        from chainrule.ngram.store.bitstream_kernels import pack_bits
+
         pack_bits(values, first, min(first + _NUMBERS_AT_ONCE, len(values)), bits, stream)
 
-    for _ in in_order(pack_some, range(0, len(values), _NUMBERS_AT_ONCE)):
+    for _ in engine.in_order(pack_some, range(0, len(values), _NUMBERS_AT_ONCE)):
         pass
     return stream

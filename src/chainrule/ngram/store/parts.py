@@ -16,7 +16,7 @@ from chainrule.ngram.store.bitstream import bits_for, pack
 from chainrule.ngram.store.normalise import normalise_backoffs
 from chainrule.ngram.store.trie import Trie, pack_begins
 from chainrule.ngram.store.values import Values
-from chainrule.ngram.workspace import Workspace
+from chainrule.ngram.workspace import IN_MEMORY, Workspace
 
 
 @dataclass
@@ -41,9 +41,9 @@ class Parts:
         """The first node of each length, as in Trie."""
         return np.cumsum([0, 1, self.vocab_size, *(int(begin[-1]) for begin in self.begins)])
 
-    def assemble(self) -> Automaton:
-        """The automaton of these parts."""
-        base, offset, rest = pack_begins(self.begins)
+    def assemble(self, workspace: Workspace = IN_MEMORY) -> Automaton:
+        """The automaton of these parts; what it takes large arrays for lies in the workspace."""
+        base, offset, rest = pack_begins(self.begins, workspace)
         stream = pack_words(self.words, self.vocab_size) if self.stream is None else self.stream
         trie = Trie(self.vocab_size, self.first_of_length, stream, base, offset, rest)
         on_host = isinstance(self.log_prob, np.ndarray)
@@ -53,8 +53,10 @@ class Parts:
 
 def pack_words(words: Sequence[Array], vocab_size: int, workspace: Workspace | None = None) -> Array:
     """Pack the codes of all lengths into one bit stream, in a file if the workspace spills."""
-    empty = partial(workspace.empty, dtype=np.uint32) if workspace and workspace.spills else None
-    return pack(_joined(words), bits_for(vocab_size - 1), empty)
+    if workspace is None:
+        return pack(_joined(words), bits_for(vocab_size - 1))
+    empty = partial(workspace.empty, dtype=np.uint32) if workspace.spills else None
+    return pack(_joined(words), bits_for(vocab_size - 1), empty, workspace.engine)
 
 
 def take_apart(automaton: Automaton) -> Parts:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import Array, to_numpy
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits
 from chainrule.ngram.store.search import find
+from chainrule.ngram.workspace import IN_MEMORY, Workspace
 from chainrule.system.parallel import in_order, worth_a_kernel
 
 Ints = NDArray[np.int64]
@@ -31,6 +33,7 @@ Ints = NDArray[np.int64]
 _TOGETHER_BITS = 5
 TOGETHER = 1 << _TOGETHER_BITS
 """The number of contexts of a group, which share a base."""
+_GROUPS_AT_ONCE = 1 << 15
 _NANOSECONDS = 64  # to pack where the children of one context begin, with NumPy
 
 
@@ -187,11 +190,13 @@ def groups_for(contexts: Any) -> Any:
     return (contexts >> _TOGETHER_BITS) + 1
 
 
-def pack_begins(begins: Sequence[Array]) -> tuple[Array, Array, Array]:
+def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tuple[Array, Array, Array]:
     """The arrays `base`, `offset` and `rest` of a trie.
 
     `begins` holds, for each length from 1 on, where the children of each context begin, and one past the last.
     """
+    if begins and workspace.engine.is_remote:
+        return _pack_begins_in_files(begins, workspace)
     if not begins:
         nothing = np.zeros(0, dtype=np.uint32)
         return nothing, np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.uint32)
@@ -203,6 +208,43 @@ def pack_begins(begins: Sequence[Array]) -> tuple[Array, Array, Array]:
     # one word of padding, since `read_bits` reads two words at once
     rest = xp.concat([*rests, xp.zeros(1, dtype=rests[0].dtype, device=where)])
     return _narrow(xp.concat([base for base, _, _ in packed])), _narrow(offset), rest
+
+
+def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tuple[Array, Array, Array]:
+    """The same by workers that share files: the widths of all groups, then the rests, some groups at a time."""
+    groups = [groups_for(len(begin) - 1) for begin in begins]
+    firsts = [0, *accumulate(groups)]
+    base, width = (workspace.empty(firsts[-1], np.int64) for _ in range(2))
+
+    def measure(piece: tuple[int, int, int]) -> None:
+        from chainrule.ngram.store.bitstream_kernels import group_widths
+
+        level, first, last = piece
+        to = slice(firsts[level] + first, firsts[level] + last)
+        group_widths(begins[level][first * TOGETHER : last * TOGETHER], base[to], width[to])
+
+    pieces = [
+        (level, first, min(first + _GROUPS_AT_ONCE, size))
+        for level, size in enumerate(groups)
+        for first in range(0, size, _GROUPS_AT_ONCE)
+    ]
+    for _ in workspace.in_order(measure, pieces):
+        pass
+    offset = workspace.empty(firsts[-1] + 1, np.int64)
+    offset[0] = 0
+    np.cumsum(width, out=offset[1:])
+    rest = workspace.empty(int(offset[-1]) + 1, np.uint32)
+
+    def pack_some(piece: tuple[int, int, int]) -> None:
+        from chainrule.ngram.store.bitstream_kernels import pack_groups
+
+        level, first, last = piece
+        starts = offset[firsts[level] + first : firsts[level] + last + 1]
+        pack_groups(begins[level][first * TOGETHER : last * TOGETHER], starts, rest)
+
+    for _ in workspace.in_order(pack_some, pieces):
+        pass
+    return _narrow(base), _narrow(offset), rest
 
 
 def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:

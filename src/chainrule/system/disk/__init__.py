@@ -20,7 +20,7 @@ from chainrule.system.disk.atomic import (
 )
 from chainrule.system.disk.locks import LOCK, holding
 from chainrule.system.disk.naming import naming
-from chainrule.system.disk.scratch import scratch_file, scratch_folder
+from chainrule.system.disk.scratch import scratch_file, scratch_file_at, scratch_folder
 
 __all__ = [
     "LOCK",
@@ -32,6 +32,7 @@ __all__ = [
     "replaced_file",
     "replaced_path",
     "scratch_file",
+    "scratch_file_at",
     "scratch_folder",
     "sweep",
 ]

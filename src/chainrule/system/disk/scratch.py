@@ -7,12 +7,13 @@ them.
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 from chainrule.system.disk.locks import lock_open, locked, remove_abandoned
 
@@ -24,10 +25,13 @@ _files: weakref.WeakSet[ScratchFile] = weakref.WeakSet()
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A temporary folder, for as long as the block lasts."""
-    sweep_scratch()
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name, locked(Path(name)):
+def scratch_folder(below: Path | None = None) -> Iterator[Path]:
+    """A temporary folder, for as long as the block lasts; in the system's folder for them, or in another."""
+    sweep_scratch(below)
+    with (
+        tempfile.TemporaryDirectory(prefix=PREFIX, dir=below, ignore_cleanup_errors=True) as name,
+        locked(Path(name)),
+    ):
         yield Path(name)
 
 
@@ -43,6 +47,18 @@ def scratch_file(suffix: str = "") -> ScratchFile:
     return file
 
 
+@contextmanager
+def scratch_file_at(path: Path) -> Iterator[IO[bytes]]:
+    """A file of a scratch folder that has its name only once it is whole, though it may not be on disk yet.
+
+    Where two workers write the same file, because one was taken for dead, each has a file of its own until then.
+    """
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    with part.open("wb") as file:
+        yield file
+    part.replace(path)
+
+
 def close_scratch_files() -> None:
     """Close the temporary files of this process, which removes them."""
     for file in list(_files):
@@ -50,10 +66,10 @@ def close_scratch_files() -> None:
             file.close()
 
 
-def sweep_scratch() -> None:
+def sweep_scratch(below: Path | None = None) -> None:
     """Remove the temporary files and folders that this user's killed processes left."""
     try:
-        found = [entry for entry in os.scandir(tempfile.gettempdir()) if entry.name.startswith(PREFIX)]
+        found = [entry for entry in os.scandir(below or tempfile.gettempdir()) if entry.name.startswith(PREFIX)]
     except OSError:
         return
     user = os.getuid() if hasattr(os, "getuid") else None

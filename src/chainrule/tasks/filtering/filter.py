@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ import numpy as np
 from chainrule.arrays import checked
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.fast_paths import ScoresSequences
+from chainrule.kinds import Stored, Workers
 from chainrule.lm import LanguageModel, score_sequences
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import SILENT, Reports, Task, as_progress
@@ -64,16 +66,18 @@ def filter_corpus(
     max_perplexity: float | None = None,
     paragraphs: bool = False,
     progress: Reports = False,
+    workers: Workers | None = None,
 ) -> Filtered:
     """Write the fluent documents of a corpus to a file, or to a stream of bytes, in the form in which they are.
 
     `keep` is the share of documents to keep, those of the lowest perplexities; documents as perplexing as the last
-    of them are kept too. `max_perplexity` is the highest perplexity to keep, and takes a single pass.
+    of them are kept too. `max_perplexity` is the highest perplexity to keep, and takes a single pass. `workers`, if
+    there are any, judge the documents.
     """
     _check(keep, max_perplexity)
     corpus, lm = as_corpus(text), LanguageModel.expect(lm)
     form, reports = check_forms(corpus, out), as_progress(progress)
-    work = _Work(lm, lambda: batches(corpus, _at_once(lm), paragraphs))
+    work = _Work(lm, lambda: batches(corpus, _at_once(lm), paragraphs), workers)
     stored: list[Floats] = []
     limit = math.inf if max_perplexity is None else math.log(max_perplexity)
     if keep is not None:
@@ -151,30 +155,39 @@ class _Work:
 
     lm: LanguageModel
     read: Callable[[], Iterator[Batch]]
+    workers: Workers | None = None
 
     def judged(self, task: Task) -> Iterator[tuple[Batch, Floats]]:
         """The documents, and the mean surprisal of each; an n-gram model judges a batch on each core at once."""
-        if isinstance(self.lm, ScoresSequences):
-            every: Iterable[tuple[Batch, Floats]] = in_order(self.score, self.read())
+        if self.workers is not None:
+            judge = partial(_judge_stored, self.workers.stored)
+            every: Iterable[tuple[Batch, Floats]] = self.workers.engine.in_order(judge, self.read())
+        elif isinstance(self.lm, ScoresSequences):
+            every = in_order(partial(judge_batch, self.lm), self.read())
         else:
-            every = ((batch, self.score(batch)) for batch in self.read())
+            every = ((batch, judge_batch(self.lm, batch)) for batch in self.read())
         for batch, nats_D in every:
             yield batch, nats_D
             task.advance(len(batch.source) or len(batch.block))
 
-    def score(self, batch: Batch) -> Floats:
-        """The mean surprisal of each document: -1/T ln p."""
-        lm = self.lm
-        ids = lm.tokenizer.encode_lines(batch.block)
-        starts_L, ends_L = line_bounds(ids, lm.tokenizer.eos)
-        document_L = np.repeat(batch.document_U, batch.lines_U)
-        starts, ends = starts_L, ends_L
-        if lm.context == "stream":  # the lines of a document are one sequence
-            begins = np.flatnonzero(np.diff(document_L, prepend=-2) | (document_L < 0))
-            starts, ends = starts_L[begins], ends_L[np.append(begins[1:], len(ends_L)) - 1]
-        scores = checked(score_sequences(lm, ids, starts, ends), normalised=lm.normalised)
-        in_document = document_L >= 0
-        numbers, documents = document_L[in_document], batch.documents
-        nats_L = -np.add.reduceat(scores, starts_L)[in_document]
-        tokens = np.bincount(numbers, (ends_L - starts_L)[in_document], documents)
-        return np.asarray(np.bincount(numbers, nats_L, documents) / tokens)
+
+def _judge_stored(stored: Stored, batch: Batch) -> Floats:
+    """The same in a worker, which loads the model."""
+    return judge_batch(stored.model(), batch)
+
+
+def judge_batch(lm: LanguageModel, batch: Batch) -> Floats:
+    """The mean surprisal of each document: -1/T ln p."""
+    ids = lm.tokenizer.encode_lines(batch.block)
+    starts_L, ends_L = line_bounds(ids, lm.tokenizer.eos)
+    document_L = np.repeat(batch.document_U, batch.lines_U)
+    starts, ends = starts_L, ends_L
+    if lm.context == "stream":  # the lines of a document are one sequence
+        begins = np.flatnonzero(np.diff(document_L, prepend=-2) | (document_L < 0))
+        starts, ends = starts_L[begins], ends_L[np.append(begins[1:], len(ends_L)) - 1]
+    scores = checked(score_sequences(lm, ids, starts, ends), normalised=lm.normalised)
+    in_document = document_L >= 0
+    numbers, documents = document_L[in_document], batch.documents
+    nats_L = -np.add.reduceat(scores, starts_L)[in_document]
+    tokens = np.bincount(numbers, (ends_L - starts_L)[in_document], documents)
+    return np.asarray(np.bincount(numbers, nats_L, documents) / tokens)

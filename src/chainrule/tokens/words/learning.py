@@ -7,7 +7,7 @@ that maps its numbers to ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -75,14 +75,25 @@ class WordLearner:
         assert isinstance(table, WordTable)
         into = [table.merge(other) for other in (slow, *fast[1:])]
         into.insert(1, np.arange(len(table) + 1, dtype=np.uint32))
-        counts = table.counts()
-        known = rank(table, limit)
-        ids = np.zeros(len(table) + 1, dtype=np.uint32)
-        ids[1] = 2
-        ids[known] = np.arange(3, 3 + len(known))
-        unknown = int(counts[1:].sum() - counts[known - 1].sum())
-        spell = partial(table.spelled, known)
-        return Vocabulary(len(known), spell, [ids[numbers] for numbers in into], int(counts[0]), unknown)
+        return _ranked(table, into, limit)
+
+
+def merged_vocabulary(tables: Sequence[Table], limit: Limit, splitting: Splitting) -> Vocabulary:
+    """The words of all tables within the limit, most frequent first; the same whatever table counted which text."""
+    table = WordTable(splitting)
+    return _ranked(table, [table.merge(one) for one in tables], limit)
+
+
+def _ranked(table: WordTable, into: list[Numbers], limit: Limit) -> Vocabulary:
+    """The vocabulary of a table that others were merged into, by these arrays from their numbers to its own."""
+    counts = table.counts()
+    known = rank(table, limit)
+    ids = np.zeros(len(table) + 1, dtype=np.uint32)
+    ids[1] = 2
+    ids[known] = np.arange(3, 3 + len(known))
+    unknown = int(counts[1:].sum() - counts[known - 1].sum())
+    spell = partial(table.spelled, known)
+    return Vocabulary(len(known), spell, [ids[numbers] for numbers in into], int(counts[0]), unknown)
 
 
 def _ranked_slowly(table: Table, limit: Limit) -> Vocabulary:

@@ -56,6 +56,24 @@ class SlowTable:
         return np.asarray([self._counts[number] for number in self._numbers.values()], dtype=np.int64)
 
 
+class GivenTable:
+    """The words and counts of a table that another process has filled."""
+
+    def __init__(self, words: list[bytes], counts: NDArray[np.int64] | None) -> None:
+        """`words` are those after the line end; `counts` begin with its count."""
+        self._words = [LINE_END, *words]
+        self._counts = np.zeros(0, np.int64) if counts is None else counts
+
+    def learn(self, block: bytes) -> Numbers:
+        raise TypeError("a table that is given has learned all it will")
+
+    def words(self) -> list[bytes]:
+        return self._words
+
+    def counts(self) -> NDArray[np.int64]:
+        return self._counts
+
+
 class WordTable:
     """A hash table: the arrays that the Numba kernels (kernels.py) work on."""
 

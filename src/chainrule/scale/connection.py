@@ -1,0 +1,118 @@
+"""A Ray cluster: one of this machine's cores for as long as a block lasts, or one that runs already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chainrule._version import __version__
+from chainrule.errors import ChainruleError, MissingExtraError
+from chainrule.scale.engine import RayEngine
+from chainrule.system.disk import scratch_folder
+from chainrule.system.parallel import cores
+
+_SECONDS = 5.0  # in which a cluster has to answer
+_STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
+
+
+class ClusterError(ChainruleError):
+    """A Ray cluster that cannot be reached, or whose workers cannot do the work."""
+
+
+@contextmanager
+def ray_engine(
+    address: str | None = None, *, work: str | Path | None = None, workers: int | None = None
+) -> Iterator[RayEngine]:
+    """An engine of Ray's workers; without an address, of processes of this machine, one for each core.
+
+    `work` is where the folder of the arrays is made; all machines of a cluster have to see it.
+    """
+    ray = _imported()
+    began = not ray.is_initialized()
+    parent = Path(work) if work is not None else Path(tempfile.gettempdir())
+    if not parent.is_dir():
+        raise ClusterError(f"{parent}: no such folder to work in; all workers have to see it")
+    if began:
+        _begin(ray, address, workers)
+    try:
+        with scratch_folder(parent.absolute()) as folder:
+            _check_nodes(ray, folder)
+            yield RayEngine(folder, int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        if began:
+            ray.shutdown()
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise MissingExtraError("ray", "scale", "the engine ray") from None
+    return ray
+
+
+def _begin(ray: Any, address: str | None, workers: int | None) -> None:
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        # what a task needs: the code that this process has imported, wherever it came from
+        ray.init(num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
+        return
+    _check_answers(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # Ray raises many kinds, some of them with advice of several lines
+        reason = str(error).strip().split("\n")[0]
+        raise ClusterError(f"no Ray cluster can be used at {address}: {reason}") from None
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address at which nothing answers; Ray itself would go on trying for a minute."""
+    if address == "auto" or "://" in address.removeprefix("ray://"):
+        return
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        raise ClusterError(f"--address should be HOST:PORT, ray://HOST:PORT or auto, not {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ClusterError(
+            f"no Ray cluster answers at {address}: {reason}; start one (ray start --head), or leave out --address "
+            "to use this machine"
+        ) from None
+
+
+def _check_nodes(ray: Any, folder: Path) -> None:
+    """Refuse, before work starts, a machine that does not see the folder or has another chainrule."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    mark = folder / "mark"
+    mark.write_text(__version__, encoding="utf-8")
+    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    on = {name: NodeAffinitySchedulingStrategy(name, soft=False) for name in nodes}
+    look = ray.remote(num_cpus=0)(_look)
+    found = {name: look.options(scheduling_strategy=on[name]).remote(str(mark)) for name in nodes}
+    for name, answer in found.items():
+        try:
+            problem = ray.get(answer)
+        except Exception as error:
+            problem = str(error).strip().split("\n")[-1]
+        if problem:
+            raise ClusterError(f"the machine {nodes[name]} of the cluster cannot work: {problem}")
+    mark.unlink()
+
+
+def _look(mark: str) -> str:
+    """What is wrong with this machine; nothing is an empty text."""
+    from chainrule._version import __version__ as version
+
+    if not os.path.exists(mark):  # noqa: PTH110
+        return f"it does not see {os.path.dirname(mark)}; name a folder of a shared file system by --work"  # noqa: PTH120
+    expected = Path(mark).read_text(encoding="utf-8")
+    return "" if version == expected else f"it has chainrule {version}, and this machine has {expected}"
