@@ -101,13 +101,13 @@ def train(
     from chainrule.settings import parse, split_words
     from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
-    from chainrule.training.team import choose_own_device, rank, was_restarted
+    from chainrule.training.team import choose_own_device, rank, restarts
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
     is_first = rank() == 0  # of the processes that torchrun started, only the first writes
     if is_first:
         check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
-    resume = resume or was_restarted()
+    resume = resume or restarts() > 0
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, _with_minutes(split_words(settings), minutes, the_kind))
     kept = the_kind.keeps_run

@@ -12,6 +12,7 @@ measures for all of them, and writes all files but its share of a checkpoint of 
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,7 +25,7 @@ import numpy as np
 from chainrule.errors import ChainruleError, TrainingError
 from chainrule.training.batches.layouts import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
-from chainrule.training.team import ALONE, TEAM, Loss, Team, current_team, is_divided, processes
+from chainrule.training.team import ALONE, TEAM, Loss, Team, current_team, is_divided, processes, restarts
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,9 @@ _LOST = (
     "socket closed",
     "was likely closed",
 )
+
+
+_TEAMS = itertools.count()  # a process may train several networks, one after the other
 
 
 @contextmanager
@@ -81,8 +85,12 @@ class Processes(Team):
         kind = torch.device(device).type
         if kind == "cuda":
             torch.cuda.set_device(device)
+        # torchrun keeps its store when it starts processes again: addresses of those that died are still in it
+        store, number, size = next(iter(dist.rendezvous("env://")))
+        store = dist.PrefixStore(f"chainrule/{restarts()}/{next(_TEAMS)}", store)
         # decisions are sent between the hosts, which then do not wait for their GPUs
-        dist.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo")
+        backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=number, world_size=size)
         self.dist, self.rank, self.size, self.shards = dist, dist.get_rank(), dist.get_world_size(), shards
         if shards:
             self.mesh = init_device_mesh(kind, (self.size,))

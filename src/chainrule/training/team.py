@@ -43,9 +43,9 @@ def rank() -> int:
     return int(os.environ["RANK"]) if processes() > 1 else 0
 
 
-def was_restarted() -> bool:
-    """Whether torchrun has started this training again, because it had lost a process."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def restarts() -> int:
+    """How often torchrun has started this training again, because it had lost a process."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def choose_own_device(name: str) -> str:
