@@ -69,6 +69,8 @@ INSIDE = {
         "batches",
         "checkpoints",
         "optim",
+        "team",
+        "parallel",
         "engines",
         "backends",
         "examples",

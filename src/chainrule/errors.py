@@ -27,6 +27,9 @@ from __future__ import annotations
 class ChainruleError(Exception):
     """The root of all errors here: a problem that the user can mend."""
 
+    is_told = False
+    """Whether another process tells the user."""
+
 
 class CorpusError(ChainruleError):
     """Text that cannot be read."""

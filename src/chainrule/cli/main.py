@@ -160,12 +160,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _say("stopped")
         sys.exit(130)
     except Interrupted as error:
-        _say(str(error))
+        if os.environ.get("RANK", "0") == "0" or "TORCHELASTIC_RUN_ID" not in os.environ:
+            _say(str(error))  # the first of many processes tells it for all
         sys.exit(128 + error.signal)
     except (ChainruleError, OSError, MemoryError) as error:
         if debug:
             raise
-        _say(f"error: {_message(error)}")
+        if not getattr(error, "is_told", False):
+            _say(f"error: {_message(error)}")
         sys.exit(2)
     except Exception as error:
         if termination.received is not None:  # some code turns every exception into one of its own

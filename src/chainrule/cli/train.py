@@ -102,19 +102,22 @@ def train(
     from chainrule.pipeline.prepare import TokenizerChoice
     from chainrule.pipeline.train import check_engine, train_kind
     from chainrule.settings import parse, split_words
-    from chainrule.system.devices import choose_device
     from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
+    from chainrule.training.team import choose_own_device, rank, restarts
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
-    check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
+    is_first = rank() == 0  # of the processes that torchrun started, only the first writes
+    if is_first:
+        check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
+    resume = resume or restarts() > 0
     the_kind = find_kind(kind)
     the_settings: Any = parse(the_kind.settings, _with_minutes(split_words(settings), minutes, the_kind))
     kept = the_kind.keeps_run
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
     the_kind.check(the_settings, options["device"])
-    check_engine(the_kind, the_settings, options["engine"], choose_device(options["device"]))
+    check_engine(the_kind, the_settings, options["engine"], choose_own_device(options["device"]))
     tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
@@ -127,9 +130,9 @@ def train(
         from chainrule.text.tagged import as_tagged
 
         text, valid = as_tagged(text), None if valid is None else as_tagged(valid)  # type: ignore[assignment]
-    with holding(run_folder) if kept else nullcontext(), opened_engine(options) as engine:
+    with holding(run_folder) if kept and is_first else nullcontext(), opened_engine(options) as engine:
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
-        if kept and overwrite and not resume:
+        if kept and overwrite and not resume and is_first:
             remove_checkpoints(run_folder)
         try:
             lm = train_kind(
@@ -151,6 +154,8 @@ def train(
             if not kept or checkpoint_folders(run_folder):
                 raise
             raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
+        if not is_first:
+            return
         lm.save(out, overwrite=overwrite)
         if kept and not options["keep"]:
             remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
@@ -206,13 +211,16 @@ def resume(
     from chainrule.settings import split_words
     from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
+    from chainrule.training.team import rank
 
     record = read_record(run)
     if out is None and run.suffix != ".run":
         raise click.UsageError(f"name the model folder to write with --out: {run} does not end in .run")
     out = out or str(run.with_suffix(""))
-    check_output(Path(out), run, overwrite=options["overwrite"], resume=True)
-    with holding(run):
+    is_first = rank() == 0
+    if is_first:
+        check_output(Path(out), run, overwrite=options["overwrite"], resume=True)
+    with holding(run) if is_first else nullcontext():
         lm = resume_run(
             run,
             split_words(settings),
@@ -221,6 +229,8 @@ def resume(
             device=options["device"],
             progress=terminal_progress(),
         )
+        if not is_first:
+            return
         lm.save(out, overwrite=options["overwrite"])
         if not options["keep"]:
             remove_checkpoints(run)

@@ -51,7 +51,7 @@ class TrainingSettings:
         "optimisation": ("optimiser", "learning_rate", "beta1", "beta2", "clip", "average"),
         "regularisation": ("weight_decay",),
         "schedule": ("schedule", "warmup"),
-        "hardware": ("device_batch", "precision", "compile"),
+        "hardware": ("device_batch", "precision", "compile", "parallel"),
         "records of the run": ("validate_every", "checkpoint_minutes", "sample_every", "tensorboard"),
     }
 
@@ -62,7 +62,9 @@ class TrainingSettings:
     vary_length: bool = setting(
         False, "rows of another length at each step, for networks that carry their memory on"
     )
-    device_batch: int | None = setting(None, "tokens in memory at once; none: the whole batch")
+    device_batch: int | None = setting(
+        None, "tokens in memory at once, of each process; none: the whole batch, or a process' share of it"
+    )
     epochs: float | None = setting(None, "passes over the text, at most")
     steps: int | None = setting(None, "optimiser steps; if given, epochs do not count")
     minutes: float | None = setting(
@@ -85,6 +87,9 @@ class TrainingSettings:
     )
     compile: Literal["auto", "yes", "no"] = setting(
         "auto", "torch.compile; auto: if the run is long and it is faster"
+    )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp", "under torchrun: ddp: each process has the whole network; fsdp: each has a part of every weight"
     )
     validate_every: int | None = setting(
         None, "steps between validations; none: ten validations a run, or one an epoch"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from chainrule.pipeline.run_record import (
     working_folder,
     write_record,
 )
-from chainrule.system.devices import choose_device
 from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import EMBEDDED, Engine
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
@@ -32,7 +31,10 @@ from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
 from chainrule.text.tagged import GivenTagged, Tagged, as_tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
+from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.checkpoints.run_folder import EARLIER, using_run
+from chainrule.training.parallel import together
+from chainrule.training.team import choose_own_device, processes
 
 SHARES = {"train": 0.95, "valid": 0.05}
 """How much is held out where a kind tunes on held-out text and none was given."""
@@ -103,14 +105,20 @@ def train_kind(
     """The same as `train`, but with the kind and its settings as values."""
     started = time.perf_counter()
     kind.check(settings, device)
-    device = choose_device(device)
+    device = choose_own_device(device)
     check_engine(kind, settings, engine.name, device)
     if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
-    with (
-        using_run(run, resume=resume) if kind.keeps_run else nullcontext(),
-        scratch_folder(engine.folder) as folder,
-    ):
+    if processes() > 1 and not hasattr(settings, "parallel"):
+        raise SettingsError(f"the kind {kind.name!r} is trained by one process: leave out torchrun")
+    with ExitStack() as stack:
+        team = stack.enter_context(together(device, getattr(settings, "parallel", "")))
+        team.check_same({"kind": kind.name, **asdict(settings), "context": context, "seed": seed})
+        if team.rank > 0:
+            run, resume, progress = None, False, SILENT  # the first process writes, reads and tells for all
+        if kind.keeps_run:
+            stack.enter_context(using_run(run, resume=resume))
+        folder = stack.enter_context(scratch_folder(engine.folder))
         if isinstance(corpus, Pairs) and context != "line":
             raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
         lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
@@ -125,6 +133,7 @@ def train_kind(
             kind, parts, tokenizer, source_tokenizer, folder, progress, settings, engine
         )
         texts = encoded["train"], encoded.get("valid")
+        team.check_same(_fingerprints(the_tokenizer, encoded, sources), "text")
         data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, engine)
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
@@ -180,6 +189,17 @@ def encode_examples(
     if source_tokenizer is not None:
         raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
     return (*encode_parts(parts, tokenizer, folder, progress, engine), None)
+
+
+def _fingerprints(tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | None) -> dict[str, str]:
+    """What many processes that train together have to have in common, for the messages if they do not."""
+    of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
+    names = {"train": "corpus", "valid": "held-out text"}
+    return {
+        **{names[part]: one.fingerprint for part, one in encoded.items()},
+        **of_sources,
+        "tokenizer": dump_tokenizer(tokenizer),
+    }
 
 
 def _choice(tokenizer: Tokenizer | TokenizerChoice | str) -> Tokenizer | TokenizerChoice:

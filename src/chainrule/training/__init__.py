@@ -10,6 +10,8 @@ In reading order:
     examples.py       what a network learns from: a text, or sources and their targets
     batches/          how a text is cut into batches, and how these are gathered
     engines/          what computes the steps: torch or the tape
+    team.py           the processes that train one network together, as the other files see them
+    parallel.py       training on many processes, as torchrun starts them
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
     planning/         what is decided before the first step: settings left open, modes, how long a run is
     metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard

@@ -76,7 +76,7 @@ class TextExamples(Examples):
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         length = settings.row_length(engine.window, self.context)
-        size = Size(length, settings.batch, settings.device_batch or settings.batch)
+        size = Size(length, settings.batch, _at_once(engine, settings))
         vary = settings.vary_length
         layout = choose_layout(self.ids, self.eos, self.context, engine.window, size, seed, vary=vary)
         return Feed(layout, engine.gatherer(self.ids, self.objective))
@@ -134,9 +134,14 @@ class PairExamples(Examples):
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         lengths = self.targets.ends - self.targets.starts
         sizes = np.maximum(lengths, self.sources.ends - self.sources.starts)
-        size = Size(int(lengths.max()), settings.batch, settings.device_batch or settings.batch)
+        size = Size(int(lengths.max()), settings.batch, _at_once(engine, settings))
         layout = Lines(self.targets.starts, self.targets.ends, 0, size, seed, sizes)
         return Feed(layout, engine.gatherer(self.targets.ids, self.objective))
+
+
+def _at_once(engine: Engine, settings: TrainingSettings) -> int:
+    """The tokens of a micro-batch, of which each process has its share in memory."""
+    return (settings.device_batch or settings.batch) * engine.processes
 
 
 def texts_of(data: TrainingData) -> Texts:

@@ -31,6 +31,8 @@ class Job:
     """Settings, network, objective and data, which resuming compares with those of the checkpoint."""
     checkpoints: Checkpoints | None
     sample: Callable[[], str] | None
+    is_kept: bool
+    """Whether there are checkpoints, which only the first of many processes writes."""
 
     @property
     def autotune(self) -> Autotune:
@@ -57,4 +59,5 @@ def open_job(
         raise SettingsError("vary_length is for a network that carries its memory on, and for --context stream")
     checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
     made_of = identity(engine.shapes(), settings, data, texts.train.objective)
-    return Job(engine, settings, data, train, valid, texts, made_of, checkpoints, sample)
+    is_kept = engine.agree(checkpoints is not None)
+    return Job(engine, settings, data, train, valid, texts, made_of, checkpoints, sample, is_kept)

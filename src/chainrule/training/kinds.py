@@ -38,6 +38,7 @@ from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.examples import Texts, texts_of
 from chainrule.training.planning.defaults import complete, in_words, remembered, with_time
+from chainrule.training.team import check_together, current_team
 from chainrule.training.train import Trained, train_network
 
 RUNG = {"minutes": 0.5}
@@ -68,13 +69,14 @@ class NetworkKind:
 
     def check(self, settings: NeuralSettings, device: str) -> None:
         """Refuse settings that cannot be computed on the device, before a text is read."""
+        check_together(settings)
         self.backend(settings).check(settings, device)
 
     def train(self, settings: NeuralSettings, data: TrainingData) -> LanguageModel:
         """Train a network on a text; its last weights are saved in the run folder too."""
         began = time.perf_counter()
         backend, settings = self.backend(settings), settings.with_chosen_engine()
-        then = _settings_of_checkpoint(data)
+        then = current_team().agree(_settings_of_checkpoint(data))
         if then is None:
             chosen = complete(with_time(settings), data, self.texts(settings, data), backend, began)
             if words := in_words(settings, chosen):

@@ -37,7 +37,9 @@ class Loop:
         self.pace = Pace.of(state.total, job.settings.minutes)
         self.log = MetricsLog(job.engine, job.data.progress)
         self.epoch = state.epoch, job.train.layout.epoch(state.epoch)
-        now = time.perf_counter()
+        self.interrupts = Interrupts(on=job.is_kept)
+        self.received: int | None = None
+        now = self._tick()
         self.began, self.read_at, self.saved_at = began - state.seconds, now, now
         self.validation_seconds = self._expected_validation()
         if state.step == 0 or self._share() < state.validated:  # the run begins, or was made longer
@@ -52,14 +54,15 @@ class Loop:
             self._open_log()
             with (
                 job.data.progress.task("training", *self._length()) as task,
-                Interrupts(on=job.checkpoints is not None) as interrupts,
+                self.interrupts,
             ):
                 self.shown = 0.0
                 self._show_progress(task)
                 while not (self.is_over or state.stopped):
                     self._step()
+                    self._tick()
                     self.is_over = self._is_over()
-                    self._between_steps(task, interrupts)
+                    self._between_steps(task)
                 if not state.history or state.history[-1]["step"] < state.step:
                     self._validate()  # interrupted between validations, then resumed with no step left
                 self._save_the_end()
@@ -68,15 +71,23 @@ class Loop:
 
     def _open_log(self) -> None:
         state, job = self.state, self.job
-        self.log.open(job.data.run, tensorboard=job.settings.tensorboard, step=state.step, tokens=state.tokens)
+        # only the first of many processes has a run folder
+        is_logged = job.settings.tensorboard and (job.data.run is not None or not job.is_kept)
+        self.log.open(job.data.run, tensorboard=is_logged, step=state.step, tokens=state.tokens)
         if self.is_decided:
             self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
 
     # -- the length of the run ----------------------------------------------------------------------------
 
+    def _tick(self) -> float:
+        """Look at the clock, and for signals, after what may have taken long: many processes do so together."""
+        # the signal is read only once: it may arrive at any moment
+        self.now, self.received = self.job.engine.tick(time.perf_counter(), self.interrupts.received)
+        return self.now
+
     def _elapsed(self) -> float:
         """The seconds of the run so far, including those before it was resumed."""
-        return time.perf_counter() - self.began
+        return self.now - self.began
 
     def _is_over(self) -> bool:
         """Whether no step is left, or no time for another one and the last validation."""
@@ -127,10 +138,9 @@ class Loop:
 
     # -- between steps ------------------------------------------------------------------------------------
 
-    def _between_steps(self, task: Task, interrupts: Interrupts) -> None:
-        now = time.perf_counter()
+    def _between_steps(self, task: Task) -> None:
+        now, received = self.now, self.received
         is_time_to_save = now - self.saved_at >= 60 * self.job.settings.checkpoint_minutes
-        received = interrupts.received  # read only once: a signal may arrive at any moment
         is_validation_due = self._is_validation_due()
         is_pause = is_validation_due or is_time_to_save or received is not None
         if is_pause or now - self.read_at >= self._between_reads():
@@ -165,7 +175,7 @@ class Loop:
         for one in figures:  # one by one: however often losses are read, the sum is the same to the last bit
             state.loss_sum += one.loss
         state.loss_count += len(figures)
-        self.read_at = time.perf_counter()
+        self.read_at = self._tick()
         state.seconds = self.read_at - self.began
         self._show_progress(task)
         record = {
@@ -181,7 +191,7 @@ class Loop:
 
     def _warn_of_hours(self) -> None:
         """Say once, after the first seconds, that a run of steps will take hours."""
-        seconds = time.perf_counter() - self.stepping
+        seconds = self.now - self.stepping
         if self.is_warned or seconds < _SECONDS_TO_JUDGE or self.pace.steps is None:
             return
         self.is_warned = True
@@ -192,7 +202,7 @@ class Loop:
     def _validate(self) -> None:
         """Measure the loss on the held-out text, of averaged weights if there are any; keep the best weights."""
         state, job, engine = self.state, self.job, self.job.engine
-        began = time.perf_counter()
+        began = self._tick()
         with engine.measuring():
             try:
                 loss = None if self.valid is None else engine.mean_nats(self.valid)
@@ -205,12 +215,13 @@ class Loop:
                 )
             if state.note_validation(loss, job.settings.patience):
                 self.best = engine.weights()
-            state.validated, self.validation_seconds = self._share(), time.perf_counter() - began
+            self.validation_seconds = self._tick() - began
+            state.validated = self._share()
             self.log.record("validation", state.history[-1])
             every = job.settings.sample_every
             if job.sample is not None and every and len(state.history) % every == 0:
                 self._sample(job.sample)
-        state.seconds = time.perf_counter() - self.began
+        state.seconds = self._tick() - self.began
         self.log.ignore_time()
 
     def _sample(self, sample: Callable[[], str]) -> None:
@@ -239,21 +250,25 @@ class Loop:
 
     def _save(self, *, is_last: bool = False) -> None:
         """Write a checkpoint. A failure is noted and retried later, unless this is the last checkpoint."""
-        checkpoints = self.job.checkpoints
-        if checkpoints is None:
+        if not self.job.is_kept:
             return
         try:
-            checkpoints.write(self.state.step, self._checkpoint())
+            self.job.engine.write(self.job.checkpoints, self.state.step, self._checkpoint())
         except OSError as error:
             message = f"the checkpoint of step {self.state.step} could not be written: {error}"
             if is_last:
                 raise TrainingError(message) from error
             self.job.data.progress.note(f"{message}; training goes on and tries again later")
-        self.saved_at = time.perf_counter()
+        self.saved_at = self._tick()
         self.log.ignore_time()
 
     def _checkpoint(self) -> Checkpoint:
         snapshot = self.job.engine.snapshot()
         best = {BEST + name: array for name, array in (self.best or {}).items()}
-        state = {"identity": self.job.identity, "counts": snapshot.counts, "state": self.state.to_json()}
+        state = {
+            "identity": self.job.identity,
+            "counts": snapshot.counts,
+            "state": self.state.to_json(),
+            "processes": self.job.engine.processes,
+        }
         return Checkpoint({**snapshot.arrays, **best}, state)

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
 from chainrule.kinds import TrainingData
@@ -63,14 +61,15 @@ def train_network(
     `time.perf_counter`, or from now.
     """
     check_run(data.run, resume=data.resume)
-    began = time.perf_counter() if began is None else began
+    began = engine.agree(time.perf_counter() if began is None else began)
     job = open_job(engine, settings, data, texts or texts_of(data), sample)
     with engine.running(data.seed):
         loop = _begin(job, began)
         earlier = loop.state.seconds
         loop.run()
-    state, last, best = loop.state, engine.weights(), loop.best
-    assert best is not None  # there is a validation after the last step
+    state = loop.state
+    assert loop.best is not None  # there is a validation after the last step
+    last, best = engine.gathered(engine.weights()), engine.gathered(loop.best)
     for note in after_training(settings, state.step, state.best_loss, data.tokenizer.vocab_size):
         data.progress.note(note)
     engine.load_weights(best)
@@ -90,7 +89,7 @@ def train_network(
 
 def _begin(job: Job, began: float) -> Loop:
     """The loop at its first step, or resumed from the newest checkpoint; its time counts from `began`."""
-    found = job.checkpoints.newest() if job.checkpoints is not None and job.data.resume else None
+    found = job.engine.newest(job.checkpoints if job.data.resume else None)
     if found is not None:
         return _resume(job, found, began)
     if job.data.resume:
@@ -120,11 +119,13 @@ def _resume(job: Job, found: Checkpoint, began: float) -> Loop:
     job.engine.start(state.decisions.mode)
     # compiling changes the micro-batches too: the last one is padded to the shape of the others
     is_cut_anew = "device_batch" in changed or state.decisions.compiled != before.compiled
+    if job.settings.device_batch is not None and found.state.get("processes", 1) != job.engine.processes:
+        is_cut_anew = True  # each process has so many tokens in memory at once
     forgets = is_cut_anew and job.train.layout.carries
     # copied, since they are memory-mapped from a checkpoint that is removed once there are newer ones
-    best = {
-        name.removeprefix(BEST): np.array(array) for name, array in found.arrays.items() if name.startswith(BEST)
-    }
+    best = job.engine.copied(
+        {name.removeprefix(BEST): array for name, array in found.arrays.items() if name.startswith(BEST)}
+    )
     others = {name: array for name, array in found.arrays.items() if not name.startswith(BEST)}
     job.engine.restore(Snapshot(others, found.state["counts"]), None if forgets else job.train)
     # how many steps the run would have had, and how many it will have now

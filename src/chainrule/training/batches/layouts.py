@@ -60,6 +60,15 @@ class Rows:
         """Whether no position is PAD."""
         return bool((self.lengths_B == self.width).all() and not self.skips_B.any())
 
+    def every(self, first: int, stride: int) -> Rows:
+        """Every so many-th row, from the first one on; where that is none, an empty row."""
+        starts_B, lengths_B, skips_B = (
+            array[first::stride] for array in (self.starts_B, self.lengths_B, self.skips_B)
+        )
+        if not len(starts_B):
+            starts_B, lengths_B, skips_B = self.starts_B[:1], self.lengths_B[:1] * 0, self.skips_B[:1] * 0
+        return Rows(starts_B, lengths_B, skips_B, self.width, self.epoch)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -68,10 +77,13 @@ class Step:
     parts: list[Rows]
     scale: float = 1.0
     """The factor of the learning rate: a short step over streams counts in proportion to its length."""
+    of: int | None = None
+    """The targets of the whole step, of which these are the rows of one process; None: these are all rows."""
     targets: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "targets", sum(part.targets for part in self.parts))
+        targets = sum(part.targets for part in self.parts) if self.of is None else self.of
+        object.__setattr__(self, "targets", targets)
 
 
 @dataclass(frozen=True)

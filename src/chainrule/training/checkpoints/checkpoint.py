@@ -4,6 +4,7 @@
       manifest.json        the size and checksum of the other files
       state.json           position, history, decisions; the identity of the run (compatibility.py)
       tensors.safetensors  weights, optimiser, averages, best weights, memories, states of random generators
+      shards/              with parallel=fsdp: all of it that is divided among the processes, as torch writes it
 
 A folder is written under a temporary name, synced and renamed: it is there whole or not at all.
 """
@@ -11,7 +12,7 @@ A folder is written under a temporary name, synced and renamed: it is there whol
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from chainrule.system.progress import Progress
 from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders, sweep_checkpoints
 
 FORMAT, VERSION = "chainrule-checkpoint", 2
-STATE, TENSORS = "state.json", "tensors.safetensors"
+STATE, TENSORS, SHARDS = "state.json", "tensors.safetensors", "shards"
 KEPT = 2
 """How many checkpoints of a run are kept, the newest ones."""
 
@@ -37,6 +38,8 @@ class Checkpoint:
 
     arrays: Mapping[str, np.ndarray]
     state: Mapping[str, Any]
+    shards: Path | None = None
+    """The folder of other arrays, which many processes have written; None: there are no others."""
 
 
 class Checkpoints:
@@ -45,14 +48,21 @@ class Checkpoints:
     def __init__(self, run: Path, progress: Progress) -> None:
         self.run, self.progress = run, progress
 
-    def write(self, step: int, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint, and remove all but the newest; returns its folder."""
+    def write(self, step: int, checkpoint: Checkpoint, save_shards: Callable[[Path], None] | None = None) -> Path:
+        """Write a checkpoint, and remove all but the newest; returns its folder.
+
+        `save_shards` writes other arrays into a folder, where many processes have some of each.
+        """
         folder = self.run / CHECKPOINTS / f"step-{step:06d}"
         sweep_checkpoints(self.run)
         with new_folder(folder) as temporary:
             write_tensors(temporary / TENSORS, checkpoint.arrays)
+            sizes = {}
+            if save_shards is not None:
+                save_shards(temporary / SHARDS)
+                sizes = {path.name: path.stat().st_size for path in (temporary / SHARDS).iterdir()}
             (temporary / STATE).write_text(to_json(checkpoint.state), encoding="utf-8")
-            manifest = {"format": FORMAT, "version": VERSION, "files": files_in(temporary)}
+            manifest = {"format": FORMAT, "version": VERSION, "files": files_in(temporary), SHARDS: sizes}
             (temporary / MANIFEST).write_text(to_json(manifest, indent=2), encoding="utf-8")
         for old in checkpoint_folders(self.run)[KEPT:]:
             with suppress(OSError):  # it goes with the next one
@@ -79,11 +89,14 @@ def _read(folder: Path) -> Checkpoint:
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
             raise DamagedFileError(f"{path}: not a manifest of version {VERSION} of {FORMAT}")
         entries = {name: manifest["files"][name] for name in (STATE, TENSORS)}
+        sizes = dict(manifest.get(SHARDS, {}))
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{path}: damaged: {error}") from None
     for name, entry in entries.items():
         check_file(folder / name, entry, verify=True)
+    for name, size in sizes.items():  # whose checksums would take as long as reading them
+        check_file(folder / SHARDS / name, {"bytes": size}, verify=False)
     state = json.loads((folder / STATE).read_text(encoding="utf-8"))
     # older checkpoints have only one count, that of averaged weights
     state.setdefault("counts", {"average_count": state.get("average_count", 0)})
-    return Checkpoint(map_tensors(folder / TENSORS), state)
+    return Checkpoint(map_tensors(folder / TENSORS), state, folder / SHARDS if sizes else None)

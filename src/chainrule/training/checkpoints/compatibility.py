@@ -20,7 +20,7 @@ _CHANGEABLE = (
     *("learning_rate", "clip", "device_batch"),  # what error messages tell the user to change
     *HOW_COMPUTED,
     *HOW_LONG,
-    *("validate_every", "patience"),
+    *("parallel", "validate_every", "patience"),
 )
 
 

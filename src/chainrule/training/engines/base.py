@@ -2,8 +2,8 @@
 
 An engine owns everything that a step changes: the weights, the optimiser's state, averaged weights, what the
 network remembers from batch to batch, and the state of its random generators. The loop owns the rest: epochs, the
-schedule, validations, the best weights, checkpoints, signals. Data-parallel training would fit behind the same
-methods: `take_step` would sum gradients over processes, and one process would write what `snapshot` returns.
+schedule, validations, the best weights, checkpoints, signals. Where many processes train one network, each has a
+loop and an engine: these share the rows of a step, and what the first process decides holds for all (parallel.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import numpy as np
 from chainrule.errors import TrainingError
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.layouts import Layout, Step
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.objectives import Objective
 from chainrule.training.run_state import Mode, Place
 
 T = TypeVar("T")
 
 Weights: TypeAlias = dict[str, np.ndarray]
-"""Weights by name, in float32 in the memory of the host."""
+"""Weights by name, in float32 in the memory of the host; perhaps the part of them that this process has."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,13 @@ class StepFigures(NamedTuple):
 class Timer(Protocol):
     """Measures steps for an engine that is choosing a mode."""
 
+    @property
+    def processes(self) -> int:
+        """How many processes take the steps together."""
+
+    def agree(self, value: T) -> T:
+        """The value of the first process."""
+
     def seconds(self, mode: Mode) -> float:
         """The seconds of a step in this mode: a few steps are taken, timed and undone."""
 
@@ -72,6 +80,35 @@ class Engine(ABC):
     """The most tokens the network reads at once. None: it carries a memory of fixed size from batch to batch."""
     device: str
     """The device that computes, as error messages name it."""
+    processes = 1
+    """How many processes train the network together."""
+
+    # -- many processes -----------------------------------------------------------------------------------
+
+    def agree(self, value: T) -> T:
+        """The value of the first process: a decision, or a measurement behind one."""
+        return value
+
+    def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
+        """The time of the first process, and the signal to stop that any process received."""
+        return now, received
+
+    def newest(self, checkpoints: Checkpoints | None) -> Checkpoint | None:
+        """The newest checkpoint; only the first process has a folder of them."""
+        return None if checkpoints is None else checkpoints.newest()
+
+    def write(self, checkpoints: Checkpoints | None, step: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint; OSError on every process if it could not be written."""
+        if checkpoints is not None:
+            checkpoints.write(step, checkpoint)
+
+    def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
+        """A copy of weights that a checkpoint holds, as `weights` returns them."""
+        return {name: np.array(array) for name, array in weights.items()}
+
+    def gathered(self, weights: Weights) -> Weights:
+        """Whole weights, where each process has a part of them."""
+        return weights
 
     # -- before the first step ----------------------------------------------------------------------------
 
@@ -147,7 +184,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Put these weights into the network, which is then ready to be used."""
+        """Put these weights, all of them, into the network, which is then ready to be used."""
 
     @abstractmethod
     def shapes(self) -> dict[str, list[int]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from chainrule.system.devices import current_device, peak_flops, peak_memory
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.layouts import Step
 from chainrule.training.batches.on_device import torch_gatherer
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.engines.base import (
     Engine,
@@ -44,6 +46,9 @@ from chainrule.training.objectives import Objective
 from chainrule.training.optim.optimisers import Optimiser, make_optimiser
 from chainrule.training.optim.weight_average import WeightAverage
 from chainrule.training.run_state import Mode, Place
+from chainrule.training.team import ALONE, current_team, is_divided, whole
+
+T = TypeVar("T")
 
 _BFLOAT16 = ":bfloat16"  # marks arrays of a type that NumPy does not have; their bits are stored
 
@@ -56,18 +61,44 @@ class TorchEngine(Engine):
     average: WeightAverage
 
     def __init__(self, network: Trainable, settings: TrainingSettings, device: str) -> None:
-        self.torch_device = torch.device(device)
-        self.network, self.settings, self.device = network.to(self.torch_device), settings, device
+        self.torch_device, self.team = torch.device(device), current_team()
+        self.processes = self.team.size
+        self.model = network  # which has the weights at the end, whatever was trained
+        self.network, self.settings, self.device = self.team.placed(network, self.torch_device), settings, device
         self.window = network.window
         self.memories: Memories = []
+        self._rows: list[int] = []  # of each micro-batch of a step, those of other processes included
         self._pending: list[tuple[Place, Tensor, Tensor]] = []
+
+    # -- many processes -----------------------------------------------------------------------------------
+
+    def agree(self, value: T) -> T:
+        return self.team.agree(value)
+
+    def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
+        return self.team.tick(now, received)
+
+    def newest(self, checkpoints: Checkpoints | None) -> Checkpoint | None:
+        return self.team.newest(checkpoints)
+
+    def write(self, checkpoints: Checkpoints | None, step: int, checkpoint: Checkpoint) -> None:
+        self.team.write(checkpoints, step, checkpoint)
+
+    def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
+        if not self.team.shards:
+            return super().copied(weights)
+        tensors = self.team.spread(from_arrays(weights), self._is_parameter)
+        return to_arrays(tensors)
+
+    def gathered(self, weights: Weights) -> Weights:
+        return {name: np.asarray(whole(array)) for name, array in weights.items()}
 
     # -- before the first step ----------------------------------------------------------------------------
 
     @contextmanager
     def running(self, seed: int) -> Iterator[None]:
         with current_device(self.torch_device), self._forked_randomness():
-            torch.manual_seed(seed % 2**63)
+            torch.manual_seed(self.team.seed(seed))
             yield
 
     def _forked_randomness(self) -> AbstractContextManager[None]:
@@ -84,6 +115,8 @@ class TorchEngine(Engine):
             # a recurrent network that reads lines of many lengths would be compiled again and again, and so would
             # one that reads two sides of many lengths
             settings = replace(settings, compile="no")
+        if self.team.shards and settings.compile == "auto":
+            settings = replace(settings, compile="no")  # weights that are gathered and dropped cannot be compiled
         return choose_mode(settings, self.torch_device, layout, timer)
 
     @contextmanager
@@ -92,16 +125,19 @@ class TorchEngine(Engine):
         weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.network.state_dict().items()}
         with self._forked_randomness():
             try:
-                engine = TorchEngine(self.network, self.settings, self.device)
-                engine.start(mode)
+                engine = copy.copy(self)
+                engine.memories, engine._pending = [], []
+                engine.start(mode, is_trial=True)
                 yield engine
             finally:
                 self.network.zero_grad(set_to_none=True)  # a step that failed leaves gradients
                 self.network.load_state_dict(weights)
 
-    def start(self, mode: Mode) -> None:
-        self.stepper = Stepper(self.network, self.torch_device, mode)
+    def start(self, mode: Mode, *, is_trial: bool = False) -> None:
+        # in a trial each process has gradients of its own: weights do not change in it
+        self.stepper = Stepper(self.network, self.torch_device, mode, ALONE if is_trial else self.team)
         self.optimiser = make_optimiser(self.network, self.settings)
+        self.team.prepare(self.optimiser)
         self.average = WeightAverage(self.settings.average, dict(self.network.named_parameters()))
         self.network.train()
 
@@ -109,9 +145,11 @@ class TorchEngine(Engine):
 
     def take_step(self, feed: Feed, step: Step, rate: float, place: Place) -> None:
         step = self.stepper.filled(step, feed.layout)
+        self._rows = [len(rows.starts_B) for rows in step.parts]
+        step = self.team.share(step)
         try:
             loss, after = self.stepper.gradients(step, feed.gatherer, self.memories)
-            self._pending.append((place, loss, self.optimiser.step(rate)))
+            self._pending.append((place, loss, whole(self.optimiser.step(rate))))
             self.memories = after if feed.layout.carries else []
             return
         except (RuntimeError, MemoryError) as error:
@@ -122,6 +160,8 @@ class TorchEngine(Engine):
                         f"torch cannot compile this network here ({why}): set compile=no"
                     ) from error
                 raise
+        if self.processes > 1:  # which would not try with this one what does fit
+            raise TrainingError(f"{place}: too little memory on {self.device}: set a smaller device_batch")
         # only here, outside the except block, is the memory of the failed attempt free again
         self.optimiser.forget()
         raise smaller_batch(self.stepper, step, feed.gatherer, place)
@@ -132,7 +172,7 @@ class TorchEngine(Engine):
         places, losses, norms = zip(*self._pending, strict=True)
         self._pending = []
         # one transfer for all: each would wait for the device
-        figures = torch.stack([torch.stack(losses), torch.stack(norms)]).tolist()
+        figures = torch.stack([self.team.summed(torch.stack(losses)), torch.stack(norms)]).tolist()
         return checked_figures(map(StepFigures, places, *figures))
 
     @property
@@ -157,7 +197,7 @@ class TorchEngine(Engine):
             yield
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        steps = validation_steps(feed.layout, most_steps)
+        steps = [self.team.share(step) for step in validation_steps(feed.layout, most_steps)]
         try:
             return self._mean_nats(feed, steps)
         except (RuntimeError, MemoryError) as error:
@@ -189,7 +229,7 @@ class TorchEngine(Engine):
                 memories = after if feed.layout.carries else []
         finally:
             self.network.train()
-        return float(nats) / sum(step.targets for step in steps)
+        return float(self.team.summed(nats)) / sum(step.targets for step in steps)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -202,16 +242,11 @@ class TorchEngine(Engine):
     # -- weights and snapshots ----------------------------------------------------------------------------
 
     def weights(self) -> Weights:
-        return {
-            name: tensor.detach()
-            .to("cpu", torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
-            .numpy()
-            for name, tensor in self.network.state_dict().items()
-        }
+        return {name: _array(tensor) for name, tensor in self.network.state_dict().items()}
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        self.network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
-        self.network.eval()
+        self.model.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
+        self.model.eval()
 
     def shapes(self) -> dict[str, list[int]]:
         return {name: list(tensor.shape) for name, tensor in self.network.state_dict().items()}
@@ -221,32 +256,56 @@ class TorchEngine(Engine):
             "weights": self.network.state_dict(),
             "optimiser": self.optimiser.tensors(),
             "average": self.average.values,
-            "memory": flatten(self.memories),
+            "memory": self.team.gathered_rows(flatten(self.memories), self._rows),
             "random": self._random_states(),
         }
+        if self.processes > 1 and not self.team.shards and self.team.rank > 0:
+            parts = {}  # the first process writes them all
         tensors = {f"{part}/{name}": tensor for part, found in parts.items() for name, tensor in found.items()}
         return Snapshot(to_arrays(tensors), {"average_count": self.average.count})
 
     def _random_states(self) -> dict[str, Tensor]:
+        """The states of the random generators; NAME.1 is that of the second process, and so on."""
         states = {"cpu": torch.get_rng_state()}
         if self.torch_device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.torch_device)
-        return states
+        first, *others = self.team.gathered(states)
+        names = {f"{name}.{i}": state for i, other in enumerate(others, 1) for name, state in other.items()}
+        return {**first, **names}
 
     def restore(self, snapshot: Snapshot, feed: Feed | None) -> None:
-        parts = by_part(from_arrays(snapshot.arrays))
+        parts = by_part(self.team.spread(from_arrays(snapshot.arrays), self._is_parameter))
         self.network.load_state_dict(parts["weights"])
         self.optimiser.load(parts.get("optimiser", {}))
         self.average.load(parts.get("average", {}), snapshot.counts["average_count"])
-        remembered = parts.get("memory", {})
+        remembered = self.team.own_rows(parts.get("memory", {}))
         if remembered and feed is not None:
             like = [self.stepper.example_of_memory(feed.layout, feed.gatherer)] * micro_batches(remembered)
             self.memories = rebuild(
                 like, {name: _as(remembered[name], leaf) for name, leaf in flatten(like).items()}
             )
-        torch.set_rng_state(parts["random"]["cpu"])
-        if self.torch_device.type == "cuda" and "cuda" in parts["random"]:
-            torch.cuda.set_rng_state(parts["random"]["cuda"], self.torch_device)
+        self._restore_randomness(parts["random"])
+
+    def _restore_randomness(self, states: Mapping[str, Tensor]) -> None:
+        rank = self.team.rank
+        own = {
+            name: state
+            for name in ("cpu", "cuda")
+            if (state := states.get(f"{name}.{rank}" if rank else name)) is not None
+        }
+        torch.set_rng_state(own.get("cpu", states["cpu"]))
+        if self.torch_device.type == "cuda" and "cuda" in own:
+            torch.cuda.set_rng_state(own["cuda"], self.torch_device)
+        if not own:  # there were fewer processes: one that is new draws other numbers than the first
+            torch.manual_seed(self.team.seed(int(torch.randint(2**62, ()))))
+
+    def _is_parameter(self, name: str) -> bool:
+        """Whether a tensor of a snapshot has the shape of a parameter, for each weight of which it has a number."""
+        part, _, rest = name.partition("/")
+        if part in ("optimiser", "average"):
+            return True
+        name = rest if part in ("weights", "best") else name
+        return part != "random" and name in dict(self.network.named_parameters(remove_duplicate=False))
 
     def replan(self, step: int, before: float, now: float) -> None:
         self.average.replan(step, before, now)
@@ -262,7 +321,8 @@ class TorchEngine(Engine):
         return self.network.flops_per_token()
 
     def peak_flops(self) -> float | None:
-        return peak_flops(self.torch_device)
+        flops = peak_flops(self.torch_device)
+        return None if flops is None else flops * self.processes
 
 
 def _as(value: Tensor, like: Any) -> Tensor:
@@ -270,10 +330,21 @@ def _as(value: Tensor, like: Any) -> Tensor:
     return value.to(like) if isinstance(like, Tensor) else value
 
 
+def _array(tensor: Tensor) -> Any:
+    """A copy of a weight in the memory of the host."""
+    if is_divided(tensor):
+        return current_team().on_host(tensor)
+    dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to("cpu", dtype, copy=True).numpy()
+
+
 def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Tensors and numbers copied to NumPy arrays with the same bits."""
     arrays = {}
     for name, value in tensors.items():
+        if is_divided(value):
+            arrays[name] = current_team().on_host(value)
+            continue
         is_float = isinstance(value, float)
         tensor = torch.as_tensor(value, dtype=torch.float64) if is_float else torch.as_tensor(value)
         tensor = tensor.detach().to("cpu", copy=True)
@@ -285,8 +356,11 @@ def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """Copies of the tensors from which `to_arrays` made these arrays."""
-    tensors = {}
+    tensors: dict[str, Any] = {}
     for name, array in arrays.items():
+        if is_divided(array):
+            tensors[name] = array
+            continue
         tensor = torch.from_numpy(np.array(array))
         if name.endswith(_BFLOAT16):
             name, tensor = name.removesuffix(_BFLOAT16), tensor.view(torch.bfloat16)

@@ -33,7 +33,11 @@ def _with_precision(mode: Mode, settings: TrainingSettings, device: torch.device
         return mode if settings.precision == "float32" else small
     if device.type == "cuda":
         return small if torch.cuda.is_bf16_supported() else mode
-    if device.type != "cpu" or timer.expected(mode) < WORTH_TRYING_PRECISIONS or not has_fast_bfloat16():
+    if (
+        device.type != "cpu"
+        or timer.expected(mode) < WORTH_TRYING_PRECISIONS
+        or not (timer.agree(has_fast_bfloat16()))
+    ):
         return mode
     seconds, in_bfloat16 = timer.seconds(mode), timer.seconds(small)
     timer.note({"float32_step_seconds": seconds, "bfloat16_step_seconds": in_bfloat16})
@@ -66,7 +70,7 @@ def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.de
 
 def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) -> Mode:
     is_one_part = layout.size.rows <= layout.size.rows_at_once
-    if device.type != "cuda" or not layout.one_shape or not is_one_part:
+    if device.type != "cuda" or not layout.one_shape or not is_one_part or timer.processes > 1:
         return mode
     recorded = mode._replace(recorded=True)
     seconds = timer.seconds(mode)

@@ -18,6 +18,7 @@ from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.layouts import Layout, Rows, Step
 from chainrule.training.engines.cuda_graph import GradientGraph, copied
 from chainrule.training.run_state import Mode, Place
+from chainrule.training.team import ALONE, Team
 
 Memories: TypeAlias = list[Any]
 """The network's memory after each micro-batch of a step; an empty list at the beginning of a text."""
@@ -26,17 +27,19 @@ Memories: TypeAlias = list[Any]
 class Stepper:
     """Computes gradients of a network's loss in one mode."""
 
-    def __init__(self, network: Trainable, device: torch.device, mode: Mode) -> None:
+    def __init__(self, network: Trainable, device: torch.device, mode: Mode, team: Team = ALONE) -> None:
+        """`team` are the processes over which gradients are averaged."""
         self.network, self.device = network, device
         self.mode = mode._replace(recorded=mode.recorded and device.type == "cuda")
         if mode.bfloat16:
             expect_slow_bfloat16(device.type)
         self.graph: tuple[Any, GradientGraph] | None = None
-        self.loss: Callable[..., BatchLoss] = network.loss
+        loss: Callable[..., BatchLoss] = network.loss
         if mode.compiled:
             # code for each shape: code for any shape would depend on which shapes came first, and a resumed run
             # would then not be the same to the last bit
-            self.loss = torch.compile(network.loss, dynamic=False)
+            loss = torch.compile(network.loss, dynamic=False)
+        self.loss = team.averaging(network, loss)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """A block with matrix products in bfloat16, if that is the mode."""
@@ -55,7 +58,8 @@ class Stepper:
         after: Memories = []
         for number, rows in enumerate(step.parts):
             memory = memories[number] if memories else None
-            found = self._add_gradients(*gatherer.batch(rows), memory, rows.targets, step.targets)
+            with self.loss.part(is_last=number == len(step.parts) - 1):
+                found = self._add_gradients(*gatherer.batch(rows), memory, rows.targets, step.targets)
             nats_of_parts.append(found.nats)
             after.append(found.memory)
         return torch.stack(nats_of_parts).sum() / step.targets, after
@@ -73,7 +77,7 @@ class Stepper:
             loss = found.nats / step_targets
             if found.penalty is not None:
                 loss = loss + found.penalty * (targets / step_targets)
-            loss.backward()  # type: ignore[no-untyped-call]
+            (loss * self.loss.factor if self.loss.factor != 1 else loss).backward()  # type: ignore[no-untyped-call]
         return BatchLoss(found.nats.detach(), None, None if found.memory is None else found.memory.detach())
 
     def _is_recordable(self, step: Step, memories: Memories) -> bool:

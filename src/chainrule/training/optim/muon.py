@@ -27,6 +27,8 @@ class Muon(torch.optim.Optimizer):
         self, parameters: list[nn.Parameter] | list[dict[str, Any]], lr: float, weight_decay: float
     ) -> None:
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
+        self.orthogonal_all = _orthogonal_all
+        """Makes matrices of one shape orthogonal; another function where they are divided among processes."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -46,7 +48,7 @@ class Muon(torch.optim.Optimizer):
         momenta = [self._momentum(weight) for weight in weights]
         # m = μ m + (1 - μ) g, and Nesterov's look ahead: u = μ m + (1 - μ) g
         torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-        updates = _orthogonal_all(torch._foreach_lerp(gradients, momenta, MOMENTUM))
+        updates = self.orthogonal_all(torch._foreach_lerp(gradients, momenta, MOMENTUM))
         # steps as large as those of AdamW, whose entries are about 0.2 in size (Liu et al. 2025)
         size = 0.2 * math.sqrt(max(weights[0].shape))
         torch._foreach_mul_(weights, 1 - rate * decay)

@@ -90,6 +90,10 @@ def _plain(settings: TrainingSettings, groups: list[dict[str, Any]], rate: float
     """The torch optimiser of these settings; with optimiser=muon, AdamW for the parameters that Muon is not for."""
     name, betas = settings.optimiser, (settings.beta1, settings.beta2)
     fused = all(parameter.device.type in _FUSED for group in groups for parameter in group["params"]) or None
+    if name in ("sgd", "momentum") and any(
+        hasattr(one, "device_mesh") for group in groups for one in group["params"]
+    ):
+        fused = None  # torch has no such code for weights that are divided among processes
     if name == "sgd":
         return SGD(groups, lr=rate, fused=fused)
     if name == "momentum":

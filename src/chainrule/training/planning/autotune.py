@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Set
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from chainrule.designs.training import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.training.engines.base import Engine, Feed
@@ -22,6 +22,8 @@ from chainrule.training.planning.pace import (
     planned_steps,
 )
 from chainrule.training.run_state import Decisions, Mode, Place, RunState
+
+T = TypeVar("T")
 
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 _TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
@@ -92,11 +94,20 @@ class Autotune:
             trial.wait()
             began = time.perf_counter()
             trial.mean_nats(self.valid, steps)
-            rate = targets / max(1e-9, time.perf_counter() - began)
+            rate = self.agree(targets / max(1e-9, time.perf_counter() - began))
         self.note({"validation_tokens_per_second": round(rate)})
         return rate
 
     # -- what an engine may ask ---------------------------------------------------------------------------
+
+    @property
+    def processes(self) -> int:
+        """How many processes take the steps together."""
+        return self.engine.processes
+
+    def agree(self, value: T) -> T:
+        """The value of the first process, which measures for all."""
+        return self.engine.agree(value)
 
     def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
         """The mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
@@ -114,10 +125,10 @@ class Autotune:
                 if number == first:
                     trial.wait()
                     began = time.perf_counter()
-                elif number > first and time.perf_counter() - began > enough:
+                elif number > first and self.agree(time.perf_counter() - began) > enough:
                     break
             trial.wait()
-            return (time.perf_counter() - began) / (number - first)
+            return self.agree((time.perf_counter() - began) / (number - first))
 
     def expected(self, mode: Mode) -> float:
         """About how many seconds the run takes."""

@@ -33,6 +33,7 @@ from chainrule.training.examples import Texts
 from chainrule.training.planning.advice import costly_vocabulary
 from chainrule.training.planning.autotune import Autotune
 from chainrule.training.run_state import Mode
+from chainrule.training.team import current_team
 
 S = TypeVar("S", bound=NeuralSettings)
 
@@ -66,7 +67,7 @@ def complete(settings: S, data: TrainingData, texts: Texts, backend: Backend, be
     if settings.minutes is None:
         chosen = _by_counts(settings, data, flops)
     else:
-        left = 60 * settings.minutes - (time.perf_counter() - began)
+        left = current_team().agree(60 * settings.minutes - (time.perf_counter() - began))
         chosen = _by_speed(_Search(settings, data, max(0.0, left)), texts, backend, flops)
     return chosen
 
@@ -237,7 +238,7 @@ def _tokens_per_second(settings: Any, data: TrainingData, texts: Texts, backend:
 def _seconds_on_gpu(timer: Autotune) -> float:
     """The seconds of a step as a GPU will take it: as a captured graph if possible, twice as fast at best."""
     layout, mode = timer.train.layout, Mode(bfloat16=True)
-    if layout.one_shape and layout.size.rows <= layout.size.rows_at_once:
+    if layout.one_shape and layout.size.rows <= layout.size.rows_at_once and timer.processes == 1:
         try:
             return timer.seconds(mode._replace(recorded=True))
         except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory

@@ -1,0 +1,182 @@
+"""The processes that train one network together: what the rest of the package asks of them.
+
+Without torchrun there is one process, which is alone. How many do it is in parallel.py, which alone knows of
+torch.distributed; here only the names that torchrun leaves in the environment are known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from chainrule.errors import SettingsError
+from chainrule.system.devices import choose_device
+from chainrule.system.plugins import import_object
+from chainrule.training.batches.layouts import Step
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from chainrule.neural.networks.network import BatchLoss, Trainable
+    from chainrule.training.optim.optimisers import Optimiser
+
+T = TypeVar("T")
+
+_APART = 1_000_003  # the distance between the seeds of two processes
+
+
+# -- what torchrun says -----------------------------------------------------------------------------------
+
+
+def processes() -> int:
+    """How many processes train together; 1 without torchrun."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return int(os.environ["RANK"]) if processes() > 1 else 0
+
+
+def restarts() -> int:
+    """How often torchrun has started this training again, because it had lost a process."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def choose_own_device(name: str) -> str:
+    """The device of this process: of several processes on a machine with GPUs, each has its own."""
+    if processes() == 1:
+        return choose_device(name)
+    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    found = choose_device(own if name.startswith("cuda") else name)
+    return choose_device(own) if found == "cuda" else found
+
+
+def check_together(settings: Any) -> None:
+    """Refuse, before a text is read, settings with which many processes cannot train together."""
+    if processes() == 1:
+        return
+    if settings.chosen_engine == "tape":
+        raise SettingsError("engine=tape trains in one process: set engine=torch, or leave out torchrun")
+    if settings.parallel == "fsdp":
+        if settings.compile == "yes":
+            raise SettingsError("compile=yes is not for parallel=fsdp: set compile=no, or parallel=ddp")
+        if settings.sample_every:
+            raise SettingsError("sample_every is not for parallel=fsdp, where no process has the whole network")
+
+
+# -- one process, and many --------------------------------------------------------------------------------
+
+
+class Team:
+    """The processes that train one network. This one is alone, and each method is what it does by itself."""
+
+    rank, size = 0, 1
+    shards = False
+    """Whether weights are divided among the processes."""
+
+    def agree(self, value: T) -> T:
+        """The value of the first process."""
+        return value
+
+    def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
+        """The time of the first process, and the signal that any process received."""
+        return now, received
+
+    def check_same(self, values: Mapping[str, Any], what: str = "") -> None:
+        """Refuse a training whose processes were given other values; `what` says what they are of."""
+
+    def share(self, step: Step) -> Step:
+        """The rows of a step that this process takes."""
+        return step
+
+    def seed(self, seed: int) -> int:
+        """The seed of this process, for what is drawn during the steps, such as dropout."""
+        return (seed + _APART * self.rank) % 2**63
+
+    def placed(self, network: Trainable, device: torch.device) -> Trainable:
+        """The network on the device, to be trained."""
+        return network.to(device)
+
+    def averaging(self, network: Trainable, loss: Callable[..., BatchLoss]) -> Loss:
+        """The loss, whose gradients are averaged over the processes."""
+        return Loss(loss)
+
+    def prepare(self, optimiser: Optimiser) -> None:
+        """Make an optimiser fit for weights that are divided among the processes."""
+
+    def summed(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over the processes."""
+        return tensor
+
+    def gathered_rows(self, memory: Mapping[str, Tensor], rows: list[int]) -> dict[str, Tensor]:
+        """The memory of all rows; its names begin with the number of a micro-batch, which has `rows` in all."""
+        return dict(memory)
+
+    def own_rows(self, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The part of a gathered memory that belongs to the rows of this process."""
+        return dict(memory)
+
+    def gathered(self, values: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Values of each process, such as the state of its random generators."""
+        return [values]
+
+    def spread(self, tensors: Mapping[str, Any], divided: Callable[[str], bool]) -> dict[str, Any]:
+        """Tensors on the device of the network, those that are `divided` among the processes as they are there."""
+        return dict(tensors)
+
+    def on_host(self, tensor: Any) -> Any:
+        """A copy, in the memory of the host, of the part of a divided tensor that this process has."""
+        raise NotImplementedError("weights are divided only among many processes")
+
+    def newest(self, checkpoints: Checkpoints | None) -> Checkpoint | None:
+        """The newest checkpoint of a run, whether one process wrote it or many."""
+        found = None if checkpoints is None else checkpoints.newest()
+        if found is None or found.shards is None:
+            return found
+        read_shards = import_object("chainrule.training.parallel:read_shards")
+        return Checkpoint({**found.arrays, **read_shards(found.shards)}, found.state)
+
+    def write(self, checkpoints: Checkpoints | None, step: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint; OSError on every process if it could not be written."""
+        if checkpoints is not None:
+            checkpoints.write(step, checkpoint)
+
+
+class Loss:
+    """The loss of a network, as the step of an engine calls it."""
+
+    def __init__(self, loss: Callable[..., BatchLoss], factor: float = 1.0) -> None:
+        self.loss, self.factor = loss, factor
+        """`factor` undoes the division when gradients are averaged: they are shares of one mean already."""
+
+    def __call__(self, *batch: Any) -> BatchLoss:
+        return self.loss(*batch)
+
+    def part(self, *, is_last: bool) -> AbstractContextManager[Any]:
+        """A block for one micro-batch; gradients are averaged once, with the last one."""
+        return nullcontext()
+
+
+ALONE = Team()
+TEAM: ContextVar[Team] = ContextVar("team", default=ALONE)
+
+
+def current_team() -> Team:
+    """The processes that train together now."""
+    return TEAM.get()
+
+
+def is_divided(value: Any) -> bool:
+    """Whether a tensor is divided among processes; torch.distributed is not imported to see it."""
+    return hasattr(value, "device_mesh")
+
+
+def whole(tensor: Any) -> Any:
+    """A tensor with what all processes have of it."""
+    return tensor.full_tensor() if is_divided(tensor) else tensor
