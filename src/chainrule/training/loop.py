@@ -68,7 +68,14 @@ class Loop:
 
     def _open_log(self) -> None:
         state, job = self.state, self.job
-        self.log.open(job.data.run, tensorboard=job.settings.tensorboard, step=state.step, tokens=state.tokens)
+        self.log.open(
+            job.data.run,
+            tensorboard=job.settings.tensorboard,
+            step=state.step,
+            tokens=state.tokens,
+            logger=job.settings.logger,
+            settings=asdict(job.settings),
+        )
         if self.is_decided:
             self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
 

@@ -40,6 +40,7 @@ OFFERED: dict[str, tuple[Any, ...]] = {
     "compile": ("auto", "no"),
     "average": ("none",),
     "tensorboard": (False,),
+    "logger": ("none", "wandb", "trackio", "mlflow"),
 }
 """The values of a setting that the tape offers, where torch offers more."""
 
