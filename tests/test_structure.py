@@ -35,7 +35,7 @@ FLOORS = [
     {"pipeline"},
     {"evaluation"},
     {"tasks", "report", "scale"},
-    {"serve"},
+    {"serve", "interop"},
     {"testing"},
     {"cli", "__init__"},
     {"__main__"},
@@ -140,7 +140,7 @@ def test_no_folder_has_too_many_doors() -> None:
     """About a dozen files and folders are what one can see at a time."""
     for folder in (SOURCE, *(path for path in SOURCE.rglob("*") if path.is_dir() and path.name != "__pycache__")):
         doors = {path.name for path in folder.iterdir()} - {"__init__.py", "__pycache__", "py.typed"}
-        most = 34 if folder == SOURCE else 17
+        most = 32 if folder == SOURCE else 17
         assert len(doors) <= most, f"{folder.relative_to(SOURCE.parent)} has {len(doors)}: {sorted(doors)}"
 
 

@@ -13,6 +13,7 @@ Optimiser = Literal["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
 Schedule = Literal["constant", "cosine", "linear", "stable-decay"]
 Precision = Literal["auto", "float32", "bfloat16", "float8"]
 Averaging = Literal["none", "ema", "tail"]
+Logger = Literal["none", "tensorboard", "wandb", "trackio", "mlflow"]
 
 LEARNING_RATES = {"sgd": 1.0, "momentum": 0.3, "rmsprop": 1e-3, "adam": 2e-3, "adamw": 2e-3, "muon": 4e-3}
 """The learning rate of each optimiser where none is set. In 250 steps of a small Transformer and a small LSTM on
@@ -52,7 +53,7 @@ class TrainingSettings:
         "regularisation": ("weight_decay",),
         "schedule": ("schedule", "warmup"),
         "hardware": ("device_batch", "precision", "compile", "parallel"),
-        "records of the run": ("validate_every", "checkpoint_minutes", "sample_every", "tensorboard"),
+        "records of the run": ("validate_every", "checkpoint_minutes", "sample_every", "logger", "tensorboard"),
     }
 
     batch: int = setting(4096, "tokens of one optimiser step")
@@ -100,7 +101,8 @@ class TrainingSettings:
     )
     checkpoint_minutes: float = setting(10.0, "minutes between checkpoints")
     sample_every: int = setting(0, "validations between samples of text; 0: none")
-    tensorboard: bool = setting(False, "write TensorBoard's files into the run folder too")
+    logger: Logger = setting("none", "a program that gets the figures too, beside metrics.jsonl")  # noqa: RUF009
+    tensorboard: bool = setting(False, "the same as logger=tensorboard, also beside another logger")
 
     def __post_init__(self) -> None:
         for name in ("batch", "length", "device_batch", "steps", "validate_every", "patience"):

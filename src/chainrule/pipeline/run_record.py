@@ -17,6 +17,7 @@ from chainrule.system.disk import replaced_file
 from chainrule.text.corpus import BUILTIN, Corpus
 from chainrule.text.pairs import Pairs
 from chainrule.text.records import Fields
+from chainrule.text.remote import is_address
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import load_tokenizer, tokenizer_names, write_tokenizer
@@ -109,10 +110,11 @@ def describe_corpus(corpus: Corpus | Pairs | Tagged) -> Description:
         return {**origin, "tagged": True} if "files" in origin else {"name": "the tagged sentences"}
     if corpus.is_builtin:
         return {"files": [BUILTIN]}
-    if not corpus.is_in_files:
+    files = corpus.addresses
+    if files is None:
         return {"name": corpus.name}
     return {
-        "files": [str(path.absolute()) for path in corpus.paths],
+        "files": files,
         "encoding_errors": corpus.cleaning.errors,
         "fields": asdict(corpus.fields),
     }
@@ -131,7 +133,7 @@ def open_corpus(
     if "files" not in description:
         raise CorpusError(f"{run}: the {what} of this run was not in a file ({description['name']}): {again}")
     for file in description["files"]:
-        if file != BUILTIN and not Path(file).exists():
+        if file != BUILTIN and not is_address(file) and not Path(file).exists():
             raise CorpusError(f"{file}: the {what} of this run is no longer there; if it moved, {again}")
     return reopened(description, description["files"])
 

@@ -1,6 +1,8 @@
 """Text: how it is read and cleaned, and how it is split into parts for training, validation and test.
 
 sources.py   the files that a name, a pattern or a folder stands for
+remote.py    files at addresses, such as s3://bucket/books/*.txt
+hub.py       datasets of the Hugging Face hub, hf://OWNER/NAME
 files.py     files as blocks of clean UTF-8, decompressed
 records.py   the text in fields of jsonl, CSV and parquet files
 corpus.py    `Corpus`: text from any source, in blocks or document by document

@@ -1,4 +1,4 @@
-"""A corpus: text from files, folders, patterns, standard input, memory or Python's own documentation.
+"""A corpus: text from files, folders, patterns, addresses, standard input, memory or Python's own documentation.
 
 >>> corpus = Corpus.from_text("i love cats\\ni love dogs\\n")
 >>> [document.decode() for document in corpus.documents()]
@@ -29,7 +29,9 @@ from chainrule.text.files import (
     raw_pieces,
     standard_input,
 )
+from chainrule.text.hub import is_dataset, open_dataset
 from chainrule.text.records import TEXT, Fields, Record, read_records
+from chainrule.text.remote import find_remote, is_address, local_path, protocol_of
 from chainrule.text.sources import BUILTIN, Source, find_files
 
 __all__ = ["BUILTIN", "Corpus", "Source", "python_reference"]
@@ -72,17 +74,22 @@ class Corpus:
             if len(sources) > 1:
                 raise CorpusError(f"{BUILTIN} cannot be mixed with files")
             return cls(texts=python_reference(), cleaning=cleaning)
+        if fields is not None and not isinstance(fields, Fields):
+            fields = Fields.parse([fields] if isinstance(fields, str) else fields)
         paths: list[Path] = []
         spools: dict[str, ScratchFile] = {}
         for source in sources:
+            if is_address(source):
+                if protocol_of(str(source)) != "file":
+                    paths += _fetched(str(source), fields or TEXT, files, spools)
+                    continue
+                source = local_path(str(source))
             for path in [Path("-")] if str(source) == "-" else find_files(source, files):
                 name = "standard input" if str(path) == "-" else str(path)
                 if name not in spools and (str(path) == "-" or _is_read_once(path)):
                     pieces = standard_input() if str(path) == "-" else pipe_pieces(path)
                     spools[name] = _spooled(pieces, "".join(path.suffixes) or ".txt", name)
                 paths.append(Path(spools[name].name) if name in spools else path)
-        if fields is not None and not isinstance(fields, Fields):
-            fields = Fields.parse([fields] if isinstance(fields, str) else fields)
         return cls(paths=tuple(paths), fields=fields or TEXT, cleaning=cleaning, _spools=spools)
 
     @classmethod
@@ -135,6 +142,16 @@ class Corpus:
     def is_in_files(self) -> bool:
         """Whether all of its text is in files, which another process can open too."""
         return bool(self.paths) and not self.texts and not self._spools
+
+    @property
+    def addresses(self) -> list[str] | None:
+        """Where all of its text can be found again: paths of files, and addresses; None if some cannot."""
+        if self.is_in_files:
+            return [str(path.absolute()) for path in self.paths]
+        if not self.paths or self.texts or not all(map(is_address, self._spools)):
+            return None
+        kept = {spool.name: name for name, spool in self._spools.items()}
+        return [kept.get(str(path)) or str(path.absolute()) for path in self.paths]
 
     @property
     def replaced(self) -> int:
@@ -209,6 +226,20 @@ def _is_read_once(path: Path) -> bool:
             if os.isatty(file.fileno()):
                 return True
     raise CorpusError(f"{path} is a device or a socket, not a file or a pipe with text")
+
+
+def _fetched(address: str, fields: Fields, files: Sequence[str], spools: dict[str, ScratchFile]) -> list[Path]:
+    """Copies of the files of an address, or of the rows of a dataset; one that is there twice is copied once."""
+    if is_dataset(address):
+        found = [] if address in spools else [open_dataset(address, fields.names)]
+        names = [address]
+    else:
+        found = find_remote(address, files)
+        names = [file.name for file in found]
+    for file in found:
+        if file.name not in spools:
+            spools[file.name] = _spooled(file.pieces(), file.suffix, file.name)
+    return [Path(spools[name].name) for name in names]
 
 
 def _spooled(pieces: Iterable[bytes], suffix: str, name: str) -> ScratchFile:

@@ -21,11 +21,13 @@ from typing import Any, NoReturn, TypeAlias
 
 from chainrule.errors import CorpusError
 from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.remote import is_address
 
 Text: TypeAlias = Corpus | str | Path | Iterable[str] | Iterable[Path]
 """What stands for text: one or several strings, which are texts, or paths, which are files; or a corpus."""
 
 _FILE_ENDINGS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+_STORES = ("s3://", "gs://", "hf://", "file://")
 _COMPRESSED = (".gz", ".zst")
 
 
@@ -77,7 +79,7 @@ def _names_a_file(text: str) -> bool:
     """Whether a text is one line that names an existing file or folder, or could name nothing else."""
     if "\n" in text or len(text) > 4096:
         return False
-    if text == BUILTIN:
+    if text == BUILTIN or (text.startswith(_STORES) and len(text.split()) == 1):
         return True
     with suppress(OSError, ValueError):  # too long for a name, or a character that no name has
         if text.strip() and Path(text).exists():
@@ -94,6 +96,8 @@ def _refuse_names(names: list[str]) -> NoReturn:
     first = names[0]
     if first == BUILTIN:
         raise CorpusError(f"{first!r} is text here; write Corpus.open({first!r}) for the documentation of Python")
+    if is_address(first):
+        raise CorpusError(f"{first!r} is text here; write Corpus.open({first!r}) to read what is there")
     how = f"Path({first!r}) to read the file"
     if len(names) > 1:
         how = f"[Path({first!r}), ...] to read the files"

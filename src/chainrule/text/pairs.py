@@ -23,6 +23,7 @@ from chainrule.errors import CorpusError
 from chainrule.system.disk import naming, scratch_file
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of
+from chainrule.text.hub import is_dataset
 from chainrule.text.records import Fields
 
 TAB = b"\t"
@@ -44,7 +45,7 @@ class Pairs:
     @classmethod
     def open(cls, *files: str | Path, fields: Sequence[str] = (), encoding_errors: str = "strict") -> Pairs:
         """The pairs of two files with a line for each, or of one file of records with two fields."""
-        if len(files) == 1 and form_of(Path(files[0])) != "text":
+        if len(files) == 1 and (is_dataset(files[0]) or form_of(Path(files[0])) != "text"):
             if len(fields) != len(_SIDES):
                 raise CorpusError(
                     f"{files[0]}: name the fields of the source and of the target (--field en --field de), "

@@ -122,7 +122,8 @@ def _clean(text: bytes, place: str, cleaning: Cleaning) -> bytes:
     return text.replace(b"\r\n", b"\n") if b"\r" in text else text
 
 
-def _no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
+def no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
+    """The error of records without a field, with the names of those that they have."""
     missing = " and ".join(f'"{field}"' for field in wanted)
     names = list(there)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -158,11 +159,11 @@ def _jsonl_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning
                     if value is not _ABSENT:
                         unseen.pop(field, None)
                 if unseen and objects == _ENOUGH_OBJECTS:
-                    raise _no_field(name, unseen, seen)
+                    raise no_field(name, unseen, seen)
             values = [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)]
             yield _Row(line, values, source + b"\n")
     if unseen and objects:
-        raise _no_field(name, unseen, seen)
+        raise no_field(name, unseen, seen)
 
 
 def _object(source: bytes, place: str) -> dict[str, Any]:
@@ -223,7 +224,7 @@ def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) 
         if not header:
             header = row
             if missing := [field for field in fields if field not in header]:
-                raise _no_field(name, dict.fromkeys(missing), header)
+                raise no_field(name, dict.fromkeys(missing), header)
             places = [header.index(field) for field in fields]
         elif len(row) != len(header):
             raise CorpusError(f"{name}: line {line}: {len(row)} cells, where the first row has {len(header)}")
@@ -291,7 +292,7 @@ def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleani
         with pyarrow.parquet.ParquetFile(path) as file:
             there = list(_columns(file.schema_arrow))
             if missing := [field for field in fields if field not in there]:
-                raise _no_field(name, dict.fromkeys(missing), there)
+                raise no_field(name, dict.fromkeys(missing), there)
             number = 0
             for batch in file.iter_batches(columns=list(dict.fromkeys(fields)), batch_size=_ROWS_AT_ONCE):
                 columns = [_as_bytes(_column(batch, field), f'{name}: the field "{field}"') for field in fields]

@@ -13,7 +13,8 @@ from typing import TypeAlias
 from chainrule.errors import CorpusError
 
 Source: TypeAlias = str | Path
-"""A file, a folder, a pattern such as "books/*.txt", "-" for standard input, or "builtin:python"."""
+"""A file, a folder, a pattern such as "books/*.txt", an address such as "s3://bucket/book.txt" (remote.py),
+"-" for standard input, or "builtin:python"."""
 
 BUILTIN = "builtin:python"
 
@@ -48,7 +49,7 @@ def _files_of_folder(folder: Path, patterns: Sequence[str]) -> list[Path]:
     every = sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
     if not every:
         raise CorpusError(f"{folder}: there is no file in this folder (hidden files and models are not counted)")
-    chosen = [path for path in every if _matches(path.relative_to(folder).as_posix(), patterns)]
+    chosen = [path for path in every if matches(path.relative_to(folder).as_posix(), patterns)]
     if not chosen:
         wanted = " or ".join(map(repr, patterns))
         raise CorpusError(f"{folder}: none of its {len(every):,} files matches {wanted} ({_endings(every)})")
@@ -77,7 +78,7 @@ def _is_ours(folder: Path) -> bool:
     return folder.suffix == ".run" and (folder / "metrics.jsonl").exists()
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
+def matches(name: str, patterns: Sequence[str]) -> bool:
     """Whether the path of a file in its folder matches a pattern; without a slash, its last part must."""
     last = name.rpartition("/")[2]
     return not patterns or any(fnmatch.fnmatchcase(name if "/" in one else last, one) for one in patterns)

@@ -15,6 +15,7 @@ In reading order:
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
     planning/         what is decided before the first step: settings left open, modes, how long a run is
     metrics_log.py    the log of a run: progress, metrics.jsonl, TensorBoard
+    loggers.py        figures of a run for wandb, trackio and MLflow
     curves.py         the curves of a training, read from its run folder or its model
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit
     backends/         networks of each engine as language models

@@ -37,6 +37,7 @@ from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.examples import Texts, texts_of
+from chainrule.training.loggers import check_logger
 from chainrule.training.planning.defaults import complete, in_words, remembered, with_time
 from chainrule.training.team import check_together, current_team
 from chainrule.training.train import Trained, train_network
@@ -71,6 +72,7 @@ class NetworkKind:
         """Refuse settings that cannot be computed on the device, before a text is read."""
         check_together(settings)
         self.backend(settings).check(settings, device)
+        check_logger(settings.logger)
 
     def train(self, settings: NeuralSettings, data: TrainingData) -> LanguageModel:
         """Train a network on a text; its last weights are saved in the run folder too."""

@@ -71,9 +71,16 @@ class Loop:
 
     def _open_log(self) -> None:
         state, job = self.state, self.job
-        # only the first of many processes has a run folder
-        is_logged = job.settings.tensorboard and (job.data.run is not None or not job.is_kept)
-        self.log.open(job.data.run, tensorboard=is_logged, step=state.step, tokens=state.tokens)
+        # only the first of many processes has a run folder, and tells a logger
+        is_logged = job.data.run is not None or not job.is_kept
+        self.log.open(
+            job.data.run,
+            tensorboard=job.settings.tensorboard and is_logged,
+            step=state.step,
+            tokens=state.tokens,
+            logger=job.settings.logger if is_logged else "none",
+            settings=asdict(job.settings),
+        )
         if self.is_decided:
             self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
 

@@ -1,10 +1,11 @@
-"""The log of a run: a line under the progress bar, metrics.jsonl, and TensorBoard if it is asked for."""
+"""The log of a run: a line under the progress bar, metrics.jsonl, TensorBoard or another logger if asked for."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Progress, Task
 from chainrule.training.checkpoints.run_folder import METRICS
 from chainrule.training.engines.base import Engine
+from chainrule.training.loggers import PROJECT, Logger, in_a_line, numbers, open_logger
 
 
 class MetricsLog:
@@ -25,15 +27,31 @@ class MetricsLog:
         self.validation_loss: float | None = None
         self._file: IO[str] | None = None
         self._board: Any = None
+        self._logger: Logger | None = None
         self._since, self._tokens = time.perf_counter(), 0
 
-    def open(self, run: Path | None, *, tensorboard: bool, step: int, tokens: int) -> None:
-        """Start writing into a run folder; records of steps after `step`, written before a crash, are dropped."""
+    def open(
+        self,
+        run: Path | None,
+        *,
+        tensorboard: bool,
+        step: int,
+        tokens: int,
+        logger: str = "none",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Start writing into a run folder; records of steps after `step`, written before a crash, are dropped.
+
+        `logger` is one of loggers.py, which is told the `settings` too.
+        """
         self._tokens = tokens
+        tensorboard = tensorboard or logger == "tensorboard"
         if run is None:
             if tensorboard:
                 raise SettingsError("tensorboard=true takes a run folder for its files (run=...)")
+            self._logger = open_logger(logger, PROJECT, settings or {})
             return
+        self._logger = open_logger(logger, run.name.removesuffix(".run"), settings or {})
         run.mkdir(parents=True, exist_ok=True)
         if tensorboard:
             self._board = _board(run / "tensorboard", step)
@@ -50,6 +68,8 @@ class MetricsLog:
                 with contextlib.suppress(OSError):  # a full disk, already reported, fails here again
                     sink.close()
         self._file = self._board = None
+        self._to_logger(lambda logger: logger.close())
+        self._logger = None
 
     def ignore_time(self) -> None:
         """Leave the time since the last record out of tokens per second: it was not spent on steps."""
@@ -98,6 +118,16 @@ class MetricsLog:
         except OSError as error:  # a log that cannot be written is no reason to stop
             self.progress.note(f"measurements are no longer written: {error}")
             self.close()
+        self._to_logger(lambda logger: logger.write(numbers(what, figures), figures["step"]))
+
+    def _to_logger(self, tell: Callable[[Logger], None]) -> None:
+        """Tell the logger something; if it fails, say so and go on without it."""
+        if self._logger is not None:
+            try:
+                tell(self._logger)
+            except Exception as error:  # of the program's own kinds, such as a lost connection
+                self._logger = None
+                self.progress.note(f"the logger gets no more figures: {in_a_line(error)}")
 
 
 def _until(path: Path, step: int) -> str:

@@ -95,9 +95,10 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
     """A corpus for each sequence of sources, None for None, as the options of `corpus_options` say."""
     from chainrule.text.corpus import Corpus
     from chainrule.text.records import Fields
+    from chainrule.text.remote import is_address
 
     names, identity, files = options["fields"], options.get("id_field"), options["files"]
-    if files and not any(Path(source).is_dir() for sources in texts for source in sources or ()):
+    if files and not any(Path(one).is_dir() or is_address(one) for sources in texts for one in sources or ()):
         raise click.UsageError("--files chooses among the files of a folder, and no folder is given")
     fields = Fields.parse(names, identity)
     corpora = [
@@ -118,6 +119,7 @@ def open_examples(
 ) -> list[Corpus | Pairs | None]:
     """What models of a task learn from: pairs for translation, and a corpus for others; None for None."""
     from chainrule.text.files import form_of
+    from chainrule.text.hub import is_dataset
     from chainrule.text.pairs import Pairs
 
     if task != "translation":
@@ -125,7 +127,8 @@ def open_examples(
     fields = [name for names in options["fields"] for name in names.split(",")]
     if options["files"]:
         raise click.UsageError("--files chooses among the files of a folder, and pairs are named file by file")
-    if fields and all(form_of(Path(file)) == "text" for files in given for file in files or ()):
+    named = [file for files in given for file in files or ()]
+    if fields and all(form_of(Path(file)) == "text" and not is_dataset(file) for file in named):
         raise click.UsageError("plain text has no fields: --field is for .jsonl, .csv, .tsv and .parquet files")
     return [
         None if files is None else Pairs.open(*files, fields=fields, encoding_errors=options["encoding_errors"])

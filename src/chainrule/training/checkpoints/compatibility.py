@@ -15,7 +15,7 @@ from chainrule.kinds import Sources, TrainingData
 from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.objectives import NextToken, Objective
 
-_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "tensorboard")
+_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "logger", "tensorboard")
 _CHANGEABLE = (
     *("learning_rate", "clip", "device_batch"),  # what error messages tell the user to change
     *HOW_COMPUTED,

@@ -41,6 +41,7 @@ OFFERED: dict[str, tuple[Any, ...]] = {
     "average": ("none",),
     "tensorboard": (False,),
     "parallel": ("ddp",),
+    "logger": ("none", "wandb", "trackio", "mlflow"),
 }
 """The values of a setting that the tape offers, where torch offers more."""
 

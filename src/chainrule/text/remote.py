@@ -1,0 +1,145 @@
+"""Files at addresses such as s3://bucket/books/*.txt: found and read by fsspec, which knows many kinds of store.
+
+    s3://bucket/file.txt, gs://...   a file, a pattern or a folder in an object store
+    https://host/file.jsonl.gz       a file of a server
+    hf://datasets/OWNER/NAME/x.csv   files of the Hugging Face hub; hf://OWNER/NAME is a dataset (hub.py)
+    file:///home/me/file.txt         a file of this machine, which takes no package
+
+What is not on this machine is copied to a temporary file, as a pipe is: a corpus is read several times.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from chainrule.errors import ChainruleError, CorpusError, MissingExtraError
+from chainrule.text.files import BLOCK_SIZE
+from chainrule.text.sources import matches
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SHORTENED = re.compile(r"(s3|gs|gcs|hf|https?|file):/(?!/)")  # what Path makes of an address
+_SERVERS = ("http", "https")  # whose addresses may have a question mark that is no pattern
+
+
+class RemoteFile(NamedTuple):
+    """A file that is somewhere else."""
+
+    name: str
+    """Its address, by which messages name it."""
+    suffix: str
+    """The end of its name, which says its form."""
+    pieces: Callable[[], Iterator[bytes]]
+    """Reads its bytes."""
+
+
+def is_address(source: object) -> bool:
+    """Whether a source is an address, rather than a file of this machine; one that became a Path is an error."""
+    text = str(source)
+    if isinstance(source, Path) and (shortened := _SHORTENED.match(text)):
+        address = f"{shortened[1]}://{text[shortened.end() :]}"
+        raise CorpusError(f"{text}: an address is not a Path: write Corpus.open({address!r})")
+    return _ADDRESS.match(text) is not None
+
+
+def protocol_of(address: str) -> str:
+    """The part of an address before ://, such as s3."""
+    return address.partition("://")[0].lower()
+
+
+def local_path(address: str) -> str:
+    """The path of a file:// address."""
+    parts = urlsplit(address)
+    if parts.netloc not in ("", "localhost"):
+        raise CorpusError(
+            f"{address}: a file of this machine has three slashes: file:///{parts.netloc}{parts.path}"
+        )
+    return unquote(parts.path)
+
+
+def find_remote(address: str, patterns: Sequence[str] = ()) -> list[RemoteFile]:
+    """The files of an address: one, those that match its pattern, or those of a folder that `patterns` choose."""
+    with plain_errors(address):
+        system, path = _file_system(address)
+        found = _files(system, path, address, patterns)
+        return [
+            RemoteFile(
+                name, "".join(PurePosixPath(urlsplit(file).path).suffixes) or ".txt", _reader(system, file, name)
+            )
+            for file in found
+            for name in [address if file == path else str(system.unstrip_protocol(file))]
+        ]
+
+
+def _files(system: Any, path: str, address: str, patterns: Sequence[str]) -> list[str]:
+    if glob.has_magic(path) and protocol_of(address) not in _SERVERS:
+        found = sorted(file for file, info in system.glob(path, detail=True).items() if info["type"] == "file")
+        if not found:
+            raise CorpusError(f"no file matches {address!r}")
+        return found
+    if system.isfile(path):
+        return [path]
+    if not system.isdir(path):
+        raise CorpusError(f"{address}: no such file")
+    every = sorted(system.find(path))
+    names = [file.removeprefix(path).lstrip("/") for file in every]
+    seen = [
+        (file, name)
+        for file, name in zip(every, names, strict=True)
+        if not any(part.startswith(".") for part in name.split("/"))
+    ]
+    if not seen:
+        raise CorpusError(f"{address}: there is no file in this folder")
+    chosen = [file for file, name in seen if matches(name, patterns)]
+    if not chosen:
+        raise CorpusError(f"{address}: none of its {len(seen):,} files matches {' or '.join(map(repr, patterns))}")
+    return chosen
+
+
+def _reader(system: Any, file: str, name: str) -> Callable[[], Iterator[bytes]]:
+    def pieces() -> Iterator[bytes]:
+        with plain_errors(name), system.open(file, "rb") as opened:
+            while piece := opened.read(BLOCK_SIZE):
+                yield piece
+
+    return pieces
+
+
+def _file_system(address: str) -> tuple[Any, str]:
+    """The file system of an address, and the path in it."""
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtraError("fsspec", "remote", f"reading {address}") from None
+    from fsspec.registry import known_implementations, registry
+
+    protocol = protocol_of(address)
+    if protocol not in registry and protocol not in known_implementations:
+        raise CorpusError(f"{address}: no kind of store is known by {protocol}://")
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+    except ImportError:
+        library = known_implementations[protocol]["class"].partition(".")[0]
+        if library == "fsspec":  # its own class, of another package such as aiohttp
+            library = {"http": "aiohttp", "https": "aiohttp"}.get(protocol, f"the package for {protocol}://")
+        raise MissingExtraError(library, "hub" if protocol == "hf" else "remote", f"reading {address}") from None
+    return system, path
+
+
+@contextmanager
+def plain_errors(address: str) -> Iterator[None]:
+    """Turn the errors of a store, which has kinds of its own, into one line that names the address."""
+    try:
+        yield
+    except ChainruleError:
+        raise
+    except FileNotFoundError:
+        raise CorpusError(f"{address}: no such file") from None
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise CorpusError(f"{address}: {type(error).__name__}{f': {said}' if said else ''}") from error
