@@ -35,6 +35,7 @@ FLOORS = [
     {"pipeline"},
     {"evaluation"},
     {"tasks", "report"},
+    {"interop"},
     {"serve"},
     {"testing"},
     {"cli", "__init__"},
@@ -59,7 +60,7 @@ INSIDE = {
         "mix",
         "train",
     ],
-    "neural": ["networks", "windows", "gpu", "inference", "published", "traces"],
+    "neural": ["networks", "windows", "gpu", "inference", "traces"],
     "autodiff": ["tape", "networks", "optim", "model", "traces", "checks", "picture"],
     "encoders": ["seq2seq", "masked", "tagging"],
     "compose": ["caches", "gates", "tuning", "mixture", "dynamic", "mix", "kind"],
@@ -138,7 +139,7 @@ def test_no_folder_has_too_many_doors() -> None:
     """About a dozen files and folders are what one can see at a time."""
     for folder in (SOURCE, *(path for path in SOURCE.rglob("*") if path.is_dir() and path.name != "__pycache__")):
         doors = {path.name for path in folder.iterdir()} - {"__init__.py", "__pycache__", "py.typed"}
-        most = 30 if folder == SOURCE else 17
+        most = 32 if folder == SOURCE else 17
         assert len(doors) <= most, f"{folder.relative_to(SOURCE.parent)} has {len(doors)}: {sorted(doors)}"
 
 

@@ -52,12 +52,17 @@ class Encoded:
         return len(self.ids)
 
 
-def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT) -> Encoded:
-    """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts."""
+def encode_corpus(
+    corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT, *, as_text: bool = False
+) -> Encoded:
+    """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts.
+
+    `as_text`: by `encode_text`, block by block, for a model whose context flows across lines.
+    """
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
 
     def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
-        ids = tokenizer.encode_lines(block)
+        ids = tokenizer.encode_text(block) if as_text else tokenizer.encode_lines(block)
         unknown = 0 if tokenizer.unk is None else int(np.count_nonzero(ids == tokenizer.unk))
         return ids.astype(dtype, copy=False), (int(np.count_nonzero(ids == tokenizer.eos)), unknown)
 

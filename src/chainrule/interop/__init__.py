@@ -1,0 +1,12 @@
+"""Models and tokenizers of other programs read, and ours written for them.
+
+weights.py         published weights: names, shapes, what cannot be expressed
+gpt2.py            the weights of a GPT-2
+llama.py           the weights of a Llama, and of a Qwen3
+vocabularies/      tokenizers: ours as tokenizer.json, and files of others
+shards.py          weights in safetensors files, one or several
+huggingface.py     folders as transformers keeps them
+llama2c.py         checkpoints of llama2.c
+gguf.py            files for llama.cpp
+carrying.py        any of these by what a file or folder is: `export_model`, `import_model`
+"""
