@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import subprocess
 import time
@@ -15,33 +14,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import chainrule as cr
 from benchmarks.serve.load import Tally, load, request_bytes, server
-from chainrule.lm import start_token
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.neural.networks.transformer.decoder import Transformer
-from chainrule.neural.published import to_llama_weights
-from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
+from chainrule.interop.gguf import write_gguf
 
 TOKENS = 64
-NAMES = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 
 
 def train_llama() -> cr.LanguageModel:
@@ -49,68 +27,6 @@ def train_llama() -> cr.LanguageModel:
     settings = {"preset": "llama", "width": 320, "layers": 6, "heads": 5, "window": 256}
     corpus = cr.Corpus.open("builtin:python")
     return cr.train("transformer", corpus, tokenizer="bpe", context="stream", steps=10, **settings)
-
-
-def write_gguf(lm: NeuralModel, path: Path) -> None:
-    """The weights and the tokenizer of a model as a file for llama.cpp."""
-    import gguf
-
-    network = lm.network
-    assert isinstance(network, Transformer) and isinstance(lm.tokenizer, SubwordTokenizer)
-    weights, described = to_llama_weights(network)
-    heads, kv_heads = described["num_attention_heads"], described["num_key_value_heads"]
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(described["max_position_embeddings"])
-    writer.add_embedding_length(described["hidden_size"])
-    writer.add_block_count(described["num_hidden_layers"])
-    writer.add_feed_forward_length(described["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
-    writer.add_layer_norm_rms_eps(described["rms_norm_eps"])
-    writer.add_rope_freq_base(described["rope_theta"])
-    writer.add_rope_dimension_count(described["head_dim"])
-    writer.add_vocab_size(described["vocab_size"])
-    _add_tokenizer(writer, lm.tokenizer, start_token(lm.tokenizer, lm.context))
-    for name, weight in weights.items():
-        array = weight.float().numpy()
-        if "q_proj" in name or "k_proj" in name:
-            array = _interleaved(array, heads if "q_proj" in name else kv_heads)
-        writer.add_tensor(_their_name(name), np.ascontiguousarray(array))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def _their_name(name: str) -> str:
-    if name in NAMES:
-        return NAMES[name]
-    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name)
-    assert found is not None, name
-    return f"blk.{found[1]}.{NAMES[found[2]]}.weight"
-
-
-def _interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Rows in llama.cpp's order: it turns neighbouring numbers of a head together, not those of its two halves."""
-    return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
-
-
-def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, start: int) -> None:
-    """The vocabulary, the merges, and the token that is read before the first one."""
-    from gguf import TokenType
-
-    described = tokenizer.to_json()["tokenizers"]["model"]
-    names = {number: name for name, number in described["vocab"].items()}
-    special = {tokenizer.bos: "<s>", tokenizer.eos: "</s>"}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([special.get(i) or names[i] for i in range(tokenizer.vocab_size)])
-    kinds = [TokenType.CONTROL if i in special else TokenType.NORMAL for i in range(tokenizer.vocab_size)]
-    writer.add_token_types(kinds)
-    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in described["merges"]])
-    writer.add_bos_token_id(start)
-    writer.add_eos_token_id(tokenizer.eos)
-    writer.add_add_bos_token(True)
 
 
 @contextmanager
@@ -169,7 +85,6 @@ def measure(
 def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: float) -> list[dict[str, str]]:
     """A row for each server and load."""
     lm = train_llama()
-    assert isinstance(lm, NeuralModel)
     lm.save(place / "llama")
     write_gguf(lm, place / "llama.gguf")
     end = lm.tokenizer.eos

@@ -74,8 +74,10 @@ def start_token(tokenizer: Tokenizer, context: Context) -> int:
     """The token that a network reads for <s>.
 
     With stream context there is one <s> in the training text, too few to learn from: networks read </s> there,
-    which ends every line.
+    which ends every line. A published model reads what its makers had it read.
     """
+    if tokenizer.start is not None:
+        return tokenizer.start
     return tokenizer.bos if context == "line" else tokenizer.eos
 
 
@@ -180,7 +182,7 @@ class LanguageModel(Model):
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""
-        ids = encode_in_parallel(self.tokenizer, _block(text))
+        ids = encode_in_parallel(self.tokenizer, _block(text), as_text=self.context == "stream")
         return [ids[start:end] for start, end in zip(*self.bounds(ids), strict=True)]
 
     def bounds(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
@@ -217,7 +219,7 @@ def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
     """ln p of every token of a text in UTF-8 whose lines end in LF."""
     if isinstance(lm, ScoresText) and (scores := lm.score_text(block)) is not None:
         return scores
-    ids = encode_in_parallel(lm.tokenizer, block)
+    ids = encode_in_parallel(lm.tokenizer, block, as_text=lm.context == "stream")
     return score_sequences(lm, ids, *lm.bounds(ids))
 
 

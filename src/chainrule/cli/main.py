@@ -14,8 +14,10 @@ import click
 
 from chainrule._version import __version__
 from chainrule.cli.compare import compare
-from chainrule.cli.convert import convert
 from chainrule.cli.evaluate import evaluate
+from chainrule.cli.exchange.convert import convert
+from chainrule.cli.exchange.export import export
+from chainrule.cli.exchange.import_ import import_verb
 from chainrule.cli.inspect import inspect
 from chainrule.cli.kinds import kinds
 from chainrule.cli.mix import mix
@@ -66,6 +68,8 @@ VERBS = (
     mix,
     serve,
     convert,
+    export,
+    import_verb,
     inspect,
     diagnose,
     explain,

@@ -243,8 +243,8 @@ def _check(lm: object, n: int, max_tokens: int, strategy: object) -> None:
 
 
 def end_of(lm: LanguageModel) -> int | None:
-    """The token that ends a text: the end of a line, where lines are read by themselves."""
-    return lm.tokenizer.eos if lm.context == "line" else None
+    """The token that ends a text: the end of a line, where lines are read by themselves; or a published model's."""
+    return lm.tokenizer.eos if lm.context == "line" else lm.tokenizer.stop
 
 
 def text_only(lm: LanguageModel, strategy: Strategy | None) -> Strategy:

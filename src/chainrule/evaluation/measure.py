@@ -81,7 +81,8 @@ def evaluate(
     LanguageModel.expect(lm)
     progress = as_progress(progress)
     with scratch_folder() as folder:
-        encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress)
+        as_text = lm.context == "stream"
+        encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress, as_text=as_text)
         return measure(lm, encoded, dynamic=dynamic, progress=progress)
 
 

@@ -34,12 +34,13 @@ _DTYPES = {
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
-def write_tensors(path: Path, tensors: Tensors) -> None:
+def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
     """Write a safetensors file, array by array: the library's own writer first copies all arrays into memory."""
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     # wide types first, so that each array begins at a multiple of its width
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
-    header, end = {}, 0
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    end = 0
     for name in names:
         array = arrays[name]
         begin, end = end, end + array.nbytes

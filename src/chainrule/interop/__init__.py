@@ -1,6 +1,15 @@
-"""Interoperation: models and texts of chainrule in other programs, and theirs here.
+"""Models, tokenizers and texts of other programs read, and ours put to work in them.
 
-continuations.py  ln p of a continuation after a context, and text written until a stop string
-lm_eval.py        lm-evaluation-harness: an `LM` over any model folder
-sklearn.py        scikit-learn: `PerplexityClassifier`, one language model for each class
+weights.py         published weights: names, shapes, what cannot be expressed
+gpt2.py            the weights of a GPT-2
+llama.py           the weights of a Llama, and of a Qwen3
+vocabularies/      tokenizers: ours as tokenizer.json, and files of others
+shards.py          weights in safetensors files, one or several
+huggingface.py     folders as transformers keeps them
+llama2c.py         checkpoints of llama2.c
+gguf.py            files for llama.cpp
+carrying.py        any of these by what a file or folder is: `export_model`, `import_model`
+continuations.py   ln p of a continuation after a context, and text written until a stop string
+lm_eval.py         lm-evaluation-harness: an `LM` over any model folder
+sklearn.py         scikit-learn: `PerplexityClassifier`, one language model for each class
 """

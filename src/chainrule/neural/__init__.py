@@ -7,5 +7,4 @@ In reading order:
     inference/     any network as a language model
     gpu/           sampling from a Transformer by Triton kernels and CUDA graphs
     traces.py      a forward pass that keeps states, gates and attention weights, for `chainrule diagnose`
-    published.py   weights to and from the names that GPT-2 and Llama are published with
 """

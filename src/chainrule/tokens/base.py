@@ -45,6 +45,10 @@ class Tokenizer(ABC):
     """The words in UTF-8, in the order of their ids, for a tokenizer of words."""
     unk: int | None
     """The id of <unk>; None where every text can be encoded, as with bytes and byte-level BPE."""
+    start: int | None = None
+    """The token that a published model reads first; None: <s> or </s>, as the context says."""
+    stop: int | None = None
+    """The token with which a published model ends a text; None: there is none."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}, {self.vocab_size:,} tokens>"
@@ -70,6 +74,13 @@ class Tokenizer(ABC):
         """The JSON object from which `from_json` makes the tokenizer again."""
 
     # What follows has a default that serves every tokenizer; some override it.
+
+    def encode_text(self, block: bytes) -> Ids:
+        """The ids of lines that are one text, for models whose context flows across lines.
+
+        Here those of `encode_lines`; a published tokenizer may have tokens that reach over a line end.
+        """
+        return self.encode_lines(block)
 
     def settled(self, prompt: str) -> tuple[list[int], bytes]:
         """The ids with which every text begins that continues a prompt, and the bytes of the prompt after them.
@@ -172,8 +183,13 @@ def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:
     return np.asarray(ids, dtype=np.uint32)
 
 
-def encode_in_parallel(tokenizer: Tokenizer, block: bytes) -> Ids:
-    """The same ids as `tokenizer.encode_lines` gives, but each core encodes some lines of a long block."""
+def encode_in_parallel(tokenizer: Tokenizer, block: bytes, *, as_text: bool = False) -> Ids:
+    """The same ids as `tokenizer.encode_lines` gives, but each core encodes some lines of a long block.
+
+    `as_text`: as `encode_text` gives, where that is something else.
+    """
+    if as_text and type(tokenizer).encode_text is not Tokenizer.encode_text:
+        return tokenizer.encode_text(block)
     parts = cut_lines(block)
     if len(parts) == 1:
         return tokenizer.encode_lines(block)

@@ -54,16 +54,25 @@ class Encoded:
 
 
 def encode_corpus(
-    corpus: Corpus, tokenizer: Tokenizer, path: Path, progress: Progress = SILENT, engine: Engine = EMBEDDED
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    path: Path,
+    progress: Progress = SILENT,
+    engine: Engine = EMBEDDED,
+    *,
+    as_text: bool = False,
 ) -> Encoded:
-    """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts."""
-    if engine.is_remote:
+    """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts.
+
+    `as_text`: by `encode_text`, block by block, for a model whose context flows across lines.
+    """
+    if engine.is_remote and not as_text:
         check_ids_file(path, corpus)
         return _encoded(path, encode_shards(corpus, tokenizer, path, engine, progress))
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
 
     def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
-        ids = tokenizer.encode_lines(block)
+        ids = tokenizer.encode_text(block) if as_text else tokenizer.encode_lines(block)
         unknown = 0 if tokenizer.unk is None else int(np.count_nonzero(ids == tokenizer.unk))
         return ids.astype(dtype, copy=False), (int(np.count_nonzero(ids == tokenizer.eos)), unknown)
 

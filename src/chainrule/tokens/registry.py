@@ -26,6 +26,7 @@ from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
+from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import Algorithm
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
@@ -38,7 +39,9 @@ NAMES = ("word", "word:unicode", "char", "byte", "bpe", "wordpiece", "unigram")
 FILE_NAME = "tokenizer.json"
 _FORMAT = "chainrule-tokenizer"
 _VERSION = 1
-_CLASSES: dict[str, Any] = {c.kind: c for c in (WordTokenizer, CharTokenizer, ByteTokenizer, SubwordTokenizer)}
+_CLASSES: dict[str, Any] = {
+    c.kind: c for c in (WordTokenizer, CharTokenizer, ByteTokenizer, SubwordTokenizer, PublishedTokenizer)
+}
 
 
 def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Reports = False) -> Tokenizer:

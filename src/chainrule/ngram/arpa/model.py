@@ -43,11 +43,13 @@ _CELLS_AT_ONCE = 1 << 24
 _LEFT_OUT = -1
 
 
-def load_arpa(path: str | Path, *, context: Context = "line", progress: Reports = False) -> NgramModel:
+def load_arpa(
+    path: str | Path, *, context: Context = "line", encoding: str = "utf-8", progress: Reports = False
+) -> NgramModel:
     """The model of an ARPA file, plain or gzip: it scores as the file says, and can be saved like any other."""
     path = Path(path)
     progress = as_progress(progress)
-    lm = from_arpa(read_arpa(path, progress), context, progress)
+    lm = from_arpa(read_arpa(path, progress, encoding), context, progress)
     lm.provenance = {"arpa": path.name, "arpa_sha256": _sha256(path), "chainrule": __version__}
     return lm
 

@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import ArpaError
+from chainrule.ngram.arpa.encodings import recoding
 from chainrule.ngram.arpa.numbers import read_number
 from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system.parallel import worth_a_kernel
@@ -83,12 +84,13 @@ class ArpaModel:
     """The n-grams of each length; levels[0] holds the unigrams."""
 
 
-def read_arpa(path: str | Path, progress: Progress = SILENT) -> ArpaModel:
+def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "utf-8") -> ArpaModel:
     """The contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
+    recode = recoding(encoding, path)
     try:
         with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
-            for block in _blocks(_pieces(raw, task), path):
+            for block in _blocks(recode(_pieces(raw, task)), path):
                 reader = reader or _Reader(path, fast=worth_a_kernel(len(block), _NANOSECONDS))
                 reader.feed(block)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:

@@ -1,0 +1,1 @@
+"""Verbs that read and write the models of other programs."""

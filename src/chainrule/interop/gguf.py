@@ -1,0 +1,224 @@
+"""GGUF files for llama.cpp, through the package `gguf`: a Llama or a Qwen3 with byte-level BPE."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.errors import ForeignFileError, MissingExtraError, SettingsError, TokenizerError
+from chainrule.interop.huggingface import as_model, exportable
+from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
+from chainrule.interop.llama2c import halves
+from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
+from chainrule.lm import Context, start_token
+from chainrule.model import Model
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.system.disk.atomic import replaced_path
+from chainrule.tokens.published import PublishedTokenizer
+from chainrule.tokens.subwords.library import byte_characters
+from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
+
+MAGIC = b"GGUF"
+NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def library() -> ModuleType:
+    """The package `gguf`."""
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtraError("gguf", "interop", "a GGUF file") from None
+    found: ModuleType = gguf
+    return found
+
+
+# -- writing ----------------------------------------------------------------------------------------------
+
+
+def write_gguf(model: Model, path: str | Path) -> str:
+    """Write the weights and the tokenizer of a model as a file for llama.cpp; returns the architecture."""
+    gguf, lm, path = library(), exportable(model), Path(path)
+    assert isinstance(lm.network, Transformer)
+    config, tokenizer = lm.network.config, lm.tokenizer
+    if config.activation != "swiglu" or config.bias:
+        name = "bias" if config.activation == "swiglu" else "activation"
+        raise SettingsError(f"llama.cpp has {name}={'swiglu' if config.bias is False else False} in a llama only")
+    if not isinstance(tokenizer, SubwordTokenizer) or tokenizer.algorithm != "bpe":
+        raise TokenizerError(f"a GGUF file takes byte-level BPE, not {tokenizer.name} tokens")
+    weights, described = (to_qwen3_weights if config.qk_norm else to_llama_weights)(lm.network)
+    architecture = str(described["model_type"])
+    with replaced_path(path) as temporary:
+        writer = gguf.GGUFWriter(temporary, architecture)
+        _add_sizes(writer, described)
+        _add_tokenizer(writer, tokenizer, lm)
+        for name, weight in weights.items():
+            writer.add_tensor(_their_name(name), _their_order(name, weight.numpy(), described))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return architecture
+
+
+def _add_sizes(writer: Any, described: dict[str, Any]) -> None:
+    writer.add_context_length(described["max_position_embeddings"])
+    writer.add_embedding_length(described["hidden_size"])
+    writer.add_block_count(described["num_hidden_layers"])
+    writer.add_feed_forward_length(described["intermediate_size"])
+    writer.add_head_count(described["num_attention_heads"])
+    writer.add_head_count_kv(described["num_key_value_heads"])
+    writer.add_key_length(described["head_dim"])
+    writer.add_value_length(described["head_dim"])
+    writer.add_layer_norm_rms_eps(described["rms_norm_eps"])
+    writer.add_rope_freq_base(described["rope_theta"])
+    writer.add_rope_dimension_count(described["head_dim"])
+    writer.add_vocab_size(described["vocab_size"])
+
+
+def _their_name(name: str) -> str:
+    if name in NAMES:
+        return NAMES[name]
+    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name)
+    assert found is not None, name
+    return f"blk.{found[1]}.{NAMES[found[2]]}.weight"
+
+
+def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.ndarray:
+    """Rows in llama.cpp's order: of a llama it turns neighbouring numbers of a head together, not those of halves."""
+    if described["model_type"] == "llama" and ("q_proj" in name or "k_proj" in name):
+        heads = described["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
+        array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
+    return np.ascontiguousarray(array)
+
+
+def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, lm: NeuralModel) -> None:
+    """The vocabulary, the merges, and the token that is read before the first one.
+
+    The piece that spells a line end is never used by us, whose lines end in </s>: the two change names.
+    """
+    from gguf import TokenType
+
+    described = tokenizer.to_json()["tokenizers"]["model"]
+    names = {number: name for name, number in described["vocab"].items()}
+    end = byte_characters()[ord("\n")]
+    names[described["vocab"][end]], names[tokenizer.eos], names[tokenizer.bos] = "</s>", end, "<s>"
+    special = {tokenizer.bos, described["vocab"][end]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([names[i] for i in range(tokenizer.vocab_size)])
+    kinds = [TokenType.CONTROL if i in special else TokenType.NORMAL for i in range(tokenizer.vocab_size)]
+    writer.add_token_types(kinds)
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in described["merges"]])
+    writer.add_bos_token_id(start_token(tokenizer, lm.context))
+    # of a text that flows across lines, a line end is no end
+    writer.add_eos_token_id(tokenizer.eos if lm.context == "line" else described["vocab"][end])
+    writer.add_add_bos_token(True)
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
+    """The model of a GGUF file: a llama with byte-level BPE of GPT-2's pattern, its weights in float32 or float16."""
+    path = Path(path)
+    reader = library().GGUFReader(path)
+    value = _values(reader)
+    architecture = value("general.architecture")
+    if architecture != "llama":
+        raise ForeignFileError(f"{path}: the architecture {architecture!r} of this GGUF file is not llama")
+    kind, pattern = value("tokenizer.ggml.model"), value("tokenizer.ggml.pre")
+    if kind != "gpt2" or pattern not in ("gpt-2", None):
+        raise ForeignFileError(f"{path}: its tokenizer is {kind} {pattern or ''}, not gpt2 with the pattern gpt-2")
+    described, weights = _described(value), {}
+    back = {theirs: ours for ours, theirs in NAMES.items()}
+    for tensor in reader.tensors:
+        if tensor.tensor_type.name not in ("F32", "F16"):
+            raise ForeignFileError(f"{path}: {tensor.name} is {tensor.tensor_type.name}, not F32 or F16")
+        name = _our_name(tensor.name, back)
+        weights[name] = _our_order(name, torch.from_numpy(np.array(tensor.data)).float(), described)
+    described["vocab_size"] = len(weights["model.embed_tokens.weight"])
+    described["tie_word_embeddings"] = "lm_head.weight" not in weights
+    tokenizer = _tokenizer(value)
+    try:
+        network = from_llama_weights(weights, described, tokenizer.bos, tokenizer.vocab_size)
+    except SettingsError as error:
+        raise ForeignFileError(f"{path}: {error}") from None
+    return as_model(network, tokenizer, context, {"from": path.name, "architecture": "gguf llama"})
+
+
+def _values(reader: Any) -> Any:
+    def value(name: str) -> Any:
+        field = reader.get_field(name)
+        return None if field is None else field.contents()
+
+    return value
+
+
+def _described(value: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": value("llama.embedding_length"),
+        "intermediate_size": value("llama.feed_forward_length"),
+        "max_position_embeddings": value("llama.context_length"),
+        "num_hidden_layers": value("llama.block_count"),
+        "num_attention_heads": value("llama.attention.head_count"),
+        "num_key_value_heads": value("llama.attention.head_count_kv"),
+        "rms_norm_eps": value("llama.attention.layer_norm_rms_epsilon") or 1e-5,
+        "rope_theta": value("llama.rope.freq_base") or 10000.0,
+    }
+
+
+def _our_name(name: str, back: dict[str, str]) -> str:
+    found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", name)
+    if found is None:
+        return back.get(name, name)
+    return f"model.layers.{found[1]}.{back.get(found[2], found[2])}.weight"
+
+
+def _our_order(name: str, weight: Tensor, described: dict[str, Any]) -> Tensor:
+    for part, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
+        if part in name:
+            return halves(weight, described[heads])
+    return weight
+
+
+def _tokenizer(value: Any) -> PublishedTokenizer:
+    import json
+
+    names, kinds = value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type")
+    merges = [pair.split(" ") for pair in value("tokenizer.ggml.merges")]
+    control = [added_token(i, name, special=True) for i, name in enumerate(names) if kinds[i] == 3]
+    definition = definition_of(
+        bpe({name: i for i, name in enumerate(names)}, merges),
+        pre_tokenizer=byte_level(),
+        decoder=byte_level(),
+        added=control,
+    )
+    start, stop = value("tokenizer.ggml.bos_token_id"), value("tokenizer.ggml.eos_token_id")
+    return PublishedTokenizer(
+        json.dumps(definition, ensure_ascii=False),
+        size=len(names),
+        start=int(stop if start is None else start),
+        stop=None if stop is None else int(stop),
+    )

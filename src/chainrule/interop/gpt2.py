@@ -1,0 +1,99 @@
+"""`GPT2LMHeadModel`: its weights and its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.errors import SettingsError
+from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published
+from chainrule.neural.networks.transformer.decoder import Transformer
+
+_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "relu2": "relu2"}
+_BACK = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu", "relu2": "relu2"}
+_CAN = {
+    "norm": ("layernorm",),
+    "placement": ("pre",),
+    "positions": ("learned", "sinusoidal", "none"),
+    "qk_norm": (False,),
+    "activation": tuple(_ACTIVATIONS),
+}
+
+
+def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights of a `GPT2LMHeadModel`, and its configuration; tables have `rows` rows, or one for each token."""
+    config, rows = network.config, rows or network.head.vocab_size
+    expect(config, "gpt2", _CAN)
+    if config.kv_heads != config.heads:
+        raise SettingsError(f"a gpt2 has as many kv_heads as heads ({config.heads}), not {config.kv_heads}")
+    described = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": rows,
+        "n_positions": config.window,
+        "n_embd": config.width,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": config.hidden,
+        "activation_function": _ACTIVATIONS[config.activation],
+        "layer_norm_epsilon": config.norm_eps,
+        "resid_pdrop": config.dropout,
+        "embd_pdrop": config.embedding_dropout,
+        "attn_pdrop": config.attention_dropout,
+        "tie_word_embeddings": config.tied,
+        "initializer_range": config.initial_std,
+    }
+    return to_published(network, _pairs(config), rows), described
+
+
+def from_gpt2_weights(
+    weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
+) -> Transformer:
+    """A network with the weights and the configuration of a `GPT2LMHeadModel`; `vocab_size` may ask for more rows."""
+    activation = described.get("activation_function", "gelu_new")
+    if activation not in _BACK:
+        raise SettingsError(f"the activation of a GPT-2 should be one of {', '.join(_BACK)}, not {activation!r}")
+    expect_values(described, "GPT-2", {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False})
+    config = TransformerConfig(
+        preset="gpt2",
+        layers=described["n_layer"],
+        width=described["n_embd"],
+        heads=described["n_head"],
+        window=described["n_positions"],
+        hidden=described.get("n_inner"),  # type: ignore[arg-type]  # None: 4 width, with us as with them
+        activation=_BACK[activation],  # type: ignore[arg-type]
+        tied=described.get("tie_word_embeddings", True),
+        norm_eps=described.get("layer_norm_epsilon", 1e-5),
+        dropout=described.get("resid_pdrop", 0.1),
+        embedding_dropout=described.get("embd_pdrop", 0.1),
+        attention_dropout=described.get("attn_pdrop", 0.1),
+    )
+    pairs = list(_pairs(config))
+    if "wte.weight" in weights:  # the files of the first release leave the prefix out
+        pairs = [
+            pair._replace(theirs=[name.removeprefix("transformer.") for name in pair.theirs]) for pair in pairs
+        ]
+    return from_published(config, vocab_size or described["vocab_size"], bos, weights, pairs)
+
+
+def _pairs(config: TransformerConfig) -> Iterator[Pair]:
+    yield Pair("embedding", ["transformer.wte.weight"], is_table=True)
+    yield Pair("positions.added_TD", ["transformer.wpe.weight"])
+    for i in range(config.layers):
+        ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
+        for kind in ("weight", "bias"):
+            yield Pair(f"{ours}.attention_norm.{kind}", [f"{theirs}.ln_1.{kind}"])
+            yield Pair(f"{ours}.feedforward_norm.{kind}", [f"{theirs}.ln_2.{kind}"])
+            # published matrices are [in, out], ours [out, in]
+            is_matrix = kind == "weight"
+            yield Pair(f"{ours}.attention.qkv.{kind}", [f"{theirs}.attn.c_attn.{kind}"], is_matrix)
+            yield Pair(f"{ours}.attention.out.{kind}", [f"{theirs}.attn.c_proj.{kind}"], is_matrix)
+            yield Pair(f"{ours}.feedforward.up.{kind}", [f"{theirs}.mlp.c_fc.{kind}"], is_matrix)
+            yield Pair(f"{ours}.feedforward.out.{kind}", [f"{theirs}.mlp.c_proj.{kind}"], is_matrix)
+    yield Pair("norm.weight", ["transformer.ln_f.weight"])
+    yield Pair("norm.bias", ["transformer.ln_f.bias"])
+    if not config.tied:
+        yield Pair("head.weight", ["lm_head.weight"], is_table=True)

@@ -1,0 +1,172 @@
+"""Folders as transformers keeps them: config.json, weights in safetensors, tokenizer.json.
+
+`export` writes a Transformer as `GPT2LMHeadModel`, `LlamaForCausalLM` or `Qwen3ForCausalLM`, whichever has its
+design; `load` reads folders of these three. What the model reads first and what it never writes stand in the
+configurations of the tokenizer and of generation, so that transformers writes the same text after the same prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from chainrule._version import __version__
+from chainrule.designs.settings import TransformerSettings
+from chainrule.errors import FolderError, ForeignFileError, ModelError, SettingsError
+from chainrule.folder.tensors import write_tensors
+from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
+from chainrule.interop.llama import from_llama_weights, from_qwen3_weights, to_llama_weights, to_qwen3_weights
+from chainrule.interop.shards import Shards
+from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json, read_tokenizer
+from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of
+from chainrule.lm import Context, start_token
+from chainrule.model import Model
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.system.disk.atomic import new_folder
+from chainrule.tokens.published import PublishedTokenizer
+
+CONFIG = "config.json"
+_READERS: Mapping[str, Callable[..., Transformer]] = {
+    "GPT2LMHeadModel": from_gpt2_weights,
+    "LlamaForCausalLM": from_llama_weights,
+    "Qwen3ForCausalLM": from_qwen3_weights,
+}
+_TYPES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+
+
+# -- writing ----------------------------------------------------------------------------------------------
+
+
+def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
+    """Write the folder of a model for transformers; returns the name of its architecture."""
+    lm, folder = exportable(model), Path(folder)
+    check_new_folder(folder, overwrite=overwrite)
+    assert isinstance(lm.network, Transformer)
+    weights, described = _published(lm.network, rows_of(lm.tokenizer))
+    definition, config = published_files(lm.tokenizer, lm.context, lm.network.config.window)
+    ids = _special_ids(lm)
+    described |= {"dtype": "float32", **ids, "use_cache": True}
+    generation = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False}
+    with new_folder(folder) as temporary:
+        arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in weights.items()}
+        write_tensors(temporary / "model.safetensors", arrays, {"format": "pt"})
+        for name, content in (
+            (CONFIG, described),
+            ("generation_config.json", generation),
+            ("tokenizer.json", definition),
+            ("tokenizer_config.json", config),
+        ):
+            (temporary / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+    return str(described["architectures"][0])
+
+
+def exportable(model: Model) -> NeuralModel:
+    """The model, if it is a Transformer that predicts text; any other is refused by what it is."""
+    if model.kind == "seq2seq":
+        raise SettingsError(
+            "a BartForConditionalGeneration normalises its embeddings (layernorm_embedding), for which a seq2seq has "
+            "no setting: it cannot be written for transformers"
+        )
+    if model.kind == "masked":
+        raise SettingsError(
+            "a BertForMaskedLM normalises its embeddings (embeddings.LayerNorm) and has a layer before its logits "
+            "(cls.predictions.transform), for which a masked model has no setting: it cannot be written for "
+            "transformers"
+        )
+    if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
+        raise ModelError(f"transformers has no architecture for a model of the kind {model.kind}: only transformer")
+    return model
+
+
+def check_new_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that exists, unless it is one of this form and `overwrite` is set."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if folder.exists() and not (overwrite and (folder / CONFIG).is_file()):
+        hint = "choose another one, or overwrite it (--overwrite, overwrite=True)"
+        raise FolderError(f"{folder} exists; {hint if (folder / CONFIG).is_file() else 'choose another one'}")
+
+
+def _published(network: Transformer, rows: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights and the configuration of a network in the architecture that its norms decide."""
+    config = network.config
+    if config.norm == "layernorm":
+        return to_gpt2_weights(network, rows)
+    return to_qwen3_weights(network, rows) if config.qk_norm else to_llama_weights(network, rows)
+
+
+def _special_ids(lm: NeuralModel) -> dict[str, Any]:
+    tokenizer, start = lm.tokenizer, start_token(lm.tokenizer, lm.context)
+    end = tokenizer.eos if lm.context == "line" else tokenizer.stop
+    pad = tokenizer.bos if tokenizer.bos < rows_of(tokenizer) else start if end is None else end
+    return {"bos_token_id": start, "eos_token_id": end, "pad_token_id": pad}
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+def load(folder: str | Path, *, context: Context = "stream") -> NeuralModel:
+    """The model of a folder of transformers, which saves, loads, evaluates and generates as any other."""
+    folder = Path(folder)
+    described = description(folder)
+    architecture = _architecture(folder, described)
+    weights = Shards(folder)
+    tokenizer = _tokenizer(folder, described)
+    try:
+        network = _READERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
+    except KeyError as error:
+        raise ForeignFileError(f"{folder / CONFIG}: it does not say {error}") from None
+    except (SettingsError, TypeError) as error:
+        raise ForeignFileError(f"{folder}: {error}") from None
+    return as_model(network, tokenizer, context, {"from": folder.name, "architecture": architecture})
+
+
+def as_model(
+    network: Transformer, tokenizer: PublishedTokenizer, context: Context, provenance: Mapping[str, Any]
+) -> NeuralModel:
+    """A network that was carried over, as a model of the kind transformer."""
+    settings = TransformerSettings(**asdict(network.config), engine="torch")
+    lm = NeuralModel(network, tokenizer, context, kind="transformer", settings=settings, slide=settings.slide_share)
+    lm.provenance = {**provenance, "chainrule": __version__}
+    return lm
+
+
+def description(folder: Path) -> dict[str, Any]:
+    """config.json; one that asks for code of its own is refused."""
+    if not (folder / CONFIG).is_file():
+        raise ForeignFileError(f"{folder}: not a folder of transformers: it has no {CONFIG}")
+    described = read_json(folder / CONFIG)
+    if described.get("auto_map"):
+        raise ForeignFileError(f"{folder / CONFIG}: its model is code in the folder (auto_map), which is never run")
+    return described
+
+
+def _architecture(folder: Path, described: Mapping[str, Any]) -> str:
+    named = described.get("architectures") or [_TYPES.get(str(described.get("model_type")), "")]
+    if named[0] not in _READERS:
+        found = named[0] or described.get("model_type")
+        raise ForeignFileError(f"{folder / CONFIG}: the architecture {found!r} is none of {', '.join(_READERS)}")
+    if described.get("quantization_config"):
+        raise ForeignFileError(f"{folder / CONFIG}: its weights are quantised, which cannot be read")
+    return str(named[0])
+
+
+def _tokenizer(folder: Path, described: Mapping[str, Any]) -> PublishedTokenizer:
+    size = described.get("vocab_size")
+    if not isinstance(size, int) or size < 1:
+        raise ForeignFileError(f"{folder / CONFIG}: vocab_size should be a number of tokens, not {size!r}")
+    if (folder / "tokenizer.json").is_file():
+        tokenizer = json_tokenizer(folder / "tokenizer.json", described=folder_description(folder), size=size)
+    else:
+        found = read_tokenizer(folder)
+        tokenizer = PublishedTokenizer(found.definition, size=size, start=found.start, stop=found.stop)
+    if tokenizer.size > size:
+        raise ForeignFileError(f"{folder}: its tokenizer has {tokenizer.size} tokens, its model {size}")
+    return tokenizer

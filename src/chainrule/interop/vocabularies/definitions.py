@@ -1,0 +1,75 @@
+"""The parts of a tokenizer.json of the `tokenizers` library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Definition = dict[str, Any]
+
+
+def definition_of(
+    model: Mapping[str, Any],
+    *,
+    normalizer: Any = None,
+    pre_tokenizer: Any = None,
+    decoder: Any = None,
+    added: Sequence[Mapping[str, Any]] = (),
+) -> Definition:
+    """A tokenizer.json; no text is cut or filled up, and none gets tokens before or after it."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": list(added),
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": decoder,
+        "model": dict(model),
+    }
+
+
+def bpe(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], **options: Any) -> dict[str, Any]:
+    """A model of merges."""
+    base = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
+    base |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
+    return {**base, **options, "vocab": dict(vocabulary), "merges": [list(pair) for pair in merges]}
+
+
+def added_token(number: int, content: str, *, special: bool) -> dict[str, Any]:
+    """A token that is found in a text before anything else; a special one is not, with us."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": number, "content": content, **flags, "special": special}
+
+
+def byte_level(*, use_regex: bool = True) -> dict[str, Any]:
+    """Text in the characters that stand for bytes, split into words as GPT-2 does, or not split."""
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
+
+
+def split(pattern: str, behaviour: str) -> dict[str, Any]:
+    """A step that splits at matches of a regular expression."""
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behaviour, "invert": False}
+
+
+def replace(pattern: Mapping[str, str], content: str) -> dict[str, Any]:
+    """A step that replaces a string, or the matches of a regular expression."""
+    return {"type": "Replace", "pattern": dict(pattern), "content": content}
+
+
+def steps(kind: str, *parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Several steps in sequence; `kind` is what the library calls their list."""
+    return {"type": "Sequence", kind: list(parts)}
+
+
+def beginning_with(number: int, content: str) -> dict[str, Any]:
+    """The step that puts a token before every text."""
+    first, text = {"SpecialToken": {"id": content, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    other = {"Sequence": {"id": "B", "type_id": 1}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, text],
+        "pair": [first, text, other],
+        "special_tokens": {content: {"id": content, "ids": [number], "tokens": [content]}},
+    }

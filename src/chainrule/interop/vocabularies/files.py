@@ -1,0 +1,203 @@
+"""Vocabularies of other programs: tokenizer.json, GPT-2's encoder.json and vocab.bpe, and .tiktoken files."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from chainrule.errors import TokenizerError
+from chainrule.interop.vocabularies.definitions import (
+    Definition,
+    added_token,
+    bpe,
+    byte_level,
+    definition_of,
+    split,
+    steps,
+)
+from chainrule.interop.vocabularies.sentencepiece import sentencepiece_tokenizer
+from chainrule.tokens.published import PublishedTokenizer
+from chainrule.tokens.subwords.library import byte_characters
+
+END_OF_TEXT = "<|endoftext|>"
+_LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CLITICS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+PATTERNS: Mapping[str, str | None] = {
+    "gpt2": None,
+    "cl100k": f"{_CLITICS}|{_LETTERS}",
+    "o200k": (
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CLITICS}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CLITICS}?"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+}
+"""How text is split into words before it is encoded: None, as GPT-2 does. A .tiktoken file does not say."""
+
+_SIZES = {50256: "gpt2", 50280: "gpt2", 100256: "cl100k", 199998: "o200k"}
+
+
+def read_tokenizer(path: str | Path, *, pattern: str | None = None) -> PublishedTokenizer:
+    """The tokenizer of a file, or of a folder with tokenizer.json, or encoder.json and vocab.bpe (vocab.json, merges.txt)."""
+    path = Path(path)
+    if path.is_dir():
+        return _of_folder(path)
+    if not path.is_file():
+        raise TokenizerError(f"{path}: no such file")
+    if path.suffix == ".tiktoken":
+        return tiktoken_tokenizer(path, pattern)
+    if path.suffix == ".model":
+        return sentencepiece_tokenizer(path)
+    if path.suffix == ".json":
+        return json_tokenizer(path)
+    raise TokenizerError(f"{path}: expected tokenizer.json, a .tiktoken or a .model file, or a folder")
+
+
+def _of_folder(folder: Path) -> PublishedTokenizer:
+    if (folder / "tokenizer.json").is_file():
+        return json_tokenizer(folder / "tokenizer.json", described=folder_description(folder))
+    for words, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
+        if (folder / words).is_file() and (folder / merges).is_file():
+            return gpt2_tokenizer(folder / words, folder / merges)
+    if (folder / "tokenizer.model").is_file():
+        return sentencepiece_tokenizer(folder / "tokenizer.model")
+    raise TokenizerError(f"{folder}: no tokenizer.json, vocab.json and merges.txt, or tokenizer.model in it")
+
+
+def folder_description(folder: Path) -> dict[str, Any]:
+    """What a folder says of its special tokens, in any of its files; the first one that names a token counts."""
+    found: dict[str, Any] = {}
+    for name in ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json"):
+        if (folder / name).is_file():
+            found = {**{k: v for k, v in read_json(folder / name).items() if v is not None}, **found}
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object of a JSON file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise TokenizerError(f"{path}: not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise TokenizerError(f"{path}: expected an object, found {type(data).__name__}")
+    return data
+
+
+def json_tokenizer(
+    path: Path, *, described: Mapping[str, Any] | None = None, size: int | None = None
+) -> PublishedTokenizer:
+    """The tokenizer of a tokenizer.json of the `tokenizers` library, with pieces of bytes or of SentencePiece."""
+    definition, described = read_json(path), described or {}
+    kind = (definition.get("model") or {}).get("type", "BPE")
+    if kind not in ("BPE", "Unigram", "WordLevel", "WordPiece"):
+        raise TokenizerError(f"{path}: a tokenizer of type {kind!r} cannot be read")
+    ids = {token["content"]: token["id"] for token in definition.get("added_tokens") or []}
+    start = _started_by(definition)
+    if start is None:
+        start = _token(described, "bos", ids)
+    stop = _token(described, "eos", ids)
+    start = stop if start is None else start
+    if start is None:
+        start = ids.get(END_OF_TEXT)
+    if start is None:
+        raise TokenizerError(f"{path}: no token to begin a text with: neither bos_token nor eos_token is given")
+    definition |= {"post_processor": None, "truncation": None, "padding": None}
+    text = json.dumps(definition, ensure_ascii=False)
+    try:
+        return PublishedTokenizer(text, size=size, start=start, stop=stop)
+    except TokenizerError as error:
+        raise TokenizerError(f"{path}: {error}") from None
+
+
+def _started_by(definition: Mapping[str, Any]) -> int | None:
+    """The token that the tokenizer itself puts before a text."""
+    processor = definition.get("post_processor") or {}
+    for step in processor.get("processors", [processor]):
+        first = (step.get("single") or [{}])[0]
+        name = first.get("SpecialToken", {}).get("id")
+        if step.get("type") == "TemplateProcessing" and name is not None:
+            return int(step["special_tokens"][name]["ids"][0])
+    return None
+
+
+def _token(described: Mapping[str, Any], which: str, ids: Mapping[str, int]) -> int | None:
+    """The id of the token that begins or ends a text, by its name or by its number."""
+    named = described.get(f"{which}_token")
+    name = named.get("content") if isinstance(named, dict) else named
+    if name in ids:
+        return ids[name]
+    number = described.get(f"{which}_token_id")
+    number = number[0] if isinstance(number, list) and number else number
+    return number if isinstance(number, int) else None
+
+
+def gpt2_tokenizer(words: Path, merges: Path) -> PublishedTokenizer:
+    """The tokenizer of GPT-2's encoder.json and vocab.bpe."""
+    vocabulary = read_json(words)
+    lines = merges.read_text(encoding="utf-8").split("\n")
+    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    if any(len(pair) != 2 for pair in pairs) or not all(type(number) is int for number in vocabulary.values()):
+        raise TokenizerError(f"{merges}: expected two pieces a line, and in {words.name} a number for each piece")
+    end = vocabulary.get(END_OF_TEXT)
+    if end is None:
+        raise TokenizerError(f"{words}: there is no {END_OF_TEXT} in it")
+    definition = definition_of(
+        bpe(vocabulary, pairs),
+        pre_tokenizer=byte_level(),
+        decoder=byte_level(),
+        added=[added_token(end, END_OF_TEXT, special=True)],
+    )
+    return _made(definition, words, end)
+
+
+def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedTokenizer:
+    """The tokenizer of a .tiktoken file: a token in base64 and its rank on each line."""
+    try:
+        pairs = [line.split() for line in path.read_bytes().splitlines() if line]
+        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in pairs}
+    except (ValueError, TypeError) as error:
+        raise TokenizerError(f"{path}: expected a token in base64 and its rank on each line ({error})") from None
+    chosen = pattern or _SIZES.get(len(ranks))
+    if chosen not in PATTERNS:
+        raise TokenizerError(
+            f"{path}: a .tiktoken file does not say how text is split: name the pattern, {', '.join(PATTERNS)}"
+        )
+    spelled = {token: "".join(byte_characters()[byte] for byte in token) for token in ranks}
+    merges = [
+        [spelled[part] for part in _halves(token, ranks)]
+        for token in sorted(ranks, key=ranks.__getitem__)
+        if len(token) > 1
+    ]
+    end, expression = max(ranks.values()) + 1, PATTERNS[chosen]
+    splitter = byte_level() if expression is None else None
+    definition = definition_of(
+        bpe({spelled[token]: rank for token, rank in ranks.items()}, [pair for pair in merges if len(pair) == 2]),
+        pre_tokenizer=splitter
+        or steps("pretokenizers", split(str(expression), "Isolated"), byte_level(use_regex=False)),
+        decoder=byte_level(),
+        added=[added_token(end, END_OF_TEXT, special=True)],
+    )
+    return _made(definition, path, end)
+
+
+def _halves(token: bytes, ranks: Mapping[bytes, int]) -> list[bytes]:
+    """The two tokens that are merged last into a token: what its bytes become by merges of lower rank."""
+    parts = [token[i : i + 1] for i in range(len(token))]
+    while len(parts) > 2:
+        found = [(ranks.get(a + b, ranks[token]), i) for i, (a, b) in enumerate(pairwise(parts))]
+        rank, place = min(found)
+        if rank >= ranks[token]:
+            break
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+    return parts
+
+
+def _made(definition: Definition, path: Path, end: int) -> PublishedTokenizer:
+    try:
+        return PublishedTokenizer(json.dumps(definition, ensure_ascii=False), start=end, stop=end)
+    except TokenizerError as error:
+        raise TokenizerError(f"{path}: {error}") from None

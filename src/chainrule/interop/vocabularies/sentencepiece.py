@@ -1,0 +1,202 @@
+"""SentencePiece: .model files, and the tokenizer.bin files that llama2.c makes of them.
+
+A .model file is a message in the wire format of protocol buffers, of which a dozen fields are needed; they are read
+here without a library.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chainrule.errors import TokenizerError
+from chainrule.interop.vocabularies.definitions import added_token, bpe, definition_of, replace, steps
+from chainrule.tokens.published import PublishedTokenizer
+
+SPACE = "▁"
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
+_UNIGRAM, _BPE = 1, 2
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a vocabulary: its text, its score, and its type in a .model file."""
+
+    text: str
+    score: float
+    type: int = _NORMAL
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A vocabulary of SentencePiece."""
+
+    pieces: Sequence[Piece]
+    algorithm: int = _BPE
+    bos: int = 1
+    eos: int = 2
+    charsmap: bytes = b""
+    """The table of normalisations, in the library's own form."""
+    adds_space: bool = True
+    """Whether a space is put before a text."""
+    trims: bool = False
+    """Whether spaces at the ends are removed, and several made one."""
+
+
+def sentencepiece_tokenizer(path: Path) -> PublishedTokenizer:
+    """The tokenizer of a .model file of SentencePiece, by BPE or Unigram."""
+    try:
+        found = _parsed(path.read_bytes())
+    except (IndexError, ValueError, KeyError, TypeError, struct.error, UnicodeDecodeError) as error:
+        raise TokenizerError(f"{path}: not a model of SentencePiece ({error})") from None
+    if not found.pieces or found.algorithm not in (_UNIGRAM, _BPE):
+        raise TokenizerError(f"{path}: expected a model of SentencePiece by BPE or Unigram")
+    return _tokenizer(found, path)
+
+
+def llama2c_tokenizer(path: Path, size: int) -> PublishedTokenizer:
+    """The tokenizer of a tokenizer.bin of llama2.c: for each of `size` tokens a score, a length and the bytes."""
+    raw, place, pieces = path.read_bytes(), 4, []
+    try:
+        for number in range(size):
+            score, length = struct.unpack_from("<fi", raw, place)
+            text = raw[place + 8 : place + 8 + length].decode()
+            kind = _CONTROL if number in (1, 2) else _UNKNOWN if number == 0 else _NORMAL
+            kind = _BYTE if len(text) == 6 and text.startswith("<0x") else kind
+            pieces.append(Piece(text.replace(" ", SPACE) if kind == _NORMAL else text.strip(), score, kind))
+            place += 8 + length
+    except (struct.error, UnicodeDecodeError):
+        raise TokenizerError(f"{path}: expected {size} tokens of llama2.c, found {len(pieces)}") from None
+    if place != len(raw):
+        raise TokenizerError(f"{path}: more than {size} tokens of llama2.c: a tokenizer of another model")
+    return _tokenizer(Pieces(pieces), path)
+
+
+def _tokenizer(found: Pieces, path: Path) -> PublishedTokenizer:
+    """The same vocabulary for the `tokenizers` library."""
+    names = [piece.text for piece in found.pieces]
+    has_bytes = any(piece.type == _BYTE for piece in found.pieces)
+    unknown = next((i for i, piece in enumerate(found.pieces) if piece.type == _UNKNOWN), None)
+    if found.algorithm == _BPE:
+        options: dict[str, Any] = {"byte_fallback": has_bytes, "fuse_unk": True}
+        options["unk_token"] = None if unknown is None else names[unknown]
+        model = bpe({name: i for i, name in enumerate(names)}, _merges(found.pieces), **options)
+    else:
+        vocabulary = [[piece.text, piece.score] for piece in found.pieces]
+        model = {"type": "Unigram", "unk_id": unknown, "vocab": vocabulary, "byte_fallback": has_bytes}
+    control = [
+        added_token(i, piece.text, special=piece.type != _USER)
+        for i, piece in enumerate(found.pieces)
+        if piece.type in (_UNKNOWN, _CONTROL, _USER)
+    ]
+    definition = definition_of(model, normalizer=_normalizer(found), decoder=_decoder(found), added=control)
+    text = json.dumps(definition, ensure_ascii=False)
+    start, stop = (i if 0 <= i < len(names) else None for i in (found.bos, found.eos))
+    if start is None and stop is None:
+        raise TokenizerError(f"{path}: it has neither <s> nor </s>")
+    try:
+        return PublishedTokenizer(text, size=len(names), start=stop if start is None else start, stop=stop)  # type: ignore[arg-type]
+    except TokenizerError as error:
+        raise TokenizerError(f"{path}: {error}") from None
+
+
+def _merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
+    """Every way to make a piece of two others, the piece with the highest score first: it is merged first."""
+    scores = {piece.text: piece.score for piece in pieces if piece.type == _NORMAL}
+    order = {piece.text: i for i, piece in enumerate(pieces)}
+    found = [
+        (-score, order[text], order[text[:cut]], order[text[cut:]], (text[:cut], text[cut:]))
+        for text, score in scores.items()
+        for cut in range(1, len(text))
+        if text[:cut] in scores and text[cut:] in scores
+    ]
+    return [entry[-1] for entry in sorted(found)]
+
+
+def _normalizer(found: Pieces) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    if found.charsmap:
+        parts.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(found.charsmap).decode()})
+    if found.trims:
+        parts += [{"type": "Strip", "strip_left": True, "strip_right": True}, replace({"Regex": " {2,}"}, " ")]
+    if found.adds_space:
+        parts.append({"type": "Prepend", "prepend": SPACE})
+    parts.append(replace({"String": " "}, SPACE))
+    return steps("normalizers", *parts)
+
+
+def _decoder(found: Pieces) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [replace({"String": SPACE}, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
+    if found.adds_space:
+        parts.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return steps("decoders", *parts)
+
+
+# -- the wire format --------------------------------------------------------------------------------------
+
+
+def _parsed(raw: bytes) -> Pieces:
+    """The fields of a ModelProto: 1 pieces, 2 how it was trained, 3 how text is normalised."""
+    pieces: list[Piece] = []
+    trained: dict[int, Any] = {}
+    normalised: dict[int, Any] = {}
+    for number, value in _fields(raw):
+        if number == 1:
+            fields = dict(_fields(value))
+            score = struct.unpack("<f", fields[2])[0] if 2 in fields else 0.0
+            pieces.append(Piece(fields[1].decode(), score, fields.get(3, _NORMAL)))
+        elif number == 2:
+            trained = dict(_fields(value))
+        elif number == 3:
+            normalised = dict(_fields(value))
+    return Pieces(
+        pieces,
+        algorithm=trained.get(3, _UNIGRAM),
+        bos=_signed(trained.get(41, 1)),
+        eos=_signed(trained.get(42, 2)),
+        charsmap=normalised.get(2, b""),
+        adds_space=bool(normalised.get(3, 1)),
+        trims=bool(normalised.get(4, 1)),
+    )
+
+
+def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a message, as their numbers and values: whole numbers, or bytes."""
+    place = 0
+    while place < len(raw):
+        key, place = _varint(raw, place)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, place = _varint(raw, place)
+            yield number, value
+            continue
+        if wire == 2:
+            length, place = _varint(raw, place)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"a field of wire type {wire}")
+        if place + length > len(raw):
+            raise ValueError("it ends inside a field")
+        yield number, raw[place : place + length]
+        place += length
+
+
+def _varint(raw: bytes, place: int) -> tuple[int, int]:
+    """A whole number of seven bits a byte, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = raw[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if not byte & 0x80:
+            return value, place
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value

@@ -1,0 +1,137 @@
+"""Weights under the names and in the shapes that others publish them with: what all architectures share.
+
+An architecture is a list of pairs: one weight of ours, and the published weights that are stacked in it, row upon row.
+What a design of ours leaves out (the gains of a norm, the biases of a product) is written as ones and zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from chainrule.designs.transformer import TransformerConfig
+from chainrule.errors import SettingsError
+from chainrule.neural.networks.transformer.decoder import Transformer
+
+
+class Pair(NamedTuple):
+    """A weight of ours, and the published weights that it is made of."""
+
+    ours: str
+    theirs: list[str]
+    is_transposed: bool = False
+    is_table: bool = False
+    """Whether it has a row for each token; ours then has padding rows as well."""
+
+
+def to_published(network: Transformer, pairs: Iterable[Pair], rows: int) -> dict[str, Tensor]:
+    """The published weights of a network; tables with that many rows."""
+    config, state = network.config, completed(network)
+    head_size = config.width // config.heads
+    weights = {}
+    for pair in pairs:
+        weight = state[pair.ours][:rows] if pair.is_table else state[pair.ours]
+        if len(pair.theirs) == 3:
+            sizes = [config.width, config.kv_heads * head_size, config.kv_heads * head_size]
+        else:
+            sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
+        for name, part in zip(pair.theirs, weight.split(sizes), strict=True):
+            weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
+    return weights
+
+
+def completed(network: Transformer) -> dict[str, Tensor]:
+    """The weights of a network, with the gains, biases and positions that its design leaves out."""
+    config, state = network.config, {name: weight.detach() for name, weight in network.state_dict().items()}
+    like = state["embedding"]
+    norms = ["norm", *(f"blocks.{i}.{part}_norm" for i in range(config.layers) for part in _PARTS)]
+    for norm in norms:
+        state.setdefault(f"{norm}.weight", like.new_ones(config.width))
+        state.setdefault(f"{norm}.bias", like.new_zeros(config.width))
+    for name in [name for name in state if name.startswith("blocks.") and state[name].dim() == 2]:
+        state.setdefault(name.removesuffix("weight") + "bias", like.new_zeros(len(state[name])))
+    if "positions.added_TD" not in state:
+        computed = network.positions.added_TD
+        state["positions.added_TD"] = like.new_zeros(config.window, config.width) if computed is None else computed
+    if config.scaled_embedding:  # allowed for tables of their own only
+        state["embedding"] = like * config.width**0.5
+    return state
+
+
+_PARTS = ("attention", "feedforward")
+
+
+def from_published(
+    config: TransformerConfig, vocab_size: int, bos: int, weights: Mapping[str, Tensor], pairs: Sequence[Pair]
+) -> Transformer:
+    """The network of a configuration with published weights; their shapes are compared before memory is taken."""
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in Transformer(config, vocab_size, bos).state_dict().items()}
+    for pair in pairs:
+        _check(pair, shapes[pair.ours], weights)
+    with torch.random.fork_rng([]):
+        network = Transformer(config, vocab_size, bos)
+    state = network.state_dict()
+    for pair in pairs:
+        parts = [weights[name].T if pair.is_transposed else weights[name] for name in pair.theirs]
+        weight = torch.cat([part.float() for part in parts])
+        if pair.is_table:
+            weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
+        state[pair.ours].copy_(weight)
+    return network
+
+
+def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor]) -> None:
+    """Refuse published weights that are missing, or that do not make the weight of ours."""
+    missing = [name for name in pair.theirs if name not in weights]
+    if missing:
+        raise SettingsError(f"the weights should have {missing[0]!r}, but have only {_some(weights)}")
+    sizes = [list(shape_of(weights, name)) for name in pair.theirs]
+    if pair.is_transposed:
+        sizes = [size[::-1] for size in sizes]
+    found = [sum(size[0] for size in sizes), *sizes[0][1:]]
+    expected = [min(found[0], shape[0]) if pair.is_table else shape[0], *shape[1:]]
+    if found != expected:
+        made = list(shape) if pair.is_table else expected
+        raise SettingsError(f"{', '.join(pair.theirs)} should make {made}, not {found}")
+
+
+def shape_of(weights: Mapping[str, Tensor], name: str) -> Sequence[int]:
+    """The shape of a weight; of one that is still in a file, without reading it."""
+    shape: Callable[[str], Sequence[int]] | None = getattr(weights, "shape", None)
+    return weights[name].shape if shape is None else shape(name)
+
+
+def _some(weights: Mapping[str, Any]) -> str:
+    names = sorted(weights)
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _with_rows(table_VD: Tensor, rows: int) -> Tensor:
+    """The table, padded to `rows` rows with the mean of its own.
+
+    New rows have the mean of all logits, and e^mean(z) <= mean(e^z): none is more likely than the average token.
+    """
+    return torch.cat([table_VD, table_VD.mean(dim=0, keepdim=True).expand(rows - len(table_VD), -1)])
+
+
+def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse, by its name, a setting that an architecture cannot express."""
+    for name, values in allowed.items():
+        found = getattr(config, name)
+        if found not in values:
+            raise SettingsError(
+                f"a {architecture} has {name}={' or '.join(map(str, values))}, this network {name}={found}"
+            )
+    if config.scaled_embedding and config.tied:
+        raise SettingsError(f"a {architecture} has scaled_embedding=False, this network scaled_embedding=True")
+
+
+def expect_values(described: Mapping[str, Any], architecture: str, expected: Mapping[str, Any]) -> None:
+    """Refuse, by its name, a value of a published configuration that no network here has."""
+    for name, value in expected.items():
+        if described.get(name, value) != value:
+            raise SettingsError(f"{name} of a {architecture} should be {value}, not {described[name]!r}")

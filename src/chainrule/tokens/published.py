@@ -1,0 +1,135 @@
+"""`PublishedTokenizer`: the tokenizer of a published model, with the ids that its makers gave the tokens.
+
+It is defined by a tokenizer.json of the `tokenizers` library, and encodes a text as that library does: a line end is
+a token of the vocabulary like any other, and a token may reach over several of them. Where lines are read one by
+one, each is encoded by itself and ended by the token of a line end, which is `eos` here.
+
+A published model gives every one of its tokens a probability. So <s>, which is never predicted, is an id of its own
+after all others. What such a model reads first is `start`, the token with which its makers began a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from chainrule.errors import TokenizerError
+from chainrule.tokens.base import Ids, Tokenizer, lines_of, utf8
+from chainrule.tokens.subwords.library import byte_characters
+from chainrule.tokens.subwords.tokenizer import readable
+
+
+class PublishedTokenizer(Tokenizer):
+    """Ids are those of a published model; <s> follows them."""
+
+    kind: ClassVar[str] = "published"
+    lossless: ClassVar[bool] = True
+    name = "published"
+    start: int
+
+    def __init__(self, definition: str, *, size: int | None = None, start: int, stop: int | None = None) -> None:
+        """`size` is the number of ids of the model, if that is more than the tokenizer has; `stop` ends a text."""
+        self.definition = definition
+        self.reference = library_tokenizer(definition)
+        known = max(self.reference.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.size = max(known, size or 0)
+        for name, token in (("start", start), ("stop", stop)):
+            if token is not None and not 0 <= token < self.size:
+                raise TokenizerError(f"the token {name}={token} should be below {self.size}")
+        self.start, self.stop = start, stop
+        self.bos, self.vocab_size = self.size, self.size + 1
+        model = json.loads(definition)["model"]
+        unk = model.get("unk_token")
+        self.unk = None if unk is None or model.get("byte_fallback") else self.reference.token_to_id(unk)
+        ends = self.reference.encode("\n", add_special_tokens=False).ids[-1:]
+        end = ends[0] if ends and self.reference.decode(ends) == "\n" else stop
+        if end is None:
+            raise TokenizerError("the vocabulary has no token for a line end, nor one that ends a text")
+        self.eos = end
+
+    @cached_property
+    def is_byte_level(self) -> bool:
+        """Whether tokens are spelled in the characters that stand for bytes."""
+        decoder = json.loads(self.definition).get("decoder") or {}
+        steps = decoder.get("decoders", [decoder])
+        return any(step.get("type") == "ByteLevel" for step in steps)
+
+    def encode(self, text: str) -> Ids:
+        """The ids of a text as a whole, line ends included; none is added at its end."""
+        utf8(text)  # refuses half a character
+        return np.asarray(self.reference.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
+
+    def encode_text(self, block: bytes) -> Ids:
+        return self.encode(block.decode() if block.endswith(b"\n") else block.decode() + "\n")
+
+    def encode_lines(self, block: bytes) -> Ids:
+        lines = [line.decode() for line in lines_of(block)]
+        ids: list[int] = []
+        for encoding in self.reference.encode_batch_fast(lines, add_special_tokens=False):
+            ids += encoding.ids
+            ids.append(self.eos)
+        return np.asarray(ids, dtype=np.uint32)
+
+    def encode_line(self, line: bytes) -> list[int]:
+        ids: list[int] = self.reference.encode(line.decode(), add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        text: str = self.reference.decode([i for i in map(int, ids) if i != self.bos], skip_special_tokens=True)
+        return text
+
+    def token(self, token_id: int) -> str:
+        if special := self.special(token_id):
+            return special
+        piece = self.reference.id_to_token(token_id)
+        if piece is None:
+            return f"<{token_id}>"  # a row of the table that no token has
+        spelled = self._bytes(piece) if self.is_byte_level else None
+        return piece if spelled is None else readable(spelled)
+
+    def pieces(self) -> list[bytes] | None:
+        if not self.is_byte_level:
+            return None  # the first token of a text is spelled without its space
+        added = self.reference.get_added_tokens_decoder()
+        names = [None if i in added else self.reference.id_to_token(i) for i in range(self.vocab_size)]
+        spelled = [b"" if name is None else self._bytes(name) or b"" for name in names]
+        return [b"" if i in (self.eos, self.unk) else piece for i, piece in enumerate(spelled)]
+
+    @staticmethod
+    def _bytes(piece: str) -> bytes | None:
+        """The bytes of a piece in byte characters; None for another one."""
+        if any(character not in _BYTE_OF for character in piece):
+            return None
+        return bytes(_BYTE_OF[character] for character in piece)
+
+    def to_json(self) -> dict[str, Any]:
+        library = {"tokenizers": json.loads(self.definition)}
+        return {"kind": self.kind, "size": self.size, "start": self.start, "stop": self.stop, **library}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> PublishedTokenizer:
+        definition = json.dumps(data["tokenizers"], ensure_ascii=False)
+        return cls(definition, size=data["size"], start=data["start"], stop=data["stop"])
+
+
+_BYTE_OF = {character: byte for byte, character in byte_characters().items()}
+
+
+def library_tokenizer(definition: str) -> Any:
+    """The library's tokenizer of a tokenizer.json; no text becomes a special token."""
+    import tokenizers
+
+    try:
+        found = tokenizers.Tokenizer.from_str(definition)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the library is no Exception
+        raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+    found.no_padding()
+    found.no_truncation()
+    found.encode_special_tokens = True
+    return found
