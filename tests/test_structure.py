@@ -160,6 +160,7 @@ def test_public_names_are_pinned() -> None:
         "Corpus",
         "Correction",
         "Diagnosis",
+        "Draft",
         "Dynamic",
         "Explanation",
         "Filled",

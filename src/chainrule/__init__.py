@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from chainrule.arrays import PAD, to_numpy
     from chainrule.compose.dynamic import Dynamic
     from chainrule.compose.mix import mix
+    from chainrule.decode.drafts import Draft
     from chainrule.decode.generate import Generation, generate, generate_many, stream
     from chainrule.decode.strategies import (
         Beam,
@@ -127,6 +128,7 @@ _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
     "chainrule.compose.dynamic": ("Dynamic",),
     "chainrule.compose.mix": ("mix",),
+    "chainrule.decode.drafts": ("Draft",),
     "chainrule.decode.generate": ("Generation", "generate", "generate_many", "stream"),
     "chainrule.decode.strategies": (
         "Beam",
@@ -187,6 +189,7 @@ __all__ = [
     "Corpus",
     "Correction",
     "Diagnosis",
+    "Draft",
     "Dynamic",
     "Explanation",
     "Filled",

@@ -13,6 +13,8 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     Prepares          prepare           nothing: what takes time to load is loaded when that pays off
     Writes            write             choose and `extend`, token by token (decode/sample.py)
     Searches          search            rank `next_log_probs` and `extend`, step by step (decode/beam.py)
+    ReadsAhead        read_ahead        `predictions`, then `extend` by the tokens that are kept
+    Drafts            draft             `extend`, then the likeliest token, one after the other
     Predicts          predictions       `next_log_probs` and `extend`, token by token
 """
 
@@ -156,4 +158,27 @@ class Predicts(Protocol):
         """ln p of every token before each of the ids, as arrays [B, t, V] whose t add up to T. None: the plain way.
 
         What stands before padding means nothing.
+        """
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """Reads tokens of which perhaps only the first ones are kept."""
+
+    def read_ahead(self, state: Any, ids_BT: Array) -> tuple[Array, Callable[[int], Any]] | None:
+        """ln p of every token after each of the ids, [B, T, V], and a function. None: take the plain way.
+
+        The function returns the state after the first n of the ids.
+        """
+
+
+@runtime_checkable
+class Drafts(Protocol):
+    """Guesses how a text goes on, in much less time than it takes to compute probabilities."""
+
+    def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray] | None:
+        """What it remembers after more tokens of one text, and `count` tokens that may follow. None: the plain way.
+
+        The memory is None at first, and then what the call before returned. Nothing depends on whether the guess
+        is the likeliest text: it may be any.
         """

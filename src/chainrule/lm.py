@@ -23,16 +23,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.errors import CorpusError
 from chainrule.fast_paths import (
     Choose,
+    Drafts,
     Found,
     GivesNextProbs,
     Predicts,
     Prepares,
     Reads,
+    ReadsAhead,
     ScoresSequences,
     ScoresText,
     Searches,
@@ -51,10 +54,12 @@ __all__ = [
     "LanguageModel",
     "State",
     "check_rows",
+    "draft",
     "next_probs",
     "predictions",
     "prepare",
     "read",
+    "read_ahead",
     "score_choices",
     "score_in_pieces",
     "score_rows",
@@ -292,6 +297,29 @@ def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Arra
     for t in range(ids_BT.shape[1]):
         yield lm.next_log_probs(state)[:, None]
         state = lm.extend(state, ids_BT[:, t : t + 1])
+
+
+def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
+    """ln p of every token after each of the ids, [B, T, V], and a function from n to the state after n of them."""
+    if isinstance(lm, ReadsAhead) and (found := lm.read_ahead(state, ids_BT)) is not None:
+        return found
+    after = lm.extend(state, ids_BT)
+    pieces = [*predictions(lm, state, ids_BT), lm.next_log_probs(after)[:, None]]
+    log_probs_BTV = array_namespace(pieces[-1]).concat(pieces, axis=1)[:, 1:]
+    return log_probs_BTV, lambda n: after if n == ids_BT.shape[1] else lm.extend(state, ids_BT[:, :n])
+
+
+def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
+    """What a model remembers after more tokens of one text, and `count` tokens that it guesses to follow."""
+    if isinstance(lm, Drafts) and (found := lm.draft(memory, ids, count)) is not None:
+        return found
+    state = lm.extend(lm.start(1) if memory is None else memory, ids[None])
+    guess, last = np.zeros(count, dtype=np.int64), state
+    for t in range(count):
+        guess[t] = int(to_numpy(lm.next_log_probs(last)).argmax())
+        if t + 1 < count:
+            last = lm.extend(last, guess[None, t : t + 1])
+    return state, guess
 
 
 def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np.ndarray) -> np.ndarray:

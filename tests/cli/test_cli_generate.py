@@ -153,3 +153,28 @@ def test_a_cpu_that_is_slow_in_bfloat16_is_noted(
         monkeypatch.setattr(devices, "has_fast_bfloat16", lambda is_fast=is_fast: is_fast)
         ran = run("generate", folder, "--dtype", "bfloat16")
         assert (ran.code, "this CPU is slow in bfloat16" in ran.err) == (0, said)
+
+
+def test_drafts_leave_the_text_as_it_is_and_are_reported(run: Run, model: Path) -> None:
+    plain = run("generate", model, "--prompt", "you", "--seed", "3")
+    for drafts in (["--draft", model], ["--draft", "context"], ["--draft", "context", "--draft", model]):
+        drafted = run("generate", model, "--prompt", "you", "--seed", "3", *drafts, "--draft-tokens", "3")
+        assert (drafted.code, drafted.out) == (0, plain.out)
+        assert "tokens a step" in drafted.err and "drafted tokens accepted" in drafted.err
+    (entry,) = run("generate", model, "--strategy", "greedy", "--draft", model, "--json").json
+    assert 0 < entry["steps"] <= entry["tokens"] and entry["drafted"] > 0
+
+
+def test_drafts_that_make_no_sense_are_refused_in_one_line(run: Run, model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    cr.train("ngram", ["x y", "y x"], order=2, tokenizer="word").save(other)
+    for words, message in (
+        (["--draft", model, "--strategy", "beam"], "not with a beam search"),
+        (["--draft", other], "a draft needs the vocabulary of the model"),
+        (["--draft", tmp_path / "none"], "none"),
+        (["--draft-tokens", "3"], "--draft-tokens needs --draft"),
+        (["--draft", model, "--draft-tokens", "0"], "from 1 to 64"),
+        (["--draft", "context", "--draft-sampled"], "come from one model"),
+    ):
+        found = run("generate", model, *words)
+        assert found.code == 2 and message in found.err and len(found.err.splitlines()) == 1

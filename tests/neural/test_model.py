@@ -172,6 +172,24 @@ def test_what_is_tried_out_touches_nothing() -> None:
     torch.testing.assert_close(lm.next_log_probs(found[0]), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
+def test_reading_ahead_by_a_recorded_step_is_extending() -> None:
+    lm, prompt, drafted = small(), np.asarray([[3, 4]]), torch.tensor([[5, 6, 4]])
+    for kept in (1, 2, 3):
+        start = lm.extend(lm.start(1), prompt)
+        found, cut = lm.ahead_by_graph(start, drafted)
+        for t in range(3):
+            expected = lm.next_log_probs(lm.extend(start, drafted[:, : t + 1]))
+            torch.testing.assert_close(found[:, t], expected, rtol=1e-4, atol=1e-5)
+        after = cut(kept)
+        # read on, over what was given up, by a recorded step and by a plain one
+        found, _ = lm.ahead_by_graph(after, drafted)
+        whole = lm.extend(start, torch.cat([drafted[:, :kept], drafted], dim=1))
+        torch.testing.assert_close(found[:, -1], lm.next_log_probs(whole), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            lm.next_log_probs(lm.extend(after, drafted)), lm.next_log_probs(whole), rtol=1e-4, atol=1e-5
+        )
+
+
 def test_few_sizes_serve_all_numbers_of_rows() -> None:
     """Rows end one after the other; a recording is for as many as its size, and for fewer."""
     lm, choose = small(), Choice(cr.Sample(), None)

@@ -4,6 +4,8 @@ In reading order:
 
     strategies.py  how the next token is chosen: small values that compose
     sample.py      sampling from any state, many rows at once
+    drafts.py      guesses at the next tokens: by another model, or copied from the text itself
+    speculative.py sampling in which a model checks such guesses, several tokens at a time
     beam.py        beam search from any state
     healing.py     prompts that stop inside a token
     generate.py    `generate`, `stream`: a prompt in, text out

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import NoneType
+from typing import Any
 
 import numpy as np
 
 from chainrule.arrays import pad
 from chainrule.decode.beam import beam_search
+from chainrule.decode.drafts import Draft, DraftSource, as_draft
 from chainrule.decode.healing import Openings, draw_openings, find_openings
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
+from chainrule.decode.speculative import speculate, speculated
 from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy, TopP
 from chainrule.errors import DecodingError
 from chainrule.lm import LanguageModel, State
@@ -35,6 +39,10 @@ class Generation:
     """ln p of the continuation's tokens under the model, given the text of the prompt."""
     finished: bool
     """Whether the continuation came to an end; False if it was cut off."""
+    steps: int | None = None
+    """In how many steps of the model it was written, if tokens were drafted: fewer than there are tokens."""
+    drafted: int = 0
+    """How many tokens were drafted, accepted or not."""
 
     @property
     def text(self) -> str:
@@ -50,12 +58,14 @@ def generate(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
+    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
 ) -> str:
     """The prompt and a continuation of it: a line, or `max_tokens` tokens where context flows across lines.
 
     The prompt is a text that may stop anywhere, also inside a word; `heal=False` takes its tokens for complete.
+    `draft` is a faster model over the same vocabulary, or "context", whose guesses are checked several at a time.
     """
-    return generate_many(lm, [prompt], strategy, max_tokens=max_tokens, seed=seed, heal=heal)[0].text
+    return generate_many(lm, [prompt], strategy, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)[0].text
 
 
 def generate_many(
@@ -67,14 +77,16 @@ def generate_many(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
+    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
 ) -> list[Generation]:
     """`n` continuations of each prompt, in one batch; the text depends on seed and prompt, not on the batch.
 
     A prompt that is listed twice gets `n` more continuations. <unk> is never written: it is not text. A beam search
     gives its `n` best, or as many as there are. The tokens that complete a prompt (see healing.py) come before the
-    `max_tokens`.
+    `max_tokens`. With a `draft`, one text is written after the other.
     """
     _check(lm, n, max_tokens, strategy)
+    chosen = _checked_draft(lm, draft, strategy)
     if isinstance(prompts, str):
         raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
@@ -93,7 +105,7 @@ def generate_many(
         rows, ids = np.repeat(np.arange(len(prompts)), n), [prompt_ids(lm, prompt) for prompt in prompts]
         uniforms = Uniforms(seed, [ids[row] for row in rows], _copies(prompts, n))
         of_rows = [openings[row] for row in rows]
-        flat = _sample_after(lm, state.select(rows), of_rows, strategy, uniforms, max_tokens)
+        flat = _sample_after(lm, state.select(rows), of_rows, strategy, uniforms, max_tokens, chosen)
         written = [flat[i * n : (i + 1) * n] for i in range(len(prompts))]
     return [
         _generation(lm, prompt, found, continuation)
@@ -109,15 +121,23 @@ def _sample_after(
     strategy: Strategy | None,
     uniforms: Uniforms,
     max_tokens: int,
+    draft: Draft | None,
 ) -> list[Continuation]:
     """Choose an opening of each row, and sample what follows it."""
     strategy = text_only(lm, strategy)
     begun = draw_openings(openings, strategy, uniforms, lm.tokenizer.vocab_size)
     read = [[*found.settled, *opening.ids] for found, opening in zip(openings, begun, strict=True)]
     state = lm.extend(state, pad([opening.ids for opening in begun]))
-    new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read))
+    new: list[Continuation] = []
+    if draft is None:
+        new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read))
+    else:
+        how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
+        for row, ids in enumerate(read):
+            own = state.select(np.asarray([row]))
+            new.append(speculated(speculate(lm, own, draft, strategy, uniforms, row, read=ids, **how)))
     return [
-        Continuation((*o.ids, *c.ids), o.log_prob + c.log_prob, c.finished, o.inside)
+        replace(c, ids=(*o.ids, *c.ids), log_prob=o.log_prob + c.log_prob, inside=o.inside)
         for o, c in zip(begun, new, strict=True)
     ]
 
@@ -130,9 +150,10 @@ def stream(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
+    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
 ) -> Iterator[str]:
     """The continuation piece by piece, as it is written; together the pieces are what `generate` adds."""
-    pieces = stream_many(lm, prompt, strategy, n=1, max_tokens=max_tokens, seed=seed, heal=heal)
+    pieces = stream_many(lm, prompt, strategy, n=1, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)
     return (piece for _, piece in pieces if piece)
 
 
@@ -145,6 +166,7 @@ def stream_many(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
+    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
 ) -> Iterator[tuple[int, str]]:
     """`n` continuations as pairs (number of the text, piece): the first one as it is written, then the second, ...
 
@@ -153,7 +175,36 @@ def stream_many(
     _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    return _stream(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal=heal and max_tokens > 0)
+    chosen, heal = _checked_draft(lm, draft, strategy), heal and max_tokens > 0
+    write = _stream if chosen is None else partial(_stream_drafted, draft=chosen)
+    return write(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal=heal)
+
+
+def _stream_drafted(
+    lm: LanguageModel,
+    prompt: str,
+    strategy: Strategy,
+    n: int,
+    max_tokens: int,
+    seed: int,
+    *,
+    heal: bool,
+    draft: Draft,
+) -> Iterator[tuple[int, str]]:
+    """One text after the other, with drafts."""
+    state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
+    uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
+    begun = draw_openings([openings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
+    for number, opening in enumerate(begun):
+        text = Growing(lm, prompt, openings, opening.ids)
+        own = lm.extend(state, pad([opening.ids]))
+        how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
+        read = [*openings.settled, *opening.ids]
+        for step in speculate(lm, own, draft, strategy, uniforms, number, read=read, **how):
+            text.waiting += step.tokens
+            if piece := text.shown():
+                yield number, piece
+        yield number, text.shown() + text.rest()
 
 
 def _stream(
@@ -242,6 +293,17 @@ def _check(lm: object, n: int, max_tokens: int, strategy: object) -> None:
         raise DecodingError(f"the number of tokens should be at least 0, not {max_tokens}")
 
 
+def _checked_draft(
+    lm: LanguageModel, draft: Draft | DraftSource | Sequence[DraftSource] | None, strategy: Strategy | Beam | None
+) -> Draft | None:
+    """The draft as a value; one that the model cannot take is refused."""
+    if draft is None:
+        return None
+    chosen = as_draft(draft)
+    chosen.check(lm, strategy)
+    return chosen
+
+
 def end_of(lm: LanguageModel) -> int | None:
     """The token that ends a text: the end of a line, where lines are read by themselves; or a published model's."""
     return lm.tokenizer.eos if lm.context == "line" else lm.tokenizer.stop
@@ -266,7 +328,8 @@ def context_of(lm: LanguageModel, prompt: str) -> str:
 
 def _generation(lm: LanguageModel, prompt: str, openings: Openings, new: Continuation) -> Generation:
     text = added_text(lm, prompt, openings, list(new.ids), begun=False)
-    return Generation(prompt, text, len(new.ids) - new.inside, new.log_prob, new.finished)
+    tokens = len(new.ids) - new.inside
+    return Generation(prompt, text, tokens, new.log_prob, new.finished, new.steps, new.drafted)
 
 
 def added_text(lm: LanguageModel, prompt: str, openings: Openings, new: list[int], begun: bool) -> str:

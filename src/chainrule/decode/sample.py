@@ -38,6 +38,10 @@ class Continuation:
     """Whether the continuation came to an end, or could not go on; False if it was cut off."""
     inside: int = 0
     """How many of the first tokens add nothing, since they spell the end of the prompt (see healing.py)."""
+    steps: int | None = None
+    """In how many steps of the model it was written, if tokens were drafted (see speculative.py)."""
+    drafted: int = 0
+    """How many tokens were drafted for it, accepted or not."""
 
 
 def sample(

@@ -28,6 +28,7 @@ from chainrule.tokens.base import Tokenizer, cut_lines
 from chainrule.tokens.registry import parse_tokenizer
 
 if TYPE_CHECKING:
+    from chainrule.ngram.writing.drafter import Drafter
     from chainrule.ngram.writing.writer import Writer
 
 KIND_NAME = "ngram"
@@ -267,6 +268,21 @@ class NgramModel(LanguageModel):
         words_BN = self._state(state).words
         words_BN = np.repeat(words_BN, texts * width // len(words_BN), axis=0)
         return search(self._writer, words_BN, rules, live_PW, lengths_PW)
+
+    def draft(self, memory: np.ndarray | None, ids: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Guess by one call of a kernel; the memory is the last N-1 words. None on a GPU."""
+        if self.automaton.where is not None:
+            return None
+        check_ids(ids[None], self.tokenizer.vocab_size)
+        known = to_numpy(self._after_start.words)[0] if memory is None else memory
+        words = np.concatenate([known, ids])[len(ids) :]
+        return words, self._drafter.after(words, count)
+
+    @cached_property
+    def _drafter(self) -> Drafter:
+        from chainrule.ngram.writing.drafter import Drafter
+
+        return Drafter(self.automaton, self.tokenizer.bos)
 
     @cached_property
     def _writer(self) -> Writer:

@@ -22,7 +22,7 @@ from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
 from chainrule.fast_paths import GivesNextProbs, Predicts, Reads, ScoresSequences, ScoresText, Searches, Writes
-from chainrule.lm import LanguageModel, score_sequences
+from chainrule.lm import LanguageModel, draft, read_ahead, score_sequences
 
 Law = Callable[[LanguageModel], None]
 LAWS: dict[str, Law] = {}
@@ -324,6 +324,32 @@ def reading_is_scoring_and_extending(lm: LanguageModel) -> None:
         np.testing.assert_allclose(to_numpy(scores), to_numpy(lm.score(pad(rows), state)), **CLOSE)
         expected = lm.next_log_probs(lm.extend(state, pad(rows)))
         np.testing.assert_allclose(to_numpy(lm.next_log_probs(after)), to_numpy(expected), **CLOSE)
+
+
+@law
+def reading_ahead_is_extending(lm: LanguageModel) -> None:
+    """Cut after each of the tokens, in any order, and the states stay values."""
+    row = prefixes(lm)[3]
+    state = lm.extend(lm.start(1), pad([row[:1]]))
+    expected = [to_numpy(lm.next_log_probs(lm.extend(state, pad([row[:n]])))) for n in range(1, len(row) + 1)]
+    for kept in range(1, len(row) + 1):
+        found, after = read_ahead(lm, state, pad([row]))
+        np.testing.assert_allclose(to_numpy(found), np.stack(expected, axis=1), **CLOSE)
+        for n in (kept, len(row)):
+            shorter = lm.extend(after(n), pad([row]))
+            again = lm.extend(state, pad([[*row[:n], *row]]))
+            np.testing.assert_allclose(
+                to_numpy(lm.next_log_probs(shorter)), to_numpy(lm.next_log_probs(again)), **CLOSE
+            )
+
+
+@law
+def drafts_are_tokens_of_the_vocabulary(lm: LanguageModel) -> None:
+    memory, ids = None, np.asarray(prefixes(lm)[3], dtype=np.int64)
+    for count in (1, 3):
+        memory, guess = draft(lm, memory, ids, count)
+        assert guess.shape == (count,) and lm.tokenizer.bos not in guess
+        assert (guess >= 0).all() and (guess < lm.tokenizer.vocab_size).all()
 
 
 @law

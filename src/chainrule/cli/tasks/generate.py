@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from chainrule.cli.options.runs import json_option, seed_option
 from chainrule.cli.screen.lines import echo, print_json
 
 if TYPE_CHECKING:
+    from chainrule.decode.drafts import Draft
+    from chainrule.decode.generate import Generation
     from chainrule.lm import LanguageModel
 
 
@@ -32,6 +35,20 @@ if TYPE_CHECKING:
     "--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Maximum number of tokens."
 )
 @click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Number of texts.")
+@click.option(
+    "--draft",
+    "drafts",
+    multiple=True,
+    metavar="DIR|context",
+    help="Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
+    "copy guesses from the text itself. Repeatable: the first that has a guess.",
+)
+@click.option(
+    "--draft-tokens", type=int, metavar="K", help="With --draft: how many tokens are guessed at once. [default: 5]"
+)
+@click.option(
+    "--draft-sampled", is_flag=True, help="With --draft: draw the guesses at random, as the text is drawn."
+)
 @device_option
 @precision_option
 @seed_option
@@ -46,6 +63,9 @@ def generate(
     dtype: str,
     seed: int,
     as_json: bool,
+    drafts: tuple[str, ...],
+    draft_tokens: int | None,
+    draft_sampled: bool,
     **options: Any,
 ) -> None:
     """Write text with the model in DIR.
@@ -53,6 +73,9 @@ def generate(
     The same seed and prompt give the same text. A model of lines writes one line; one whose context flows across
     lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
     top-p, min-p.
+
+    With --draft, the text is the one that is written without it, and comes faster where guesses are right; a line
+    on standard error says how many are. (With --draft-sampled it is another text of the same distribution.)
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.decode.generate import generate_many, stream_many
@@ -67,13 +90,20 @@ def generate(
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = load(folder, device=device, dtype=dtype, tasks=["language"])
+    draft = _draft(drafts, draft_tokens, draft_sampled)
+    if draft is not None:
+        draft.check(lm, strategy)
     note_slow_precision(dtype, lm)
     note_unknown_prompt(lm, prompt, heal)
-    if not as_json and not isinstance(strategy, Beam):
+    if not as_json and not isinstance(strategy, Beam) and draft is None:
         pieces = stream_many(lm, prompt, strategy, n=count, max_tokens=max_tokens, seed=seed, heal=heal)
         _print_pieces(pieces, lm, prompt, count)
         return
-    texts = generate_many(lm, [prompt], strategy, n=count, max_tokens=max_tokens, seed=seed, heal=heal)
+    how: Any = {"n": count, "max_tokens": max_tokens, "seed": seed, "heal": heal}
+    began = time.perf_counter()
+    texts = generate_many(lm, [prompt], strategy, draft=draft, **how)
+    if draft is not None:
+        note(_report(texts, time.perf_counter() - began))
     if as_json:
         print_json(
             [
@@ -83,6 +113,7 @@ def generate(
                     "tokens": t.tokens,
                     "log_prob": t.log_prob,
                     "finished": t.finished,
+                    **({} if draft is None else {"steps": t.steps, "drafted": t.drafted}),
                 }
                 for t in texts
             ]
@@ -90,6 +121,31 @@ def generate(
     else:
         pieces = ((number, text.continuation) for number, text in enumerate(texts))
         _print_pieces(pieces, lm, prompt, count)
+
+
+def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft | None:
+    """What guesses tokens; None if nothing does."""
+    from chainrule.decode.drafts import CONTEXT, DRAFT_TOKENS, Draft
+    from chainrule.kinds import load
+
+    if not drafts:
+        if tokens is not None or sampled:
+            raise click.UsageError(f"--draft-{'sampled' if tokens is None else 'tokens'} needs --draft")
+        return None
+    # on the CPU, where counting models are fast, beside a model on any device
+    sources = tuple(name if name == CONTEXT else load(name, tasks=["language"]) for name in drafts)
+    return Draft(sources, tokens=DRAFT_TOKENS if tokens is None else tokens, sampled=sampled)
+
+
+def _report(texts: list[Generation], seconds: float) -> str:
+    """How many guesses were right, in a line."""
+    tokens, steps = sum(text.tokens for text in texts), sum(text.steps or 0 for text in texts)
+    drafted = sum(text.drafted for text in texts)
+    accepted = max(tokens - steps, 0)
+    return (
+        f"drafts: {tokens / max(steps, 1):.2f} tokens a step, {accepted:,} of {drafted:,} drafted tokens accepted; "
+        f"{tokens / max(seconds, 1e-9):,.0f} tokens/s"
+    )
 
 
 def _print_pieces(pieces: Iterator[tuple[int, str]], lm: LanguageModel, prompt: str, count: int) -> None:

@@ -7,4 +7,5 @@ In reading order:
     choice.py           the choice of the next token, by kernels
     choice_kernels.py   the kernels of the choice: the best tokens, strategies, sampling
     graph_sampling.py   a whole step of sampling as a CUDA graph
+    graph_reading.py    several tokens of one row, drafted by another model, read as a CUDA graph
 """

@@ -94,7 +94,7 @@ class GraphSampler:
         buffers, (rows, steps) = self.buffers, uniforms_BT.shape
         longest = window.longest + steps
         replay = self._captured(choose).replay
-        buffer = self._adopt(cache, rows)
+        buffer = self.adopt(cache, rows)
         # surplus rows are like rows that have ended: nothing reads what they write
         buffers.lengths_B.zero_()
         buffers.going_B.zero_()
@@ -114,7 +114,7 @@ class GraphSampler:
         tokens_BT, scores_BT = buffers.tokens_BT[:rows, :steps].clone(), buffers.scores_BT[:rows, :steps].clone()
         return Sampled(after, seen, buffers.features_BD[:rows].clone(), tokens_BT, scores_BT)
 
-    def _adopt(self, cache: Cache, rows: int) -> Buffer:
+    def adopt(self, cache: Cache, rows: int) -> Buffer:
         """A buffer at the fixed addresses with the keys and values of a cache.
 
         Another buffer that lives there moves to a copy of its arrays.
@@ -141,11 +141,14 @@ class GraphSampler:
             if len(self.captured) >= _MOST_CAPTURED:
                 del self.captured[next(iter(self.captured))]
             step = self._by_kernels(plan) if plan else self._by_torch(*key)
-            self.captured[key] = CapturedStep(self._capture(step), step)
+            self.captured[key] = CapturedStep(self.capture(step), step)
         return self.captured[key]
 
-    def _capture(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself."""
+    def capture(self, step: Callable[[], None], positions: int = 1) -> Callable[[], None]:
+        """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself.
+
+        The step writes to so many positions of the cache.
+        """
         if self.buffers.lengths_B.device.type != "cuda":
             return step
         side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -153,26 +156,26 @@ class GraphSampler:
         with torch.cuda.stream(side_stream), warnings.catch_warnings():
             # torch.compile warns when it traces into functions that are wrapped by functools.cache
             warnings.simplefilter("ignore", UserWarning)
-            self._try_out(step)
+            self._try_out(step, positions)
         torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
         return graph.replay
 
-    def _try_out(self, step: Callable[[], None]) -> None:
+    def _try_out(self, step: Callable[[], None], positions: int = 1) -> None:
         """Take the step a few times as a warm-up: libraries choose and compile kernels when they are first called.
 
-        A cache may live in these arrays: its first position, which the step writes to, is restored.
+        A cache may live in these arrays: its first positions, which the step writes to, are restored.
         """
         stores = self.keys_LBGSK, self.values_LBGSK
-        first = [store_LBGSK[:, :, :, :1].clone() for store_LBGSK in stores]
+        first = [store_LBGSK[:, :, :, :positions].clone() for store_LBGSK in stores]
         for _ in range(3):
             self.buffers.lengths_B.zero_()
             self.buffers.column_1.zero_()
             step()
-        for store_LBGSK, known_LBG1K in zip(stores, first, strict=True):
-            store_LBGSK[:, :, :, :1] = known_LBG1K
+        for store_LBGSK, known_LBGSK in zip(stores, first, strict=True):
+            store_LBGSK[:, :, :, :positions] = known_LBGSK
 
     def _by_kernels(self, plan: TopKPlan) -> Callable[[], None]:
         """A step by Triton kernels, for a choice that has a plan."""

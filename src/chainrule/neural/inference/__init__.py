@@ -4,5 +4,6 @@ In reading order:
 
     torch_model.py   what models of torch share: the device and precision of their weights
     model.py         any network as a language model: <s>, padding, sliding windows, probabilities
+    cutting.py       caches cut where the tokens end that are kept of those read ahead
     loading.py       networks from stored arrays
 """

@@ -6,7 +6,7 @@ folder. <s> is never predicted: its logit is left out of the softmax.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from chainrule.arrays import PAD, Array, check_ids
 from chainrule.designs.memory import Memory
 from chainrule.fast_paths import Choose
 from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
+from chainrule.neural.gpu.graph_reading import GraphReader
 from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
 from chainrule.neural.gpu.step import power_of_two
+from chainrule.neural.inference.cutting import cutting, once
 from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.loss import nats_of_targets
 from chainrule.neural.networks.network import Network
@@ -83,6 +85,7 @@ class NeuralModel(TorchModel, LanguageModel):
         self.slide = min(max(int(window * slide), 1), window)
         self._slide_share = slide
         self._samplers: dict[int, GraphSampler] = {}
+        self._readers: dict[int, GraphReader] = {}
 
     def _with(self, network: Network) -> NeuralModel:
         return NeuralModel(
@@ -174,11 +177,48 @@ class NeuralModel(TorchModel, LanguageModel):
             return None
         # Rows end, and in a server others join: with powers of two, a few samplers serve every number, and all of
         # them together take at most twice the memory of the largest.
-        size = power_of_two(rows)
-        if size not in self._samplers:
-            self._samplers[size] = GraphSampler(self.network, self._log_probs, size, self.tokenizer.bos)
-        written = self._samplers[size].write(cache, window, state.features_BD, choose, uniforms_BT)
+        written = self._sampler(power_of_two(rows)).write(cache, window, state.features_BD, choose, uniforms_BT)
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
+
+    def _sampler(self, rows: int) -> GraphSampler:
+        """The sampler for batches of so many rows."""
+        assert isinstance(self.network, Transformer)
+        if rows not in self._samplers:
+            self._samplers[rows] = GraphSampler(self.network, self._log_probs, rows, self.tokenizer.bos)
+        return self._samplers[rows]
+
+    def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
+        """Read tokens at once, and cut the cache where those end that are kept.
+
+        None if the network keeps no cache, the tokens have padding, or the window would slide.
+        """
+        state = expect_state(state, NeuralState)
+        check_rows(state, ids_BT)
+        if not isinstance(self.network, Transformer) or not np.prod(ids_BT.shape):
+            return None
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        window = state.window
+        assert window is not None and isinstance(state.memory, Cache)
+        if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
+            return None
+        is_captured = self.torch_device.type == "cuda" and len(state) == 1
+        log_probs_BTV, cut = (self.ahead_by_graph if is_captured else self._ahead)(state, ids_BT)
+        return log_probs_BTV, once(cut, lambda n: self.extend(state, ids_BT[:, :n]))
+
+    @torch.inference_mode()
+    def _ahead(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
+        """ln p of what follows each of the ids, and the function that cuts the cache after n of them."""
+        reading = self.network(ids_BT, state.memory)
+        return self._log_probs(reading.features_BTD), cutting(state, ids_BT, reading.memory, reading.features_BTD)
+
+    def ahead_by_graph(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
+        """The same for one row, by replaying a captured step."""
+        assert isinstance(self.network, Transformer) and isinstance(state.memory, Cache)
+        T = ids_BT.shape[1]
+        if T not in self._readers:
+            self._readers[T] = GraphReader(self.network, self._sampler(1), T)
+        after, features_BTD, log_probs_BTV = self._readers[T].read(state.memory, ids_BT)
+        return log_probs_BTV, cutting(state, ids_BT, after, features_BTD)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
         """The scores of the ids and the state after them, from one pass; None for a network with a window."""

@@ -35,6 +35,7 @@ from chainrule.system.parallel import Patience
 from chainrule.tokens.base import Tokenizer
 
 if TYPE_CHECKING:
+    from chainrule.ngram.anylength.drafter import AnyLengthDrafter
     from chainrule.ngram.anylength.writer import AnyLengthWriter
 
 Floats = NDArray[np.float64]
@@ -167,6 +168,18 @@ class AnyLengthModel(LanguageModel):
             return None
         read_BT = np.zeros((len(state), 0), np.int64) if read_BT is None else read_BT
         return self._writer.write(_levels(state), choose, uniforms_BT, read_BT, self.next_log_probs)
+
+    def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
+        """Guess by one call of a kernel; the memory is the levels and their number."""
+        levels, depth = self._drafter.start() if memory is None else memory
+        *after, tokens = self._drafter.after(levels, depth, self._ids(ids[None])[0], count)
+        return tuple(after), tokens
+
+    @cached_property
+    def _drafter(self) -> AnyLengthDrafter:
+        from chainrule.ngram.anylength.drafter import AnyLengthDrafter
+
+        return AnyLengthDrafter(self.walker)
 
     @cached_property
     def _writer(self) -> AnyLengthWriter:

@@ -10,6 +10,8 @@ In reading order:
     occurred_kernels.py the lists of words that occurred, beside those of a context
     stack_kernels.py    the lists of one distribution, together with words that are gathered at each visit
     step_kernels.py     writing: locate the contexts, stack the lists, apply the strategy, draw, walk on
+    draft_kernels.py    guesses at the next words, for another model to check
+    drafter.py          their call
     rank_kernels.py     the most likely next tokens of a hypothesis
     search_kernels.py   beam search: rank, finish hypotheses, continue the best, walk on
     desk.py             what is kept between calls: lists, and arrays for one step

@@ -89,6 +89,15 @@ class Cache(Memory):
     def detach(self) -> Cache:
         return self
 
+    def shortened(self, by: int) -> Cache:
+        """This cache without the last `by` tokens of each row; this one itself is not to be used any more.
+
+        What comes next is written over those tokens.
+        """
+        self.buffer.version += 1
+        longest = self.longest - by
+        return Cache(self.buffer, self.buffer.version, self.lengths_B - by, longest, self.is_uniform, self.window)
+
     def append(self, T: int, is_token_BT: Tensor | None = None) -> Appending:
         """Reserve positions for T more tokens a row; `is_token_BT` is False where there is padding."""
         added_B = T if is_token_BT is None else is_token_BT.sum(dim=1)

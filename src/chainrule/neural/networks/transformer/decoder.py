@@ -125,15 +125,21 @@ class Transformer(Stack, Network):
         addresses stay the same from step to step, and no control flow depends on values, so that the step can be
         compiled, or captured as a CUDA graph and replayed.
         """
-        places_B1 = lengths_B[:, None]
-        mask = self.positions.mask(places_B1, keys_LBGSK.shape[3])
+        return self.steps(ids_B[:, None], keys_LBGSK, values_LBGSK, lengths_B)[:, 0]
+
+    def steps(self, ids_BT: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """The same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
+        T = ids_BT.shape[1]
+        places_BT = lengths_B[:, None] + torch.arange(T, device=lengths_B.device)
+        mask = self.positions.mask(places_BT, keys_LBGSK.shape[3])
+        attend = single_query_attention if T == 1 else fused_attention
 
         def attend_in_place(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            write_at(places_B1, keys_LBGSK[layer], k)
-            write_at(places_B1, values_LBGSK[layer], v)
-            return single_query_attention(q, keys_LBGSK[layer], values_LBGSK[layer], mask)
+            write_at(places_BT, keys_LBGSK[layer], k)
+            write_at(places_BT, values_LBGSK[layer], v)
+            return attend(q, keys_LBGSK[layer], values_LBGSK[layer], mask)
 
-        return self.features(ids_B[:, None], places_B1, lambda layer: partial(attend_in_place, layer))[:, 0]
+        return self.features(ids_BT, places_BT, lambda layer: partial(attend_in_place, layer))
 
     def flops_per_token(self) -> int:
         """Floating-point operations of training on a token of a full window.
