@@ -255,3 +255,30 @@ def test_the_command_line(hub: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         main([word.replace("parquet", "absent") for word in words] + [str(tmp_path / "other")])
     assert ended.value.code
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_server_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The protocol of S3 itself, as moto's server speaks it."""
+    pytest.importorskip("s3fs")
+    servers = pytest.importorskip("moto.server")
+    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        variables = {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "DEFAULT_REGION": "us-east-1"}
+        for name, value in {**variables, "ENDPOINT_URL": f"http://{host}:{port}"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        system = fsspec.filesystem("s3")
+        system.mkdir("library")
+        system.pipe_file("library/books/a.txt", b"i love cats\n")
+        system.pipe_file("library/books/b.jsonl", b'{"text": "i love dogs"}\n')
+        assert text_of(cr.Corpus.open("s3://library/books/a.txt")) == "i love cats\n"
+        assert text_of(cr.Corpus.open("s3://library/books")) == "i love cats\ni love dogs\n"
+        assert text_of(cr.Corpus.open("s3://library/*/*.jsonl")) == "i love dogs\n"
+        for absent in ("s3://library/c.txt", "s3://absent/c.txt"):
+            with pytest.raises(CorpusError, match=rf"^{absent}: no such file$"):
+                cr.Corpus.open(absent)
+    finally:
+        server.stop()

@@ -70,7 +70,7 @@ class ChainruleLM(LM):  # type: ignore[misc]
             self.lm, self.path = path, None
         else:
             device = "auto" if device == _DEFAULT_DEVICE else device
-            self.lm, self.path = load(path, device=device, dtype=dtype, tasks=("language",)), str(path)
+            self.lm, self.path = load(path, device=device, dtype=dtype, tasks=["language"]), str(path)
         self.seed = seed
         self.rows = _rows(batch_size, max_batch_size)
 
@@ -121,7 +121,7 @@ class ChainruleLM(LM):  # type: ignore[misc]
             found[is_short] = score(
                 lm, [text for text, short in zip(texts, is_short, strict=True) if short]
             ).log_prob
-        for place in np.flatnonzero(~is_short):
+        for place in np.flatnonzero(~is_short).tolist():
             block = utf8(texts[place]).replace(b"\r\n", b"\n")
             found[place] = sum(
                 float(piece.sum()) for piece in score_ids(lm, encode_in_parallel(lm.tokenizer, block))

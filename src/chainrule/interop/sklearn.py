@@ -114,7 +114,8 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(class | text), a row for each text."""
-        return np.exp(self.predict_log_proba(X))
+        probs_NC: np.ndarray = np.exp(self.predict_log_proba(X))
+        return probs_NC
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """ln p(class | text). A text that no model thinks possible is as probable as its class was before."""
@@ -122,14 +123,17 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         best_N1 = joint_NC.max(axis=1, keepdims=True)
         joint_NC = np.where(best_N1 == -np.inf, self.class_log_prior_, joint_NC)
         best_N1 = joint_NC.max(axis=1, keepdims=True)
-        log_probs_NC: np.ndarray = joint_NC - best_N1
-        return log_probs_NC - np.log(np.exp(log_probs_NC).sum(axis=1, keepdims=True))
+        total_N1 = best_N1 + np.log(np.exp(joint_NC - best_N1).sum(axis=1, keepdims=True))
+        log_probs_NC: np.ndarray = joint_NC - total_N1
+        return log_probs_NC
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """ln p(text, class) = ln p(text | class) + ln p(class)."""
         check_is_fitted(self)
         texts = _texts(X)
-        return np.stack([score(lm, texts).log_prob for lm in self.models_], axis=1) + self.class_log_prior_
+        text_NC = np.stack([score(lm, texts).log_prob for lm in self.models_], axis=1)
+        joint_NC: np.ndarray = text_NC + self.class_log_prior_
+        return joint_NC
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know of the input: texts, one for each sample."""
@@ -142,13 +146,15 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if self.prior not in ("frequency", "uniform"):
                 raise ValueError(f"prior should be frequency, uniform or probabilities, not {self.prior!r}")
             weights = counts if self.prior == "frequency" else np.ones(len(counts))
-            return np.log(weights / weights.sum())
-        given = np.asarray(self.prior, dtype=float)
+            given: np.ndarray = weights / weights.sum()
+        else:
+            given = np.asarray(self.prior, dtype=float)
         if given.shape != counts.shape or (given <= 0).any() or not np.isclose(given.sum(), 1):
             raise ValueError(
                 f"prior should have a probability above 0 for each of {len(counts)} classes, with the sum 1"
             )
-        return np.log(given)
+        log_prior: np.ndarray = np.log(given)
+        return log_prior
 
 
 def _texts(X: Any) -> list[str]:

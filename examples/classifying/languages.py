@@ -1,0 +1,24 @@
+"""Which language is it? A character model for each, learned from three sentences."""
+
+from chainrule.interop.sklearn import PerplexityClassifier
+
+SENTENCES = {
+    "Dutch": "De kat slaapt op de bank. Waar is het station? Ik heb gisteren een boek gekocht.",
+    "English": "The cat sleeps on the sofa. Where is the station? I bought a book yesterday.",
+    "French": "Le chat dort sur le canapé. Où est la gare ? J'ai acheté un livre hier.",
+    "German": "Die Katze schläft auf dem Sofa. Wo ist der Bahnhof? Ich habe gestern ein Buch gekauft.",
+    "Italian": "Il gatto dorme sul divano. Dov'è la stazione? Ieri ho comprato un libro.",
+}
+UNKNOWN = [
+    "Where did you buy the sofa?",
+    "Der Hund schläft.",
+    "Où dort le chien ?",
+    "Ho un gatto.",
+    "Waar slaapt de hond?",
+]
+
+classifier = PerplexityClassifier().fit(list(SENTENCES.values()), list(SENTENCES))
+for text, language, shares in zip(
+    UNKNOWN, classifier.predict(UNKNOWN), classifier.predict_proba(UNKNOWN), strict=True
+):
+    print(f"{language:8} {max(shares):.3f}  {text}")
