@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from chainrule.text.pairs import Pairs
     from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.registry import load_tokenizer, train_tokenizer
-    from chainrule.training.curves import curves
+    from chainrule.training.records.curves import curves
 
 _HOMES = {
     "chainrule.arrays": ("PAD", "to_numpy"),
@@ -176,7 +176,7 @@ _HOMES = {
     "chainrule.tasks.spelling.correct": ("Correction", "correct"),
     "chainrule.encoders.tagging.evaluate": ("evaluate_tagger",),
     "chainrule.encoders.tagging.tag": ("tag",),
-    "chainrule.training.curves": ("curves",),
+    "chainrule.training.records.curves": ("curves",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -37,8 +37,8 @@ from chainrule.training.backends import Backend
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.examples import Texts, texts_of
-from chainrule.training.loggers import check_logger
 from chainrule.training.planning.defaults import complete, in_words, remembered, with_time
+from chainrule.training.records.loggers import check_logger
 from chainrule.training.team import check_together, current_team
 from chainrule.training.train import Trained, train_network
 

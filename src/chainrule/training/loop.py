@@ -13,10 +13,10 @@ from chainrule.system.signals import Interrupts
 from chainrule.training.checkpoints.checkpoint import Checkpoint
 from chainrule.training.engines.base import Weights
 from chainrule.training.job import Job
-from chainrule.training.metrics_log import MetricsLog
 from chainrule.training.optim.schedule import factor
 from chainrule.training.planning.advice import long_run
 from chainrule.training.planning.pace import Pace
+from chainrule.training.records.metrics_log import MetricsLog
 from chainrule.training.run_state import Place, RunState
 
 READ_SECONDS = 1.0

@@ -15,7 +15,7 @@ from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Progress, Task
 from chainrule.training.checkpoints.run_folder import METRICS
 from chainrule.training.engines.base import Engine
-from chainrule.training.loggers import PROJECT, Logger, in_a_line, numbers, open_logger
+from chainrule.training.records.loggers import PROJECT, Logger, in_a_line, numbers, open_logger
 
 
 class MetricsLog:
