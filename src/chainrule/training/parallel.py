@@ -158,6 +158,8 @@ class Processes(Team):
 
         from chainrule.neural.networks.transformer.blocks import Block
 
+        # a memory is a view, and is never changed
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         network = deepcopy(network)  # the model keeps a whole network, which gets the weights at the end
         for module in network.modules():
             if isinstance(module, Block) and module.cross is None:  # what it sees of a source is read elsewhere too
