@@ -1,7 +1,8 @@
 """Two processes on two cores against one process on one core: tokens per second of the same training.
 
 Each process has one thread. Two trainings of one process each, on a core each, show what the machine allows: where
-its cores share memory or other work, that is less than twice as much.
+its cores share memory or other work, that is less than twice as much. On a machine that others use, --cpu compares
+the CPU time of a step instead: what two processes do more than one is then what they lose, waiting left out.
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--optimiser", default="adamw")
     parser.add_argument("--parallel", choices=["ddp", "fsdp"], default="ddp")
+    parser.add_argument("--cpu", action="store_true", help="compare CPU time, for a machine that is not idle")
     options = parser.parse_args(arguments)
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise SystemExit("two processes need two cores")
+    if options.cpu:
+        _compare_cpu_time(options, cores)
+        return
     rates: dict[str, list[float]] = {"one process": [], "two processes": [], "two trainings at once": []}
     with tempfile.TemporaryDirectory() as place:
         for number in range(options.rounds):
@@ -53,6 +58,27 @@ def main(arguments: list[str]) -> None:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     title = f"a Transformer of width {options.width}, {options.optimiser}, {options.parallel}; load {load}"
     show(title, ["training", "tokens/s", "slowest", "fastest", f"to one (wanted {WANTED}x)"], rows)
+
+
+def _compare_cpu_time(options: argparse.Namespace, cores: list[int]) -> None:
+    """Print the CPU time of a step of one process and of two: that of a long training less that of a short one."""
+    steps, rows, alone = (options.steps // 4, options.steps), [], 0.0
+    with tempfile.TemporaryDirectory() as place:
+        for name, some in (("one process", cores[:1]), ("two processes", cores)):
+            seconds = []
+            for count in steps:
+                options.steps = count
+                training = _started(options, Path(place, f"{len(some)}-{count}"), some)
+                _, status, usage = os.wait4(training.pid, 0)
+                if status:
+                    raise SystemExit(f"{name}: the training of {count} steps failed")
+                seconds.append(usage.ru_utime + usage.ru_stime)
+            step = (seconds[1] - seconds[0]) / (steps[1] - steps[0])
+            alone = alone or step
+            rows.append([name, f"{step:.3f}", f"{2 * alone / step if len(some) > 1 else 1:.2f}x"])
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    title = f"a Transformer of width {options.width}, {options.optimiser}, {options.parallel}; load {load}"
+    show(title, ["training", "CPU seconds of a step, all processes", "at best, to one"], rows)
 
 
 def _started(options: argparse.Namespace, folder: Path, cores: list[int]) -> subprocess.Popen[bytes]:
@@ -80,7 +106,7 @@ def _started(options: argparse.Namespace, folder: Path, cores: list[int]) -> sub
         ["taskset", "-c", ",".join(map(str, cores)), *command],
         env=environment,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if options.cpu else subprocess.PIPE,
     )
 
 
