@@ -1,18 +1,22 @@
-"""Beside other programs and on more than one machine: `python -m benchmarks scale ITEM [options]`.
+"""`python -m benchmarks scale ITEM [options]`: beside other programs, and on more than one process.
 
-lm_eval   bits per byte in lm-evaluation-harness beside ours, on the same text
+counting.py    n-gram models counted by Ray beside the embedded engine
+drafts.py      text with drafts beside text without
+export.py      exported weights in transformers beside ours
+lm_eval.py     bits per byte in lm-evaluation-harness beside ours
+processes.py   training by two processes beside one
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 
-ITEMS = ("lm_eval",)
-"""The items; each is a module here with a `main`."""
+ITEMS = ("counting", "drafts", "export", "lm_eval", "processes")
+"""Each is a module here, with a `main`."""
 
 
 def main(arguments: list[str]) -> None:
+    """Run the item that the first argument names."""
     if not arguments or arguments[0] not in ITEMS:
-        sys.exit(f"usage: python -m benchmarks scale ITEM [options]; there are: {', '.join(ITEMS)}")
+        raise SystemExit(f"usage: python -m benchmarks scale ITEM [options]; there are: {', '.join(ITEMS)}")
     importlib.import_module(f"benchmarks.scale.{arguments[0]}").main(arguments[1:])

@@ -44,11 +44,12 @@ def trained(
 
 
 def held(between_steps: Any, last: int) -> Any:
-    def wait(self: Any, task: Any, interrupts: Any) -> None:
+    def wait(self: Any, task: Any) -> None:
         time.sleep(0.01)  # so that signals mostly come in the middle of the run
-        while self.state.step >= last and interrupts.received is None:
+        while self.state.step >= last and self.interrupts.received is None:
             time.sleep(0.01)
-        between_steps(self, task, interrupts)
+        self._tick()
+        between_steps(self, task)
 
     return wait
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from pathlib import Path
@@ -81,13 +81,15 @@ class Processes(Team):
         import torch
         import torch.distributed as dist
         from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.distributed_c10d import PrefixStore
+        from torch.distributed.rendezvous import rendezvous
 
         kind = torch.device(device).type
         if kind == "cuda":
             torch.cuda.set_device(device)
         # torchrun keeps its store when it starts processes again: addresses of those that died are still in it
-        store, number, size = next(iter(dist.rendezvous("env://")))
-        store = dist.PrefixStore(f"chainrule/{restarts()}/{next(_TEAMS)}", store)
+        store, number, size = next(iter(rendezvous("env://")))
+        store = PrefixStore(f"chainrule/{restarts()}/{next(_TEAMS)}", store)
         # decisions are sent between the hosts, which then do not wait for their GPUs
         backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=size)
@@ -156,9 +158,11 @@ class Processes(Team):
 
         from chainrule.neural.networks.transformer.blocks import Block
 
+        # a memory is a view, and is never changed
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         network = deepcopy(network)  # the model keeps a whole network, which gets the weights at the end
         for module in network.modules():
-            if isinstance(module, Block):
+            if isinstance(module, Block) and module.cross is None:  # what it sees of a source is read elsewhere too
                 fully_shard(module, mesh=self.mesh)
         fully_shard(network, mesh=self.mesh)
         register_fsdp_forward_method(network, "loss")
@@ -174,11 +178,11 @@ class Processes(Team):
             if self.shards and isinstance(part, Muon):
                 part.orthogonal_all = self._divided(part.orthogonal_all)
 
-    def _divided(self, work: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
+    def _divided(self, work: Callable[[Sequence[Any]], list[Any]]) -> Callable[[Sequence[Any]], list[Any]]:
         """The same work on matrices that are divided among the processes: it takes whole ones."""
         from torch.distributed.tensor import distribute_tensor
 
-        def on_whole(matrices: list[Any]) -> list[Any]:
+        def on_whole(matrices: Sequence[Any]) -> list[Any]:
             done = work([matrix.full_tensor() for matrix in matrices])
             pairs = zip(done, matrices, strict=True)
             return [distribute_tensor(one, of.device_mesh, of.placements, src_data_rank=None) for one, of in pairs]
@@ -320,11 +324,12 @@ class _Averaged(Loss):
 
 
 def _save_shards(tensors: dict[str, Any], folder: Path, group: Any) -> None:
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     try:
-        dcp.save(tensors, storage_writer=dcp.FileSystemWriter(folder), process_group=group)
+        save(tensors, storage_writer=FileSystemWriter(folder), process_group=group)
     except CheckpointException as error:
         raise OSError(f"{folder}: {next(iter(error.failures.values()))[0]}") from error
 
@@ -332,10 +337,11 @@ def _save_shards(tensors: dict[str, Any], folder: Path, group: Any) -> None:
 def read_shards(folder: Path, mesh: Any = None) -> dict[str, Any]:
     """The tensors of a checkpoint of any number of processes, divided among those of the mesh; None: whole."""
     import torch
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     try:
-        reader = dcp.FileSystemReader(folder)
+        reader = FileSystemReader(folder)
         described: Any = reader.read_metadata().state_dict_metadata
     except OSError as error:
         raise TrainingError(
@@ -352,5 +358,5 @@ def read_shards(folder: Path, mesh: Any = None) -> dict[str, Any]:
         }
     with warnings.catch_warnings():  # each process reads its own part: torch says that it is alone
         warnings.simplefilter("ignore", UserWarning)
-        dcp.load(tensors, storage_reader=reader, no_dist=True)
+        load(tensors, storage_reader=reader, no_dist=True)
     return tensors if mesh is not None else {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -9,7 +9,7 @@ CPU computes in full precision.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ class Muon(torch.optim.Optimizer):
         self, parameters: list[nn.Parameter] | list[dict[str, Any]], lr: float, weight_decay: float
     ) -> None:
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
-        self.orthogonal_all = _orthogonal_all
+        self.orthogonal_all: Callable[[Sequence[Tensor]], list[Tensor]] = _orthogonal_all
         """Makes matrices of one shape orthogonal; another function where they are divided among processes."""
 
     @torch.no_grad()
