@@ -25,6 +25,7 @@ from chainrule.cli.networks.gradcheck import gradcheck
 from chainrule.cli.options.completion import completion
 from chainrule.cli.options.unknown import hint
 from chainrule.cli.report import report
+from chainrule.cli.scale import scale
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.serve import serve
@@ -47,6 +48,7 @@ from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, e
 VERBS = (
     compare,
     report,
+    scale,
     train,
     resume,
     evaluate,
