@@ -22,10 +22,10 @@ from chainrule.cli.mix import mix
 from chainrule.cli.networks.diagnose import diagnose
 from chainrule.cli.networks.explain import explain
 from chainrule.cli.networks.gradcheck import gradcheck
+from chainrule.cli.networks.scale import scale
 from chainrule.cli.options.completion import completion
 from chainrule.cli.options.unknown import hint
 from chainrule.cli.report import report
-from chainrule.cli.scale import scale
 from chainrule.cli.score import score
 from chainrule.cli.screen.lines import WAITING
 from chainrule.cli.serve import serve

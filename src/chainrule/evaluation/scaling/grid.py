@@ -26,7 +26,7 @@ from chainrule.lm import Context
 from chainrule.pipeline.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import LOCK, holding, replaced_file, scratch_folder
-from chainrule.system.progress import Progress, Reports, as_progress
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
@@ -39,7 +39,7 @@ PARTS = {"train": 0.9, "valid": 0.1}
 
 _SPENT = 0.85  # of the time, in training; the rest is for what cannot be foreseen
 _LEAST_SHARE = 1 / 64  # of the text, below which there is too little to learn from
-_PROBE_STEPS, _PROBE_BATCH = 12, 512
+_PROBE_STEPS, _PROBE_BATCH = 8, 1024
 
 
 @dataclass(frozen=True)
@@ -177,12 +177,12 @@ def _trained(data: TrainingData, valid: Encoded, size: Size, share: float) -> Ce
 
 def _train(data: TrainingData, size: Size, **how_long: Any) -> Any:
     kind = find_kind("transformer")
-    values = {"layers": size.layers, "width": size.width, "heads": size.heads, **how_long}
+    values = {"layers": size.layers, "width": size.width, "heads": size.heads, "optimiser": "adamw", **how_long}
     if data.device == "cpu":  # short runs of small networks: nothing is tried out first, and all compute alike
         values |= {"precision": "float32", "compile": "no"}
     settings: Any = settings_of.parse(kind.settings, values)
     kind.check(settings, data.device)
-    return kind.train(settings, data)
+    return kind.train(settings, replace(data, progress=SILENT))
 
 
 def _fitting(data: TrainingData, sizes: Sequence[Size], shares: Sequence[float], minutes: float) -> float:
