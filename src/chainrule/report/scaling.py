@@ -55,7 +55,7 @@ def _against_tokens(found: Scaling, law: Law) -> Any:
         "size:N", title="layers x width", sort=None, scale=alt.Scale(domain=list(parameters), range=list(COLOURS))
     )
     x = alt.X("tokens:Q", title="tokens of training text", scale=alt.Scale(type="log", nice=False))
-    y = alt.Y("nats:Q", title="held-out loss (nats a token)", scale=alt.Scale(type="log", zero=False))
+    y = alt.Y("nats:Q", title="held-out loss (nats a token)", scale=alt.Scale(type="log", zero=False, nice=False))
     marks = alt.Chart(alt.InlineData(values=points)).mark_point(filled=True, size=60)
     return alt.layer(
         alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour),
@@ -82,7 +82,7 @@ def _along_budgets(found: Scaling, law: Law) -> Any:
     scale = alt.Scale(domain=names, range=list(COLOURS[: len(names)]))
     colour = alt.Color("budget:N", title="operations", sort=None, scale=scale)
     x = alt.X("parameters:Q", title="parameters", scale=alt.Scale(type="log", nice=False))
-    y = alt.Y("nats:Q", title="loss by the law (nats a token)", scale=alt.Scale(type="log", zero=False))
+    y = alt.Y("nats:Q", title="loss by the law (nats a token)", scale=alt.Scale(type="log", zero=False, nice=False))
     return alt.layer(
         alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour),
         alt.Chart(alt.InlineData(values=best)).mark_point(filled=True, size=90).encode(x=x, y=y, color=colour),
