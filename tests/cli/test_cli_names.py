@@ -34,8 +34,9 @@ def test_one_thing_has_one_name() -> None:
         "explain",
         "report",
     }
-    assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare"}
+    assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare", "scale"}
     reading = {
+        "scale",
         "train",
         "compare",
         "mix",

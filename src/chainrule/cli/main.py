@@ -24,6 +24,7 @@ from chainrule.cli.mix import mix
 from chainrule.cli.networks.diagnose import diagnose
 from chainrule.cli.networks.explain import explain
 from chainrule.cli.networks.gradcheck import gradcheck
+from chainrule.cli.networks.scale import scale
 from chainrule.cli.options.completion import completion
 from chainrule.cli.options.unknown import hint
 from chainrule.cli.report import report
@@ -49,6 +50,7 @@ from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, e
 VERBS = (
     compare,
     report,
+    scale,
     train,
     resume,
     evaluate,

@@ -15,5 +15,6 @@ In reading order:
     curve.py       learning curves: models on parts of the training text
     choice.py      which model to take for what
     compare.py     `compare`: a ladder of models, trained and measured on one split
+    scaling/       scaling laws: a grid of networks, and the law fitted to their losses
     surprisals_record.py  the surprisal of every token of a held-out text, on disk, with its place in bytes
 """

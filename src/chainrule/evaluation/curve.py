@@ -54,11 +54,12 @@ class CurveTexts:
     folder: Path
     seed: int = 0
     progress: Progress = SILENT
+    shares: Sequence[float] = SHARES
 
     @cached_property
     def encoded(self) -> dict[float, Encoded]:
         """The ids of each part, by its share of the text."""
-        pieces = {f"piece-{one}": share for one, share in enumerate(_steps(SHARES))}
+        pieces = {f"piece-{one}": share for one, share in enumerate(_steps(self.shares))}
         where = self.folder / "curve"
         with naming(where):
             where.mkdir()
@@ -77,7 +78,7 @@ class CurveTexts:
             share: encode_corpus(
                 Corpus(paths=tuple(paths[: number + 1])), self.tokenizer, where / f"{number}.ids", self.progress
             )
-            for number, share in enumerate(SHARES)
+            for number, share in enumerate(self.shares)
         }
 
 

@@ -11,6 +11,7 @@ In reading order:
     html.py             what all pages have: legends, charts, tables of numbers
     comparison_page.py  the page of a comparison
     run_page.py         the page of one training
+    scaling.py          the page and charts of a scaling law
     write.py            `write_report`, `Report`: the files of a report, and one that follows a run
     template/           the page's HTML, style and script
 """

@@ -58,7 +58,7 @@ class Report:
         if pictures and self.charts:
             stem.mkdir(exist_ok=True)
             for name, chart in self.charts.items():
-                _write_pictures(chart.to_dict(), stem / name)
+                write_pictures(chart.to_dict(), stem / name)
         with replaced_file(stem.with_name(f"{stem.name}.json")) as file:
             file.write(to_json(self.record.to_json(), indent=1).encode(errors="replace") + b"\n")
         with replaced_file(self.place) as file:
@@ -66,7 +66,8 @@ class Report:
         return self.place
 
 
-def _write_pictures(spec: dict[str, Any], path: Path) -> None:
+def write_pictures(spec: dict[str, Any], path: Path) -> None:
+    """Write a chart as an SVG and a PNG file."""
     import vl_convert
 
     with replaced_file(path.with_name(f"{path.name}.svg")) as file:

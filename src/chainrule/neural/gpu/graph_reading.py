@@ -1,7 +1,8 @@
 """Reading ahead on a GPU by a CUDA graph: a fixed number of tokens of one row, and what may follow each of them.
 
 Speculative decoding reads a few drafted tokens at once and keeps the first ones. To the kernels of step.py, the T
-tokens of one row are T rows of one token each, whose keys and values lie in one place: a batch axis of stride 0. Row t has read t tokens more than the first, so that it sees the keys of the tokens before it and no others.
+tokens of one row are T rows of one token each, whose keys and values lie in one place: a batch axis of stride 0.
+Row t has read t tokens more than the first, so that it sees the keys of the tokens before it and no others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chainrule.system.devices import current_device
 
 
 class GraphReader:
-    """The captured reading of `tokens` tokens of one row; the cache lives where that of a sampler for one row is."""
+    """The captured reading of `tokens` tokens of one row; the cache lives where that of a sampler does."""
 
     def __init__(self, network: Transformer, sampler: GraphSampler, tokens: int) -> None:
         self.network, self.sampler, self.tokens = network, sampler, tokens

@@ -1,0 +1,54 @@
+"""`chainrule scale`: a tiny grid, its record and its pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chainrule.evaluation.scaling import grid
+
+from .running import Run
+
+LAW = ["--sizes", "1x8,1x16,2x16", "--shares", "1/4,1/2,1", "--tokenizer", "word", "--context", "line"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    words, path = ["cat", "dog", "mat", "sun", "one"], tmp_path / "corpus.txt"
+    lines = [" ".join(words[(i * (k + 2) + k * k) % 5] for k in range(6)) for i in range(160)]
+    path.write_text("\n".join(f"{line} {i % 7}" for i, line in enumerate(lines)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_law_is_fitted_recorded_and_drawn(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("altair")
+    monkeypatch.setattr(grid, "_fitting", lambda *_: 1.0)
+    out = tmp_path / "law"
+    found = run("scale", corpus, *LAW, "--budget", "1e12", "--out", out)
+    assert found.code == 0
+    assert "L(N, D) = " in found.out and "For 1.00e+12 operations" in found.out
+    record = json.loads((out / grid.RECORD).read_text())
+    assert len(record["cells"]) == 9 and record["is_finished"]
+    assert "vegaEmbed" in (out / "scale.html").read_text()
+    assert {path.name for path in (out / "scale").iterdir()} == {
+        f"{name}.{form}" for name in ("tokens", "budgets") for form in ("png", "svg")
+    }
+    again = run("scale", corpus, *LAW, "--budget", "1e12", "--out", out, "--json")  # trains nothing
+    assert [c["seconds"] for c in again.json["cells"]] == [c["seconds"] for c in record["cells"]]
+
+
+def test_bad_grids_are_refused_in_one_line(run: Run, corpus: Path, tmp_path: Path) -> None:
+    for words, message in (
+        (["--sizes", "2x64,4"], "a size is layers x width"),
+        (["--sizes", "2x64"], "at least three sizes"),
+        (["--shares", "1/2,1"], "at least three shares"),
+        (["--budget", "-1"], "a budget is a number of floating-point operations"),
+        (["--minutes", "0"], "--minutes"),
+    ):
+        found = run("scale", corpus, *words, "--out", tmp_path / "law")
+        assert found.code == 2 and message in found.err and len(found.err.splitlines()) == 1
+        assert not (tmp_path / "law" / grid.RECORD).exists()
