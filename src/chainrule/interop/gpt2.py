@@ -40,9 +40,9 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
         "n_inner": config.hidden,
         "activation_function": _ACTIVATIONS[config.activation],
         "layer_norm_epsilon": config.norm_eps,
-        "resid_pdrop": config.dropout,
-        "embd_pdrop": config.embedding_dropout,
-        "attn_pdrop": config.attention_dropout,
+        "resid_pdrop": config.dropout or 0.0,
+        "embd_pdrop": config.embedding_dropout or 0.0,
+        "attn_pdrop": config.attention_dropout or 0.0,
         "tie_word_embeddings": config.tied,
         "initializer_range": config.initial_std,
     }

@@ -55,7 +55,7 @@ def _to(
         "intermediate_size": config.hidden,
         "hidden_act": "silu" if config.activation == "swiglu" else "relu",
         "attention_bias": config.bias,
-        "attention_dropout": config.attention_dropout,
+        "attention_dropout": config.attention_dropout or 0.0,
         "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rotary_base,
         "tie_word_embeddings": config.tied,
