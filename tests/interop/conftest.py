@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.cli.running import Ran
 
+from chainrule.cli.main import main
 from chainrule.designs.settings import TransformerSettings
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.decoder import Transformer
@@ -22,6 +25,18 @@ def transformers() -> Any:
     """The library, which must not look for anything elsewhere."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     return pytest.importorskip("transformers", reason="transformers, the peer of these tests, is not installed")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a verb in this process."""
+
+    def one(*words: object) -> Ran:
+        with pytest.raises(SystemExit) as ending:
+            main([str(word) for word in words])
+        return Ran(ending.value.code, *capsys.readouterr())
+
+    return one
 
 
 @pytest.fixture(scope="session")

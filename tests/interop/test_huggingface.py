@@ -63,9 +63,7 @@ def check_same(transformers: Any, lm: NeuralModel, folder: Path) -> Any:
 
 @pytest.mark.parametrize("architecture", DESIGNS)
 @pytest.mark.parametrize("context", ["stream", "line"])
-def test_there_and_back(
-    transformers: Any, bpe: Tokenizer, tmp_path: Path, architecture: str, context: Any
-) -> None:
+def test_there_and_back(transformers: Any, bpe: Tokenizer, tmp_path: Path, architecture: str, context: Any) -> None:
     lm = small(bpe, context, **DESIGNS[architecture])
     assert huggingface.export(lm, tmp_path / "hf") == architecture
     model = check_same(transformers, lm, tmp_path / "hf")
@@ -101,7 +99,9 @@ def test_other_tokens(transformers: Any, tmp_path: Path, name: str) -> None:
     ],
     ids=str,
 )
-def test_designs_beside_the_presets(transformers: Any, bpe: Tokenizer, tmp_path: Path, design: dict[str, Any]) -> None:
+def test_designs_beside_the_presets(
+    transformers: Any, bpe: Tokenizer, tmp_path: Path, design: dict[str, Any]
+) -> None:
     lm = small(bpe, **design)
     huggingface.export(lm, tmp_path / "hf")
     check_same(transformers, lm, tmp_path / "hf")
@@ -150,7 +150,9 @@ def test_a_folder_of_theirs(transformers: Any, bpe: Tokenizer, tmp_path: Path) -
     with torch.no_grad():
         model.model.layers[1].self_attn.k_norm.weight.add_(0.5)
     model.save_pretrained(tmp_path / "theirs")
-    with pytest.raises(ForeignFileError, match=r"layers\.1\.self_attn\.k_norm\.weight should be 1: qk_norm has no gains"):
+    with pytest.raises(
+        ForeignFileError, match=r"layers\.1\.self_attn\.k_norm\.weight should be 1: qk_norm has no gains"
+    ):
         huggingface.load(tmp_path / "theirs")
 
 
@@ -196,7 +198,9 @@ def test_bad_weights(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ForeignFileError, match="not a safetensors file"):
         huggingface.load(copy)
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
-    with pytest.raises(ForeignFileError, match=r"its weights are pickled \(pytorch_model\.bin\), which could run any"):
+    with pytest.raises(
+        ForeignFileError, match=r"its weights are pickled \(pytorch_model\.bin\), which could run any"
+    ):
         huggingface.load(copy)
     (copy / "pytorch_model.bin").unlink()
     with pytest.raises(ForeignFileError, match=r"there are no weights in it: neither model\.safetensors nor"):
@@ -211,7 +215,10 @@ def test_bad_weights(folder: Path, tmp_path: Path) -> None:
     [
         ({"preset": "lecture"}, "a gpt2 has placement=pre, this network placement=post"),
         ({"preset": "llama", "positions": "alibi"}, "a llama has positions=rotary, this network positions=alibi"),
-        ({"preset": "llama", "activation": "gelu"}, "a llama has activation=swiglu or relu2, this network activation=gelu"),
+        (
+            {"preset": "llama", "activation": "gelu"},
+            "a llama has activation=swiglu or relu2, this network activation=gelu",
+        ),
         ({"preset": "fast", "bias": True}, "a qwen3 has bias=False, this network bias=True"),
         ({"preset": "gpt2", "kv_heads": 2}, "as many kv_heads as heads"),
         ({"preset": "llama", "scaled_embedding": True, "tied": True}, "scaled_embedding=False, this network"),
