@@ -46,6 +46,7 @@ def run(arguments: list[str]) -> None:
             lm = cr.train("transformer", text[:edge], tokenizer="bpe", context="stream", **settings)
             assert isinstance(lm, NeuralModel)
             rows.append(compare(lm, Path(place) / preset, prompts, options.tokens))
+            print(*rows[-1], flush=True)
     headings = [
         "architecture",
         "prompts",
