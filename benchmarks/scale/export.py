@@ -31,6 +31,7 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--prompts", type=int, default=1000, help="how many [default: 1000]")
     parser.add_argument("--tokens", type=int, default=16, help="to write after each [default: 16]")
     parser.add_argument("--steps", type=int, default=200, help="of training [default: 200]")
+    parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=[*DESIGNS], help="which [default: all]")
     parser.add_argument("--text", type=Path, default=DATA / "tinyshakespeare" / "input.txt")
     options = parser.parse_args(arguments)
     if not options.text.exists():
@@ -41,8 +42,8 @@ def run(arguments: list[str]) -> None:
     prompts = some_prompts(text[edge:], options.prompts)
     rows = []
     with tempfile.TemporaryDirectory(prefix="chainrule-benchmark-") as place:
-        for preset, design in DESIGNS.items():
-            settings: dict[str, Any] = {**SIZES, **design, "steps": options.steps, "preset": preset}
+        for preset in options.designs:
+            settings: dict[str, Any] = {**SIZES, **DESIGNS[preset], "steps": options.steps, "preset": preset}
             lm = cr.train("transformer", text[:edge], tokenizer="bpe", context="stream", **settings)
             assert isinstance(lm, NeuralModel)
             rows.append(compare(lm, Path(place) / preset, prompts, options.tokens))
