@@ -16,6 +16,7 @@ from chainrule.interop.huggingface import as_model, exportable
 from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves
 from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
+from chainrule.interop.weights import expect
 from chainrule.lm import Context, start_token
 from chainrule.model import Model
 from chainrule.neural.inference.model import NeuralModel
@@ -62,9 +63,7 @@ def write_gguf(model: Model, path: str | Path) -> str:
     gguf, lm, path = library(), exportable(model), Path(path)
     assert isinstance(lm.network, Transformer)
     config, tokenizer = lm.network.config, lm.tokenizer
-    if config.activation != "swiglu" or config.bias:
-        name = "bias" if config.activation == "swiglu" else "activation"
-        raise SettingsError(f"llama.cpp has {name}={'swiglu' if config.bias is False else False} in a llama only")
+    expect(config, "llama of llama.cpp", {"activation": ("swiglu",), "bias": (False,)})
     if not isinstance(tokenizer, SubwordTokenizer) or tokenizer.algorithm != "bpe":
         raise TokenizerError(f"a GGUF file takes byte-level BPE, not {tokenizer.name} tokens")
     weights, described = (to_qwen3_weights if config.qk_norm else to_llama_weights)(lm.network)
@@ -106,7 +105,7 @@ def _their_name(name: str) -> str:
 
 
 def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.ndarray:
-    """Rows in llama.cpp's order: of a llama it turns neighbouring numbers of a head together, not those of halves."""
+    """Rows in llama.cpp's order: of a llama it turns neighbouring numbers of a head, not those of halves."""
     if described["model_type"] == "llama" and ("q_proj" in name or "k_proj" in name):
         heads = described["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
         array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
@@ -141,9 +140,13 @@ def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, lm: NeuralModel) ->
 
 
 def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
-    """The model of a GGUF file: a llama with byte-level BPE of GPT-2's pattern, its weights in float32 or float16."""
+    """The model of a GGUF file: a llama with byte-level BPE of GPT-2's pattern, in float32 or float16."""
     path = Path(path)
-    reader = library().GGUFReader(path)
+    gguf = library()
+    try:
+        reader = gguf.GGUFReader(path)
+    except (ValueError, IndexError, KeyError, OSError, TypeError) as error:
+        raise ForeignFileError(f"{path}: not a GGUF file that can be read: {error}") from None
     value = _values(reader)
     architecture = value("general.architecture")
     if architecture != "llama":

@@ -40,9 +40,9 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
         "n_inner": config.hidden,
         "activation_function": _ACTIVATIONS[config.activation],
         "layer_norm_epsilon": config.norm_eps,
-        "resid_pdrop": config.dropout,
-        "embd_pdrop": config.embedding_dropout,
-        "attn_pdrop": config.attention_dropout,
+        "resid_pdrop": config.dropout or 0.0,
+        "embd_pdrop": config.embedding_dropout or 0.0,
+        "attn_pdrop": config.attention_dropout or 0.0,
         "tie_word_embeddings": config.tied,
         "initializer_range": config.initial_std,
     }
@@ -52,7 +52,7 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
 def from_gpt2_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """A network with the weights and the configuration of a `GPT2LMHeadModel`; `vocab_size` may ask for more rows."""
+    """A network with the weights and the configuration of a `GPT2LMHeadModel`; `vocab_size` may add rows."""
     activation = described.get("activation_function", "gelu_new")
     if activation not in _BACK:
         raise SettingsError(f"the activation of a GPT-2 should be one of {', '.join(_BACK)}, not {activation!r}")

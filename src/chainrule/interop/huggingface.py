@@ -71,8 +71,8 @@ def exportable(model: Model) -> NeuralModel:
     """The model, if it is a Transformer that predicts text; any other is refused by what it is."""
     if model.kind == "seq2seq":
         raise SettingsError(
-            "a BartForConditionalGeneration normalises its embeddings (layernorm_embedding), for which a seq2seq has "
-            "no setting: it cannot be written for transformers"
+            "a BartForConditionalGeneration normalises its embeddings (layernorm_embedding), for which a seq2seq "
+            "has no setting: it cannot be written for transformers"
         )
     if model.kind == "masked":
         raise SettingsError(

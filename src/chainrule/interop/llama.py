@@ -22,14 +22,14 @@ _GATE, _UP = "mlp.gate_proj.weight", "mlp.up_proj.weight"
 
 
 def to_llama_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `LlamaForCausalLM`, and its configuration; tables have `rows` rows, or one for each token."""
+    """The weights of a `LlamaForCausalLM`, and its configuration; tables have `rows` rows, or all."""
     expect(network.config, "llama", {**_CAN, "qk_norm": (False,)})
     described = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "mlp_bias": network.config.bias}
     return _to(network, rows, described)
 
 
 def to_qwen3_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `Qwen3ForCausalLM`, and its configuration; tables have `rows` rows, or one for each token."""
+    """The weights of a `Qwen3ForCausalLM`, and its configuration; tables have `rows` rows, or all."""
     config = network.config
     expect(config, "qwen3", {**_CAN, "qk_norm": (True,), "bias": (False,)})
     described = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "use_sliding_window": False}
@@ -55,7 +55,7 @@ def _to(
         "intermediate_size": config.hidden,
         "hidden_act": "silu" if config.activation == "swiglu" else "relu",
         "attention_bias": config.bias,
-        "attention_dropout": config.attention_dropout,
+        "attention_dropout": config.attention_dropout or 0.0,
         "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rotary_base,
         "tie_word_embeddings": config.tied,
@@ -67,7 +67,7 @@ def _to(
 def from_llama_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """A network with the weights and the configuration of a `LlamaForCausalLM`; `vocab_size` may ask for more rows."""
+    """A network with the weights and the configuration of a `LlamaForCausalLM`; `vocab_size` may add rows."""
     attention, feedforward = bool(described.get("attention_bias")), bool(described.get("mlp_bias"))
     if attention != feedforward:
         raise SettingsError(f"mlp_bias of a Llama should be as attention_bias, {attention}, not {feedforward}")

@@ -1,6 +1,6 @@
 """Weights under the names and in the shapes that others publish them with: what all architectures share.
 
-An architecture is a list of pairs: one weight of ours, and the published weights that are stacked in it, row upon row.
+An architecture is a list of pairs: one weight of ours, and the published weights stacked in it, row upon row.
 What a design of ours leaves out (the gains of a norm, the biases of a product) is written as ones and zeros.
 """
 

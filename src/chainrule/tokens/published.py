@@ -1,8 +1,8 @@
 """`PublishedTokenizer`: the tokenizer of a published model, with the ids that its makers gave the tokens.
 
-It is defined by a tokenizer.json of the `tokenizers` library, and encodes a text as that library does: a line end is
-a token of the vocabulary like any other, and a token may reach over several of them. Where lines are read one by
-one, each is encoded by itself and ended by the token of a line end, which is `eos` here.
+It is defined by a tokenizer.json of the `tokenizers` library, and encodes a text as that library does: a line end
+is a token of the vocabulary like any other, and a token may reach over several of them. Where lines are read one
+by one, each is encoded by itself and ended by the token of a line end, which is `eos` here.
 
 A published model gives every one of its tokens a probability. So <s>, which is never predicted, is an id of its own
 after all others. What such a model reads first is `start`, the token with which its makers began a text.

@@ -32,7 +32,7 @@ def definition_of(
 
 def bpe(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], **options: Any) -> dict[str, Any]:
     """A model of merges."""
-    base = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
+    base: dict[str, Any] = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
     base |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
     return {**base, **options, "vocab": dict(vocabulary), "merges": [list(pair) for pair in merges]}
 

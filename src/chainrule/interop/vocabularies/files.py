@@ -41,7 +41,10 @@ _SIZES = {50256: "gpt2", 50280: "gpt2", 100256: "cl100k", 199998: "o200k"}
 
 
 def read_tokenizer(path: str | Path, *, pattern: str | None = None) -> PublishedTokenizer:
-    """The tokenizer of a file, or of a folder with tokenizer.json, or encoder.json and vocab.bpe (vocab.json, merges.txt)."""
+    """The tokenizer of a file or folder.
+
+    A folder has tokenizer.json, or encoder.json and vocab.bpe (also called vocab.json and merges.txt).
+    """
     path = Path(path)
     if path.is_dir():
         return _of_folder(path)

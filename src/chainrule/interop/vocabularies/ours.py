@@ -1,7 +1,7 @@
 """Our tokenizers as tokenizer.json and tokenizer_config.json, which `AutoTokenizer` of transformers reads.
 
-The ids are the same for every text: a line end is </s>, and the letters "<s>" are letters. So the token of a line end
-is an ordinary one with the content LF, and `split_special_tokens` keeps texts from becoming special tokens.
+The ids are the same for every text: a line end is </s>, and the letters "<s>" are letters. So the token of a line
+end is an ordinary one with the content LF, and `split_special_tokens` keeps texts from becoming special tokens.
 One difference is left: pieces of more than 256 characters, which we cut, are not cut there.
 """
 

@@ -1,0 +1,57 @@
+"""Small models of each design, and the peers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.cli.running import Ran
+
+from chainrule.cli.main import main
+from chainrule.designs.settings import TransformerSettings
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import train_tokenizer
+from chainrule.tokens.vocabulary import Limit
+
+
+@pytest.fixture(scope="session")
+def transformers() -> Any:
+    """The library, which must not look for anything elsewhere."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    return pytest.importorskip("transformers", reason="transformers, the peer of these tests, is not installed")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a verb in this process."""
+
+    def one(*words: object) -> Ran:
+        with pytest.raises(SystemExit) as ending:
+            main([str(word) for word in words])
+        return Ran(ending.value.code, *capsys.readouterr())
+
+    return one
+
+
+@pytest.fixture(scope="session")
+def bpe() -> Tokenizer:
+    return train_tokenizer("bpe", Corpus.open("builtin:python"), Limit(top=500))
+
+
+def small(tokenizer: Tokenizer, context: Any = "stream", **design: Any) -> NeuralModel:
+    """A model with weights that give each token another probability, and gains and biases other than 1 and 0."""
+    torch.manual_seed(5)
+    sizes = {"layers": 2, "width": 32, "heads": 4, "window": 48, "initial_std": 0.3, "zero_init": False}
+    settings = TransformerSettings(**{**sizes, **design}, engine="torch")
+    network = Transformer(settings, tokenizer.vocab_size, tokenizer.bos)
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            if weight.dim() == 1:
+                weight.add_(torch.randn_like(weight), alpha=0.2 if name.endswith("weight") else 0.1)
+    return NeuralModel(network, tokenizer, context, kind="transformer", settings=settings)

@@ -1,0 +1,241 @@
+"""Folders of transformers: its logits and its greedy texts are ours, in both directions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import chainrule as cr
+from chainrule.errors import ChainruleError, ForeignFileError, ModelError, SettingsError
+from chainrule.interop import huggingface
+from chainrule.lm import start_token
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import train_tokenizer
+
+from .conftest import small
+
+TEXT = "The value of\nthe expression  is\n"
+DESIGNS: dict[str, dict[str, Any]] = {
+    "GPT2LMHeadModel": {"preset": "gpt2"},
+    "LlamaForCausalLM": {"preset": "llama", "kv_heads": 2},
+    "Qwen3ForCausalLM": {"preset": "fast"},
+}
+
+
+@torch.no_grad()
+def our_logits(lm: NeuralModel, text: str) -> torch.Tensor:
+    ids = torch.tensor([[start_token(lm.tokenizer, lm.context), *lm.tokenizer.encode(text).tolist()]])
+    logits_BTV: torch.Tensor = lm.network.head(lm.network(ids).features_BTD)
+    return logits_BTV
+
+
+def written(model: Any, tokenizer: Any, text: str, count: int) -> str:
+    """What greedy generation adds to a text there."""
+    read = tokenizer(text, return_tensors="pt")
+    ids = model.generate(read["input_ids"], attention_mask=read["attention_mask"], max_new_tokens=count)
+    return str(tokenizer.decode(ids[0, read["input_ids"].shape[1] :], skip_special_tokens=True))
+
+
+def check_same(transformers: Any, lm: NeuralModel, folder: Path) -> Any:
+    """Load a folder in transformers; its ids, logits and greedy texts are those of the model."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    for text in (TEXT, "Another", ""):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"].long()
+        assert ids[0].tolist() == [start_token(lm.tokenizer, lm.context), *lm.tokenizer.encode(text).tolist()]
+        with torch.no_grad():
+            theirs_BTV = model(input_ids=ids).logits
+        ours_BTV = our_logits(lm, text)[..., : theirs_BTV.shape[-1]]
+        torch.testing.assert_close(theirs_BTV, ours_BTV, rtol=1e-5, atol=1e-5)
+        if lm.context == "stream" or "\n" not in text:
+            ours = cr.generate(lm, text, cr.Greedy(), max_tokens=12, heal=False)[len(text) :]
+            # of words, a text begins without the space that a continuation has
+            assert written(model, tokenizer, text, 12).strip() == ours.strip()
+    return model
+
+
+@pytest.mark.parametrize("architecture", DESIGNS)
+@pytest.mark.parametrize("context", ["stream", "line"])
+def test_there_and_back(transformers: Any, bpe: Tokenizer, tmp_path: Path, architecture: str, context: Any) -> None:
+    lm = small(bpe, context, **DESIGNS[architecture])
+    assert huggingface.export(lm, tmp_path / "hf") == architecture
+    model = check_same(transformers, lm, tmp_path / "hf")
+    assert type(model).__name__ == architecture
+    back = huggingface.load(tmp_path / "hf", context=context)
+    assert back.network.config.activation == lm.network.config.activation  # type: ignore[union-attr]
+    back.save(tmp_path / "model")
+    loaded = cr.load(tmp_path / "model")
+    assert cr.generate(loaded, "The", cr.Greedy(), heal=False) == cr.generate(lm, "The", cr.Greedy(), heal=False)
+    if context == "stream":
+        # there every token is predicted, also <s>: its share of the probability is all that differs
+        share = -our_logits(lm, TEXT)[0, :-1].log_softmax(-1).double()
+        nats = share.gather(1, torch.from_numpy(lm.tokenizer.encode(TEXT).astype(np.int64))[:, None]).sum().item()
+        assert back.log_prob(TEXT) == pytest.approx(-nats, rel=1e-5)
+    assert loaded.provenance["architecture"] == architecture
+
+
+@pytest.mark.parametrize("name", ["char", "word", "byte"])
+def test_other_tokens(transformers: Any, tmp_path: Path, name: str) -> None:
+    tokenizer = train_tokenizer(name, cr.Corpus.open("builtin:python"))
+    lm = small(tokenizer, preset="llama")
+    huggingface.export(lm, tmp_path / "hf")
+    check_same(transformers, lm, tmp_path / "hf")
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        {"preset": "gpt2", "positions": "sinusoidal", "bias": False, "activation": "relu2"},
+        {"preset": "gpt2", "positions": "none", "gain": False, "tied": False, "scaled_embedding": True},
+        {"preset": "llama", "bias": True, "tied": True, "rotary_base": 500.0},
+        {"preset": "llama", "activation": "relu2", "gain": False},
+    ],
+    ids=str,
+)
+def test_designs_beside_the_presets(
+    transformers: Any, bpe: Tokenizer, tmp_path: Path, design: dict[str, Any]
+) -> None:
+    lm = small(bpe, **design)
+    huggingface.export(lm, tmp_path / "hf")
+    check_same(transformers, lm, tmp_path / "hf")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_their_shards_in_half_precision(transformers: Any, bpe: Tokenizer, tmp_path: Path, dtype: str) -> None:
+    huggingface.export(small(bpe, preset="llama"), tmp_path / "one")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "one", dtype=getattr(torch, dtype))
+    model.save_pretrained(tmp_path / "many", max_shard_size="40KB")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tmp_path / "one" / name, tmp_path / "many")
+    assert len(list((tmp_path / "many").glob("model-*.safetensors"))) > 2
+    lm = huggingface.load(tmp_path / "many")
+    wide = model.float().eval()
+    with torch.no_grad():
+        ids = torch.tensor([[lm.tokenizer.start, *lm.tokenizer.encode(TEXT).tolist()]])
+        theirs_BTV = wide(input_ids=ids).logits
+    torch.testing.assert_close(our_logits(lm, TEXT)[..., : theirs_BTV.shape[-1]], theirs_BTV, rtol=1e-5, atol=1e-5)
+    shard = sorted((tmp_path / "many").glob("model-*.safetensors"))[1]
+    shard.unlink()
+    with pytest.raises(ForeignFileError, match=f"1 of .* shards are missing: {shard.name}"):
+        huggingface.load(tmp_path / "many")
+
+
+def test_a_folder_of_theirs(transformers: Any, bpe: Tokenizer, tmp_path: Path) -> None:
+    """Made by transformers from the beginning, with a bos and an eos of its own."""
+    huggingface.export(small(bpe, preset="llama"), tmp_path / "ours")
+    described = transformers.Qwen3Config(
+        vocab_size=512, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=32, bos_token_id=500, eos_token_id=500,
+    )  # fmt: skip
+    torch.manual_seed(2)
+    model = transformers.Qwen3ForCausalLM(described).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    shutil.copy(tmp_path / "ours" / "tokenizer.json", tmp_path / "theirs")
+    lm = huggingface.load(tmp_path / "theirs")
+    assert (lm.tokenizer.vocab_size, lm.tokenizer.bos) == (513, 512)
+    ids = torch.tensor([[lm.tokenizer.start, *lm.tokenizer.encode(TEXT).tolist()]])
+    with torch.no_grad():
+        log_probs_TV = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
+    nats = -log_probs_TV.gather(1, ids[0, 1:, None]).double().sum().item()
+    assert lm.log_prob(TEXT) == pytest.approx(-nats, rel=1e-5)
+    lm.save(tmp_path / "saved")
+    assert cr.load(tmp_path / "saved").log_prob(TEXT) == pytest.approx(-nats, rel=1e-5)
+    with torch.no_grad():
+        model.model.layers[1].self_attn.k_norm.weight.add_(0.5)
+    model.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(
+        ForeignFileError, match=r"layers\.1\.self_attn\.k_norm\.weight should be 1: qk_norm has no gains"
+    ):
+        huggingface.load(tmp_path / "theirs")
+
+
+@pytest.fixture(scope="module")
+def folder(bpe: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("hf") / "llama"
+    huggingface.export(small(bpe, preset="llama"), place)
+    return place
+
+
+def changed(folder: Path, tmp_path: Path, **values: Any) -> Path:
+    """A copy of a folder whose config.json says something else."""
+    shutil.copytree(folder, tmp_path / "copy")
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "copy" / "config.json").write_text(json.dumps({**config, **values}))
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"auto_map": {"AutoModel": "code.py"}}, "its model is code in the folder .auto_map., which is never run"),
+        ({"architectures": ["MambaForCausalLM"]}, "the architecture 'MambaForCausalLM' is none of GPT2LMHeadModel"),
+        ({"hidden_size": 64, "head_dim": None}, "should make"),
+        ({"num_hidden_layers": 3}, r"should have 'model\.layers\.2"),
+        ({"hidden_act": "gelu"}, "hidden_act of a Llama should be silu, not 'gelu'"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "should not be stretched, but are by 'yarn'"),
+        ({"vocab_size": 12}, "its tokenizer has 502 tokens, its model 12"),
+        ({"vocab_size": "many"}, "vocab_size should be a number of tokens"),
+        ({"quantization_config": {"bits": 4}}, "its weights are quantised"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_bad_folders(folder: Path, tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ForeignFileError, match=message) as caught:
+        huggingface.load(changed(folder, tmp_path, **values))
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_weights(folder: Path, tmp_path: Path) -> None:
+    copy = changed(folder, tmp_path)
+    (copy / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ForeignFileError, match="not a safetensors file"):
+        huggingface.load(copy)
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(
+        ForeignFileError, match=r"its weights are pickled \(pytorch_model\.bin\), which could run any"
+    ):
+        huggingface.load(copy)
+    (copy / "pytorch_model.bin").unlink()
+    with pytest.raises(ForeignFileError, match=r"there are no weights in it: neither model\.safetensors nor"):
+        huggingface.load(copy)
+    (copy / "config.json").unlink()
+    with pytest.raises(ForeignFileError, match=r"it has no config\.json"):
+        huggingface.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("design", "message"),
+    [
+        ({"preset": "lecture"}, "a gpt2 has placement=pre, this network placement=post"),
+        ({"preset": "llama", "positions": "alibi"}, "a llama has positions=rotary, this network positions=alibi"),
+        (
+            {"preset": "llama", "activation": "gelu"},
+            "a llama has activation=swiglu or relu2, this network activation=gelu",
+        ),
+        ({"preset": "fast", "bias": True}, "a qwen3 has bias=False, this network bias=True"),
+        ({"preset": "gpt2", "kv_heads": 2}, "as many kv_heads as heads"),
+        ({"preset": "llama", "scaled_embedding": True, "tied": True}, "scaled_embedding=False, this network"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_expressed(bpe: Tokenizer, tmp_path: Path, design: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        huggingface.export(small(bpe, **design), tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
+def test_other_kinds_and_places(bpe: Tokenizer, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no architecture for a model of the kind ngram"):
+        huggingface.export(cr.train("ngram", "a b\na c\n", order=2), tmp_path / "hf")
+    with pytest.raises(ChainruleError, match="exists; choose another one, or overwrite it"):
+        huggingface.export(small(bpe, preset="llama"), folder)
+    huggingface.export(small(bpe, preset="gpt2"), folder, overwrite=True)
+    assert "GPT2" in (folder / "config.json").read_text()
+    huggingface.export(small(bpe, preset="llama"), folder, overwrite=True)
