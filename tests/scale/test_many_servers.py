@@ -42,13 +42,13 @@ def address(tmp_path: Path) -> Iterator[str]:
 def asked(address: str, path: str, body: dict[str, object] | None = None) -> str:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 
 
 def test_all_workers_answer_with_the_same_texts(address: str) -> None:
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 120
     while True:
         try:
             asked(address, "/health")

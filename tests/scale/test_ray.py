@@ -9,13 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.running import Fails, Run
 
 import chainrule as cr
 from chainrule.errors import ChainruleError, CorpusError, MissingExtraError
@@ -23,7 +21,7 @@ from chainrule.scale.connection import ClusterError, ray_engine
 from chainrule.scale.engine import RayEngine
 from chainrule.system.parallel import EMBEDDED
 
-pytest_plugins = ["tests.cli.conftest"]
+from .conftest import Fails, Run
 
 TEXT = "".join(f"line {i % 97} of a text that has {i % 13} words and {i % 7} ends\n" for i in range(3000))
 
@@ -74,21 +72,19 @@ def test_scores_filters_and_ids_are_those_of_one_process(
     assert ids[0].read_bytes() == ids[1].read_bytes()
 
 
-@dataclass(frozen=True)
-class Dying:
-    """Does its work, and takes its process down before anybody is told: once for each mark."""
+def dying(work: Callable[[Any], Any], mark: Path) -> Callable[[Any], Any]:
+    """A function that does its work, and takes its process down before anybody is told: once for each mark."""
 
-    work: Callable[[Any], Any]
-    mark: Path
-
-    def __call__(self, piece: Any) -> Any:
-        result = self.work(piece)
+    def die(piece: Any) -> Any:
+        result = work(piece)
         try:
-            self.mark.touch(exist_ok=False)
+            mark.touch(exist_ok=False)
         except FileExistsError:
             return result
         os.kill(os.getpid(), signal.SIGKILL)
         return None
+
+    return die
 
 
 class DyingWorkers(RayEngine):
@@ -101,7 +97,7 @@ class DyingWorkers(RayEngine):
         name = getattr(work, "__name__", type(work).__name__)
         mark = self.folder.parent / f"died-{name}"  # type: ignore[union-attr]
         if name in self.rounds and not mark.exists():
-            yield from super().in_order(Dying(work, mark), pieces)
+            yield from super().in_order(dying(work, mark), pieces)
             self.died += mark.exists()
         else:
             yield from super().in_order(work, pieces)
