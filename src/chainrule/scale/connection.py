@@ -60,7 +60,7 @@ def _imported() -> Any:
 def _begin(ray: Any, address: str | None, workers: int | None) -> None:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # what a task needs: the code that this process has imported, wherever it came from
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers do all the work: nothing is to come before them
         ray.init(num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
         return
     _check_answers(address)
