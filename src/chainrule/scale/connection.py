@@ -18,6 +18,7 @@ from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import cores
 
 _SECONDS = 5.0  # in which a cluster has to answer
+_ATTEMPTS = 3
 _STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
 
 
@@ -61,14 +62,34 @@ def _begin(ray: Any, address: str | None, workers: int | None) -> None:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         os.environ.setdefault("RAY_worker_niceness", "0")  # workers do all the work: nothing is to come before them
-        ray.init(num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
+        with _named("Ray cannot start on this machine"):
+            _begin_here(ray, num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
         return
     _check_answers(address)
-    try:
+    with _named(f"no Ray cluster can be used at {address}"):
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises many kinds, some of them with advice of several lines
+
+
+def _begin_here(ray: Any, **options: Any) -> None:
+    """Start Ray's processes; again where they took longer than Ray waits for them, as on a busy machine."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if "timed out" not in str(error) or attempt == _ATTEMPTS:
+                raise
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """A block whose errors become one line; Ray raises many kinds, some of them with advice of several lines."""
+    try:
+        yield
+    except Exception as error:
         reason = str(error).strip().split("\n")[0]
-        raise ClusterError(f"no Ray cluster can be used at {address}: {reason}") from None
+        raise ClusterError(f"{what}: {reason}") from None
 
 
 def _check_answers(address: str) -> None:
