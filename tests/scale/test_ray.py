@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -184,6 +185,34 @@ def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Pa
     assert "need no engine" in fails("tokenize", files, "--show", "--engine", "ray")
     with pytest.raises(ClusterError, match="no such folder to work in"), ray_engine(work=tmp_path / "nowhere"):
         pass
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 400 Bad Request\r\n"], ids=["nothing", "a web server"])
+def test_what_listens_and_is_not_ray_is_refused_at_once(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.scale import connection
+
+    monkeypatch.setattr(connection, "_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reply() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(100)
+                client.sendall(answer) if answer else time.sleep(1)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        with pytest.raises(ClusterError, match=r"not Ray|timed out"):
+            connection._check_answers(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+
+
+def test_the_address_of_a_cluster_that_runs_is_taken(local_ray: None) -> None:
+    import ray
+
+    from chainrule.scale.connection import _check_answers
+
+    _check_answers(ray.get_runtime_context().gcs_address)
 
 
 def test_an_address_should_be_one() -> None:

@@ -19,6 +19,8 @@ from chainrule.system.parallel import cores
 
 _SECONDS = 5.0  # in which a cluster has to answer
 _ATTEMPTS = 3
+_SETTINGS = b"\x04"  # the type of the frame with which both sides of HTTP/2, which Ray speaks, begin
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5)
 _STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
 
 
@@ -100,13 +102,17 @@ def _check_answers(address: str) -> None:
     if not colon or not port.isdigit():
         raise ClusterError(f"--address should be HOST:PORT, ray://HOST:PORT or auto, not {address!r}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS) as connection:
+            connection.sendall(_GREETING)
+            answer = connection.recv(9)
+        reason = "" if answer[3:4] == _SETTINGS else "what listens there is not Ray"
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+    if reason:
         raise ClusterError(
             f"no Ray cluster answers at {address}: {reason}; start one (ray start --head), or leave out --address "
             "to use this machine"
-        ) from None
+        )
 
 
 def _check_nodes(ray: Any, folder: Path) -> None:
