@@ -107,7 +107,7 @@ class DyingWorkers(RayEngine):
 def test_workers_that_die_in_the_middle_change_nothing(files: Path, tmp_path: Path, ray_workers: RayEngine) -> None:
     expected = cr.train("ngram", files, order=3)
     engine = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]
-    found = cr.train("ngram", files, order=3, engine=engine)
+    found = cr.train("ngram", files, order=3, workers=engine)
     assert engine.died == 3
     for name, array in expected.tensors().items():
         assert found.tensors()[name].tobytes() == array.tobytes(), name
