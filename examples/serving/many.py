@@ -47,6 +47,7 @@ def main() -> None:
         port=options.port,
         log_level="warning",
         access_log=False,
+        lifespan="on",
     )
 
 

@@ -3,13 +3,52 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from chainrule.cli.main import main
 from chainrule.scale.engine import RayEngine
 from chainrule.system.parallel import Engine
+
+
+class Ran(NamedTuple):
+    """How a verb ended, and what it said."""
+
+    code: object
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+Fails = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """A verb in this process."""
+
+    def run(*words: object) -> Ran:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        return Ran(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def fails(run: Run) -> Fails:
+    """What a verb that must fail says: one line, and exit code 2."""
+
+    def fails(*words: object) -> str:
+        ran = run(*words)
+        assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
+        return ran.err
+
+    return fails
 
 
 class Threads(Engine):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -42,13 +41,13 @@ def address(tmp_path: Path) -> Iterator[str]:
 def asked(address: str, path: str, body: dict[str, object] | None = None) -> str:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 
 
 def test_all_workers_answer_with_the_same_texts(address: str) -> None:
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 120
     while True:
         try:
             asked(address, "/health")
@@ -60,8 +59,9 @@ def test_all_workers_answer_with_the_same_texts(address: str) -> None:
     texts, processes = set(), set()
     while len(processes) < 2 and time.monotonic() < ends:
         texts.add(json.loads(asked(address, "/v1/completions", body))["choices"][0]["text"])
-        # each process counts its own requests, and says since when it runs
+        # each process counts its own requests, and says since when it does
         metrics = asked(address, "/metrics")
-        processes |= {line for line in metrics.split("\n") if line.startswith("process_start_time_seconds")}
+        first = 'chainrule_requests_created{route="/v1/completions"'
+        processes |= {line for line in metrics.split("\n") if line.startswith(first)}
     assert len(texts) == 1
-    assert len(processes) == 2 or os.cpu_count() == 1
+    assert len(processes) == 2

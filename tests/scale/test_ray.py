@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.running import Fails, Run
 
 import chainrule as cr
 from chainrule.errors import ChainruleError, CorpusError, MissingExtraError
@@ -23,7 +22,7 @@ from chainrule.scale.connection import ClusterError, ray_engine
 from chainrule.scale.engine import RayEngine
 from chainrule.system.parallel import EMBEDDED
 
-pytest_plugins = ["tests.cli.conftest"]
+from .conftest import Fails, Run
 
 TEXT = "".join(f"line {i % 97} of a text that has {i % 13} words and {i % 7} ends\n" for i in range(3000))
 
@@ -74,21 +73,19 @@ def test_scores_filters_and_ids_are_those_of_one_process(
     assert ids[0].read_bytes() == ids[1].read_bytes()
 
 
-@dataclass(frozen=True)
-class Dying:
-    """Does its work, and takes its process down before anybody is told: once for each mark."""
+def dying(work: Callable[[Any], Any], mark: Path) -> Callable[[Any], Any]:
+    """A function that does its work, and takes its process down before anybody is told: once for each mark."""
 
-    work: Callable[[Any], Any]
-    mark: Path
-
-    def __call__(self, piece: Any) -> Any:
-        result = self.work(piece)
+    def die(piece: Any) -> Any:
+        result = work(piece)
         try:
-            self.mark.touch(exist_ok=False)
+            mark.touch(exist_ok=False)
         except FileExistsError:
             return result
         os.kill(os.getpid(), signal.SIGKILL)
         return None
+
+    return die
 
 
 class DyingWorkers(RayEngine):
@@ -101,7 +98,7 @@ class DyingWorkers(RayEngine):
         name = getattr(work, "__name__", type(work).__name__)
         mark = self.folder.parent / f"died-{name}"  # type: ignore[union-attr]
         if name in self.rounds and not mark.exists():
-            yield from super().in_order(Dying(work, mark), pieces)
+            yield from super().in_order(dying(work, mark), pieces)
             self.died += mark.exists()
         else:
             yield from super().in_order(work, pieces)
@@ -110,7 +107,7 @@ class DyingWorkers(RayEngine):
 def test_workers_that_die_in_the_middle_change_nothing(files: Path, tmp_path: Path, ray_workers: RayEngine) -> None:
     expected = cr.train("ngram", files, order=3)
     engine = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]
-    found = cr.train("ngram", files, order=3, engine=engine)
+    found = cr.train("ngram", files, order=3, workers=engine)
     assert engine.died == 3
     for name, array in expected.tensors().items():
         assert found.tensors()[name].tobytes() == array.tobytes(), name
@@ -188,6 +185,34 @@ def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Pa
     assert "need no engine" in fails("tokenize", files, "--show", "--engine", "ray")
     with pytest.raises(ClusterError, match="no such folder to work in"), ray_engine(work=tmp_path / "nowhere"):
         pass
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 400 Bad Request\r\n"], ids=["nothing", "a web server"])
+def test_what_listens_and_is_not_ray_is_refused_at_once(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.scale import connection
+
+    monkeypatch.setattr(connection, "_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reply() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(100)
+                client.sendall(answer) if answer else time.sleep(1)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        with pytest.raises(ClusterError, match=r"not Ray|timed out"):
+            connection._check_answers(f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+
+
+def test_the_address_of_a_cluster_that_runs_is_taken(local_ray: None) -> None:
+    import ray
+
+    from chainrule.scale.connection import _check_answers
+
+    _check_answers(ray.get_runtime_context().gcs_address)
 
 
 def test_an_address_should_be_one() -> None:

@@ -54,7 +54,7 @@ def train(
     device: str = "cpu",
     run: str | Path | None = None,
     resume: bool = False,
-    engine: Engine = EMBEDDED,
+    workers: Engine = EMBEDDED,
     **settings: Any,
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
@@ -62,7 +62,7 @@ def train(
     A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
-    An `engine`, such as that of `chainrule.scale.connection.ray_engine`, has other processes count n-grams.
+    `workers`, such as those of `chainrule.scale.connection.ray_engine`, count n-grams in other processes.
     """
     the_kind = find_kind(kind)
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
@@ -82,7 +82,7 @@ def train(
         device=device,
         run=None if run is None else Path(run),
         resume=resume,
-        engine=engine,
+        engine=workers,
     )
 
 

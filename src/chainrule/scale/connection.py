@@ -18,6 +18,9 @@ from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import cores
 
 _SECONDS = 5.0  # in which a cluster has to answer
+_ATTEMPTS = 3
+_SETTINGS = b"\x04"  # the type of the frame with which both sides of HTTP/2, which Ray speaks, begin
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5)
 _STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
 
 
@@ -60,15 +63,35 @@ def _imported() -> Any:
 def _begin(ray: Any, address: str | None, workers: int | None) -> None:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        # what a task needs: the code that this process has imported, wherever it came from
-        ray.init(num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers do all the work: nothing is to come before them
+        with _named("Ray cannot start on this machine"):
+            _begin_here(ray, num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
         return
     _check_answers(address)
-    try:
+    with _named(f"no Ray cluster can be used at {address}"):
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises many kinds, some of them with advice of several lines
+
+
+def _begin_here(ray: Any, **options: Any) -> None:
+    """Start Ray's processes; again where they took longer than Ray waits for them, as on a busy machine."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if "timed out" not in str(error) or attempt == _ATTEMPTS:
+                raise
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """A block whose errors become one line; Ray raises many kinds, some of them with advice of several lines."""
+    try:
+        yield
+    except Exception as error:
         reason = str(error).strip().split("\n")[0]
-        raise ClusterError(f"no Ray cluster can be used at {address}: {reason}") from None
+        raise ClusterError(f"{what}: {reason}") from None
 
 
 def _check_answers(address: str) -> None:
@@ -79,13 +102,17 @@ def _check_answers(address: str) -> None:
     if not colon or not port.isdigit():
         raise ClusterError(f"--address should be HOST:PORT, ray://HOST:PORT or auto, not {address!r}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS) as connection:
+            connection.sendall(_GREETING)
+            answer = connection.recv(9)
+        reason = "" if answer[3:4] == _SETTINGS else "what listens there is not Ray"
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+    if reason:
         raise ClusterError(
             f"no Ray cluster answers at {address}: {reason}; start one (ray start --head), or leave out --address "
             "to use this machine"
-        ) from None
+        )
 
 
 def _check_nodes(ray: Any, folder: Path) -> None:

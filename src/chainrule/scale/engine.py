@@ -66,8 +66,8 @@ def _results(ray: Any, answer: Any) -> tuple[list[Any], float]:
     try:
         content, seconds, error = ray.get(answer)
     except ray.exceptions.RayError as lost:
-        reason = str(lost).strip().split("\n")[0]
-        raise ChainruleError(f"a task was lost {_RETRIES + 1} times, and is given up: {reason}") from None
+        reason = str(lost).strip().split("\n")[-1]
+        raise ChainruleError(f"a task of Ray was lost, {_RETRIES + 1} times: {reason}") from None
     if error is not None:
         raise unpacked(error)
     return unpacked(content), seconds
@@ -79,10 +79,10 @@ _last: tuple[Any, Any] = (None, None)
 def _do(function: bytes, pieces: bytes) -> tuple[bytes, float, bytes | None]:
     """In a worker: the results for some pieces, the seconds that they took, and the error that ended them."""
     global _last  # noqa: PLW0603 (one process, one task at a time)
-    if _last[0] != function:  # files stay mapped from task to task
-        _last = (function, unpacked(function))
     began = time.perf_counter()
     try:
+        if _last[0] != function:  # files stay mapped from task to task
+            _last = (function, unpacked(function))
         results = [_last[1](piece) for piece in unpacked(pieces)]
     except Exception as error:
         return b"", time.perf_counter() - began, packed(error)
