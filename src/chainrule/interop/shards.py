@@ -26,7 +26,7 @@ class Shards(Mapping[str, Tensor]):
                 file = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise ForeignFileError(f"{path}: not a safetensors file: {error}") from None
-            self._files |= dict.fromkeys(file.keys(), file)
+            self._files |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
         for name, place in _listed(folder).items():
             if name not in self._files:
                 raise ForeignFileError(f"{folder / place}: there is no {name!r} in it, which {INDEX} lists")

@@ -38,7 +38,7 @@ def to_published(network: Transformer, pairs: Iterable[Pair], rows: int) -> dict
             sizes = [config.width, config.kv_heads * head_size, config.kv_heads * head_size]
         else:
             sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
-        for name, part in zip(pair.theirs, weight.split(sizes), strict=True):
+        for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):
             weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
     return weights
 

@@ -131,7 +131,7 @@ def _token(described: Mapping[str, Any], which: str, ids: Mapping[str, int]) -> 
     """The id of the token that begins or ends a text, by its name or by its number."""
     named = described.get(f"{which}_token")
     name = named.get("content") if isinstance(named, dict) else named
-    if name in ids:
+    if isinstance(name, str) and name in ids:
         return ids[name]
     number = described.get(f"{which}_token_id")
     number = number[0] if isinstance(number, list) and number else number
@@ -165,7 +165,7 @@ def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedToken
     except (ValueError, TypeError) as error:
         raise TokenizerError(f"{path}: expected a token in base64 and its rank on each line ({error})") from None
     chosen = pattern or _SIZES.get(len(ranks))
-    if chosen not in PATTERNS:
+    if chosen is None or chosen not in PATTERNS:
         raise TokenizerError(
             f"{path}: a .tiktoken file does not say how text is split: name the pattern, {', '.join(PATTERNS)}"
         )
