@@ -1,4 +1,4 @@
-"""Guesses at the next words, for another model to check: the call of the kernel, which reads and guesses at once."""
+"""Guesses at the next words, for another model to check: the call of the kernel that reads and guesses."""
 
 from __future__ import annotations
 
