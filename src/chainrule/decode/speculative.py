@@ -94,7 +94,8 @@ class _Steps:
 
     def draw(self, count: int) -> Floats:
         """The next random numbers of the row."""
-        return self._uniforms.draw(self._row, count)[0]
+        (numbers,) = self._uniforms.draw(self._row, count)
+        return np.asarray(numbers)
 
     def read(self, state: State, pending: int, drafted: Sequence[int]) -> tuple[Array, Array]:
         """ln p after the pending token and after each of the drafted ones, [K+1, V]; the function to the state."""
@@ -199,7 +200,7 @@ class _Drawn(_Steps):
         """p of every token under the strategy, before each choice; all 0 where nothing can follow."""
         reading = self.reading(ids, drafted)
         changed_TV = self.strategy.apply(log_probs_TV, lambda: _like(reading, log_probs_TV))
-        return np.exp(normalised(to_numpy(changed_TV).astype(np.float64)))
+        return np.asarray(np.exp(normalised(to_numpy(changed_TV).astype(np.float64))))
 
     def _settle(self, p_TV: Floats, log_probs_TV: Array, drafted: list[int], q_KV: Floats) -> tuple[Accepted, int]:
         """Accept drafted tokens with probability min(1, p/q); then draw one from what is left of p."""

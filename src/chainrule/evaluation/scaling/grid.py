@@ -210,22 +210,21 @@ def _fitting(data: TrainingData, sizes: Sequence[Size], shares: Sequence[float],
 
 def _conclude(found: Scaling, budgets: Sequence[float]) -> None:
     """Fit the law to the cells, and say what it advises for the budgets."""
-    columns = [[getattr(cell, name) for cell in found.cells] for name in ("parameters", "tokens", "nats")]
-    law = fit_law(*columns)
-    without = left_out(*columns)
+    N, D, L = ([float(getattr(cell, name)) for cell in found.cells] for name in ("parameters", "tokens", "nats"))
+    law, without = fit_law(N, D, L), left_out(N, D, L)
     names = ("E", "A", "a", "B", "b")
     found.law = law
     found.ranges = {n: (min(getattr(o, n) for o in without), max(getattr(o, n) for o in without)) for n in names}
     found.advice = []
     for flops in budgets or (10 * found.flops, 100 * found.flops):
-        N, D = law.best_size(flops)
+        size, tokens = law.best_size(flops)
         others = [other.best_size(flops)[0] for other in without]
         found.advice.append(
             {
                 "flops": flops,
-                "parameters": N,
-                "tokens": D,
-                "nats": float(law.loss(N, D)),
+                "parameters": size,
+                "tokens": tokens,
+                "nats": float(law.loss(size, tokens)),
                 "least_parameters": min(others),
                 "most_parameters": max(others),
             }

@@ -9,5 +9,6 @@ In reading order:
     kernels.py        the Numba kernels of suffixes.py and walk.py
     write_kernels.py  those that write text, from sorted lists of the words seen after each context
     writer.py         their call
-    drafter.py        guesses at the next words, for another model to check, and their kernel
+    draft_kernels.py  those that guess the next words, for another model to check
+    drafter.py        their call
 """
