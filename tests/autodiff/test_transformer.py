@@ -82,7 +82,15 @@ def test_norms_biases_and_tables(norm: str, placement: str) -> None:
 
 
 def test_numbers_of_the_design() -> None:
-    for settings in ({"norm_eps": 0.3}, {"positions": "rotary", "rotary_base": 7.0}, {"layers": 3}, {"heads": 1}):
+    for settings in (
+        {"norm_eps": 0.3},
+        {"positions": "rotary", "rotary_base": 7.0},
+        {"layers": 3},
+        {"heads": 1},
+        {"head_size": 8},
+        {"qk_gain": True, "positions": "rotary"},
+        {"qk_gain": True, "head_size": 10, "kv_heads": 2},
+    ):
         assert_same(**{"qk_norm": True, **settings})
 
 

@@ -165,7 +165,7 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 
     def cost(self, vocab_size: int) -> Cost:
         # queries and outputs, keys and values, and the feed-forward part
-        attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
+        attention = 2 * self.width * self.head_size * (self.heads + self.kv_heads)
         feed_forward = (3 if self.activation == "swiglu" else 2) * self.width * self.hidden
         return Cost(int(self.layers * (attention + feed_forward)), vocab_size * self.width)
 

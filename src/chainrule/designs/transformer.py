@@ -72,7 +72,7 @@ class TransformerConfig:
     """
 
     GROUPS: ClassVar[Groups] = {
-        "size": ("layers", "width", "heads", "kv_heads", "window", "hidden"),
+        "size": ("layers", "width", "heads", "kv_heads", "head_size", "window", "hidden"),
         "design": (
             "preset",
             "norm",
@@ -83,6 +83,7 @@ class TransformerConfig:
             "bias",
             "tied",
             "qk_norm",
+            "qk_gain",
             "zero_init",
             "scaled_embedding",
             "initial_std",
@@ -104,6 +105,7 @@ class TransformerConfig:
     width: int = setting(256, "features of a token")
     heads: int = setting(4, "heads of queries in each block")
     kv_heads: int = setting(AS_PRESET, "heads of keys and values (default: heads; 1: all queries share one)")
+    head_size: int = setting(AS_PRESET, "features of a head (default: width / heads)")
     window: int = setting(256, "the most tokens it reads at once")
     hidden: int = setting(AS_PRESET, "features inside a block (default: 4 width; 8/3 width with swiglu)")
     norm: Literal["layernorm", "rmsnorm"] = setting(AS_PRESET, "how features are brought to one size")
@@ -118,6 +120,7 @@ class TransformerConfig:
     bias: bool = setting(AS_PRESET, "whether products add a bias")
     tied: bool = setting(AS_PRESET, "use one table for the embeddings and the logits")
     qk_norm: bool = setting(AS_PRESET, "normalise queries and keys, so that scores stay small")
+    qk_gain: bool = setting(False, "whether these norms scale each feature by a learned number")
     zero_init: bool = setting(
         AS_PRESET, "begin with zeros in output layers, so that each block adds nothing at first"
     )
@@ -143,6 +146,7 @@ class TransformerConfig:
         self._fill(
             {
                 "kv_heads": self.heads,
+                "head_size": self._width_by_heads(),
                 # swiglu has three matrices instead of two: 2/3 as wide, they have as many parameters
                 "hidden": -(-8 * self.width // 3 // 64) * 64 if self.activation == "swiglu" else 4 * self.width,
                 "initial_std": max(self.width, 1) ** -0.5,
@@ -163,7 +167,7 @@ class TransformerConfig:
                 raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
 
     def _check(self) -> None:
-        sizes = ("layers", "width", "heads", "kv_heads", "window", "hidden")
+        sizes = ("layers", "width", "heads", "kv_heads", "head_size", "window", "hidden")
         check_sizes(**{name: getattr(self, name) for name in sizes})
         if self.width is not None and self.heads is not None:
             self._check_heads()
@@ -175,15 +179,19 @@ class TransformerConfig:
                 raise SettingsError(f"{name} should be above 0, not {value}")
 
     def _check_heads(self) -> None:
-        if self.width % self.heads:
-            raise SettingsError(f"width should be a multiple of heads ({self.heads}), not {self.width}")
         if self.kv_heads is not AS_PRESET and self.heads % self.kv_heads:
             raise SettingsError(f"kv_heads should divide heads ({self.heads}), not be {self.kv_heads}")
-        if self.positions == "rotary" and self.width // self.heads % 2:
-            size = self.width // self.heads
-            raise SettingsError(
-                f"rotary positions turn pairs of features: width / heads should be even, not {size}"
-            )
+        size = self._width_by_heads() if self.head_size is AS_PRESET else self.head_size
+        if self.positions == "rotary" and size % 2:
+            of_head = "width / heads" if size * self.heads == self.width else "head_size"
+            raise SettingsError(f"rotary positions turn pairs of features: {of_head} should be even, not {size}")
+        if self.qk_gain and not self.qk_norm:
+            raise SettingsError("qk_gain belongs to the norms of qk_norm: set qk_norm=true as well")
+
+    def _width_by_heads(self) -> int:
+        if self.heads and self.width % self.heads:
+            raise SettingsError(f"width should be a multiple of heads ({self.heads}), not {self.width}")
+        return self.width // max(self.heads, 1)
 
 
 def blocks_of(settings: Any, optional: Sequence[str], **values: Any) -> TransformerConfig:

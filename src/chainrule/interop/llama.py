@@ -34,9 +34,10 @@ def to_qwen3_weights(network: Transformer, rows: int | None = None) -> tuple[dic
     expect(config, "qwen3", {**_CAN, "qk_norm": (True,), "bias": (False,)})
     described = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "use_sliding_window": False}
     weights, described = _to(network, rows, described)
-    for i in range(config.layers):
-        for part in "qk":
-            weights[f"model.layers.{i}.self_attn.{part}_norm.weight"] = torch.ones(config.width // config.heads)
+    if not config.qk_gain:
+        for i in range(config.layers):
+            for part in "qk":
+                weights[f"model.layers.{i}.self_attn.{part}_norm.weight"] = torch.ones(config.head_size)
     return weights, described
 
 
@@ -51,7 +52,7 @@ def _to(
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.heads,
         "num_key_value_heads": config.kv_heads,
-        "head_dim": config.width // config.heads,
+        "head_dim": config.head_size,
         "intermediate_size": config.hidden,
         "hidden_act": "silu" if config.activation == "swiglu" else "relu",
         "attention_bias": config.bias,
@@ -77,14 +78,13 @@ def from_llama_weights(
 def from_qwen3_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """The same of a `Qwen3ForCausalLM`, if the norms of its queries and keys have no gains but 1."""
+    """The same of a `Qwen3ForCausalLM`."""
     expect_values(described, "Qwen3", {"attention_bias": False, "use_sliding_window": False})
-    for i in range(described["num_hidden_layers"]):
-        for part in "qk":
-            name = f"model.layers.{i}.self_attn.{part}_norm.weight"
-            if name in weights and not bool((weights[name].float() == 1).all()):
-                raise SettingsError(f"{name} should be 1: qk_norm has no gains here")
-    return _from(weights, described, bos, vocab_size, "Qwen3", qk_norm=True)
+    names = (
+        f"model.layers.{i}.self_attn.{x}_norm.weight" for i in range(described["num_hidden_layers"]) for x in "qk"
+    )
+    gains = any(name in weights and not bool((weights[name].float() == 1).all()) for name in names)
+    return _from(weights, described, bos, vocab_size, "Qwen3", qk_norm=True, qk_gain=gains)
 
 
 def _from(
@@ -100,16 +100,13 @@ def _from(
     stretched = rope.get("rope_type", rope.get("type", "default"))  # configurations of older versions say `type`
     if stretched != "default":
         raise SettingsError(f"rotary positions should not be stretched, but are by {stretched!r}")
-    if (described.get("head_dim") or width // heads) != width // heads:
-        raise SettingsError(
-            f"head_dim should be hidden_size / heads = {width // heads}, not {described['head_dim']}"
-        )
     config = TransformerConfig(
         preset="llama",
         layers=described["num_hidden_layers"],
         width=width,
         heads=heads,
         kv_heads=described.get("num_key_value_heads") or heads,
+        head_size=described.get("head_dim") or width // heads,
         window=described["max_position_embeddings"],
         hidden=described["intermediate_size"],
         activation=_activation(weights, described, name),  # type: ignore[arg-type]
@@ -144,6 +141,8 @@ def _pairs(config: TransformerConfig, *, to_publish: bool = False) -> Iterator[P
         if config.gain or to_publish:
             yield Pair(f"{ours}.attention_norm.weight", [f"{theirs}.input_layernorm.weight"])
             yield Pair(f"{ours}.feedforward_norm.weight", [f"{theirs}.post_attention_layernorm.weight"])
+        if config.qk_gain:
+            yield from (Pair(f"{ours}.attention.{x}_gain_K", [f"{theirs}.self_attn.{x}_norm.weight"]) for x in "qk")
         for kind in kinds:
             yield Pair(f"{ours}.attention.qkv.{kind}", [f"{theirs}.self_attn.{x}_proj.{kind}" for x in "qkv"])
             yield Pair(f"{ours}.attention.out.{kind}", [f"{theirs}.self_attn.o_proj.{kind}"])

@@ -30,12 +30,11 @@ class Pair(NamedTuple):
 def to_published(network: Transformer, pairs: Iterable[Pair], rows: int) -> dict[str, Tensor]:
     """The published weights of a network; tables with that many rows."""
     config, state = network.config, completed(network)
-    head_size = config.width // config.heads
     weights = {}
     for pair in pairs:
         weight = state[pair.ours][:rows] if pair.is_table else state[pair.ours]
         if len(pair.theirs) == 3:
-            sizes = [config.width, config.kv_heads * head_size, config.kv_heads * head_size]
+            sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
         else:
             sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
         for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):

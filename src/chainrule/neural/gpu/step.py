@@ -20,7 +20,10 @@ _TILE = 8192  # elements of a weight matrix that one program loads at once
 def is_available(network: Transformer, batch_size: int) -> bool:
     """Whether the kernels can run on the network's device, for its design and this batch size."""
     weight = network.embedding
-    if network.config.placement != "pre" or batch_size > MOST_ROWS or weight.device.type != "cuda":
+    config = network.config
+    if config.placement != "pre" or batch_size > MOST_ROWS or weight.device.type != "cuda":
+        return False
+    if config.qk_gain or config.heads * config.head_size != config.width:
         return False
     return weight.dtype != torch.float64 and has_triton()
 
@@ -63,7 +66,7 @@ class FusedStep:
     def __init__(self, network: Transformer, batch_size: int) -> None:
         config = network.config
         self.network, self.config, self.rows = network, config, batch_size
-        self.head_size = config.width // config.heads
+        self.head_size = config.head_size
         self.span = max(128, power_of_two(config.window) // 32)
         self.parts = -(-config.window // self.span)
         like = network.embedding.detach()

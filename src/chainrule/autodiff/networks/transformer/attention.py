@@ -43,22 +43,23 @@ def self_attention(
     randomness: Randomness | None = None,
 ) -> Module:
     """Attention of each token x_t to the tokens up to t: x and the result are [..., T, D]."""
-    H, G, size = config.heads, config.kv_heads, config.width // config.heads
+    H, G, size = config.heads, config.kv_heads, config.head_size
     qkv = linear(parameters, f"{name}.qkv", x)
     # queries, keys and values stand side by side in one matrix
     q, k, v = (
         SplitHeads(heads).apply_fwd(Slice(np.s_[..., first * size : (first + heads) * size]).apply_fwd(qkv))
         for first, heads in ((0, H), (H, G), (H + G, G))
     )
-    query, key = (_placed(each, config, places) for each in (q, k))
+    gains = (parameters[f"{name}.{each}_gain_K"] if config.qk_gain else None for each in "qk")
+    query, key = (_placed(each, config, places, gain) for each, gain in zip((q, k), gains, strict=True))
     taken = _attend(query, key, v, config, places.bias_HTT, randomness)
     return linear(parameters, f"{name}.out", MergeHeads().apply_fwd(taken))
 
 
-def _placed(x: Module, config: TransformerConfig, places: Places) -> Module:
+def _placed(x: Module, config: TransformerConfig, places: Places, gain_K: Node | None) -> Module:
     """Queries or keys [..., T, K], normalised and rotated where the design says so."""
     if config.qk_norm:
-        x = RMSNorm(config.norm_eps).apply_fwd(x)
+        x = RMSNorm(config.norm_eps).apply_fwd(*(x,) if gain_K is None else (x, gain_K))
     return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
 
 

@@ -66,7 +66,7 @@ class Places:
 def find_places(config: TransformerConfig, steps: int) -> Places:
     """The positions of a text of so many tokens."""
     if config.positions == "rotary":
-        return Places(rotation=rotary_tables(steps, config.width // config.heads, config.rotary_base))
+        return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
     if config.positions == "alibi":
         return Places(bias_HTT=alibi_bias(config.heads, steps))
     return Places()

@@ -33,19 +33,20 @@ def initial(config: TransformerConfig, vocab_size: int, randomness: Randomness) 
         if len(shape) == 2:
             std = config.initial_std * (added if name.endswith(".out.weight") else 1.0)
             tensor[:] = randomness.normal(0, std, shape)
-        elif name.endswith("norm.weight"):
+        elif name.endswith(("norm.weight", "gain_K")):
             tensor[:] = 1
         tensors[name] = tensor
     return tensors
 
 
 def _block(config: TransformerConfig, name: str) -> dict[str, tuple[int, ...]]:
-    width, size = config.width, config.width // config.heads
+    width, size = config.width, config.head_size
     halves = 2 if config.activation == "swiglu" else 1
     return {
         **_norm(config, f"{name}.attention_norm"),
         **_linear(config, f"{name}.attention.qkv", (config.heads + 2 * config.kv_heads) * size, width),
-        **_linear(config, f"{name}.attention.out", width, width),
+        **({f"{name}.attention.{each}_gain_K": (size,) for each in "qk"} if config.qk_gain else {}),
+        **_linear(config, f"{name}.attention.out", width, config.heads * size),
         **_norm(config, f"{name}.feedforward_norm"),
         **_linear(config, f"{name}.feedforward.up", halves * config.hidden, width),
         **_linear(config, f"{name}.feedforward.out", width, config.hidden),

@@ -105,11 +105,13 @@ class SelfAttention(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_size = config.width // config.heads
+        self.head_size = config.head_size
         self.qk_norm, self.norm_eps = config.qk_norm, config.norm_eps
+        if config.qk_gain:
+            self.q_gain_K, self.k_gain_K = (nn.Parameter(torch.ones(self.head_size)) for _ in range(2))
         # one product for all three is faster than three
         self.qkv = nn.Linear(config.width, (self.heads + 2 * self.kv_heads) * self.head_size, bias=config.bias)
-        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+        self.out = nn.Linear(self.heads * self.head_size, config.width, bias=config.bias)
 
     def forward(self, x_BTD: Tensor, rotation: tuple[Tensor, Tensor] | None, attend: Attend) -> Tensor:
         B, T, _ = x_BTD.shape
@@ -119,13 +121,16 @@ class SelfAttention(nn.Module):
             qk_BTHK, v_BTGK = qkv_BTHK.split([self.heads + self.kv_heads, self.kv_heads], dim=2)
             if self.qk_norm:
                 qk_BTHK = rms_norm(qk_BTHK, self.norm_eps)
+            if hasattr(self, "q_gain_K"):
+                gains = self.q_gain_K.expand(self.heads, -1), self.k_gain_K.expand(self.kv_heads, -1)
+                qk_BTHK = qk_BTHK * torch.cat(gains)
             if rotation is not None:
                 qk_BTHK = rotate(qk_BTHK, *rotation)
             q_BTHK, k_BTGK = qk_BTHK.split([self.heads, self.kv_heads], dim=2)
         else:
             q_BTHK, k_BTGK, v_BTGK = qkv_BTHK.split([self.heads, self.kv_heads, self.kv_heads], dim=2)
         taken_BHTK = attend(q_BTHK.transpose(1, 2), k_BTGK.transpose(1, 2), v_BTGK.transpose(1, 2))
-        mixed: Tensor = self.out(taken_BHTK.transpose(1, 2).reshape(x_BTD.shape))
+        mixed: Tensor = self.out(taken_BHTK.transpose(1, 2).reshape(B, T, -1))
         return mixed
 
 
@@ -135,11 +140,11 @@ class CrossAttention(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_size = config.width // config.heads
+        self.head_size = config.head_size
         self.qk_norm, self.norm_eps = config.qk_norm, config.norm_eps
-        self.q = nn.Linear(config.width, config.width, bias=config.bias)
+        self.q = nn.Linear(config.width, self.heads * self.head_size, bias=config.bias)
         self.kv = nn.Linear(config.width, 2 * self.kv_heads * self.head_size, bias=config.bias)
-        self.out = nn.Linear(config.width, config.width, bias=config.bias)
+        self.out = nn.Linear(self.heads * self.head_size, config.width, bias=config.bias)
 
     def keys_values(self, source_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's features, [B, S, G, K] each: the same for every token of the target."""
@@ -153,7 +158,7 @@ class CrossAttention(nn.Module):
         # rows that share a source are queries of one row
         q_NQHK = q_BTHK.reshape(len(source.is_token_NS), -1, self.heads, self.head_size)
         taken_NHQK = source.attend(q_NQHK.transpose(1, 2))
-        mixed: Tensor = self.out(taken_NHQK.transpose(1, 2).reshape(x_BTD.shape))
+        mixed: Tensor = self.out(taken_NHQK.transpose(1, 2).reshape(*x_BTD.shape[:2], -1))
         return mixed
 
 

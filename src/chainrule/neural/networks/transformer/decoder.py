@@ -62,7 +62,7 @@ class Transformer(Stack, Network):
     def begin(self, batch_size: int, capacity: int | None = None) -> Cache:
         """An empty cache, which grows as tokens are read; `capacity` reserves space for so many at once."""
         config = self.config
-        shape_LBGK = config.layers, batch_size, config.kv_heads, config.width // config.heads
+        shape_LBGK = config.layers, batch_size, config.kv_heads, config.head_size
         capacity = min(capacity or _FIRST_CAPACITY, config.window)
         like = self.embedding.new_empty(0, dtype=working_type(self.embedding))
         return empty_cache(shape_LBGK, config.window, capacity, like)

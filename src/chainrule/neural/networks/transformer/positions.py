@@ -85,7 +85,7 @@ class Positions(nn.Module):
             del self.added_TD
             self.register_buffer("added_TD", sinusoidal_table(config.window, config.width), persistent=False)
         elif config.positions == "rotary":
-            cos_TK, sin_TK = rotary_tables(config.window, config.width // config.heads, config.rotary_base)
+            cos_TK, sin_TK = rotary_tables(config.window, config.head_size, config.rotary_base)
         elif config.positions == "alibi":
             slopes_H = alibi_slopes(config.heads)
         self.register_buffer("cos_TK", cos_TK, persistent=False)
