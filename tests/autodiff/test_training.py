@@ -258,7 +258,7 @@ def test_what_is_refused_is_refused_before_the_text_is_read(monkeypatch: pytest.
 
 
 def test_a_device_that_may_be_chosen_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "choose_device", lambda device: "cuda")
+    monkeypatch.setattr(pipeline, "choose_own_device", lambda device: "cuda")
     assert isinstance(cr.train("feedforward", TOY, engine="tape", device="auto", steps=1), TapeModel)
 
 

@@ -14,7 +14,7 @@ from chainrule.arrays import PAD, Array
 from chainrule.decode.beam import beam_search
 from chainrule.decode.strategies import normalised
 from chainrule.fast_paths import Choose, Found, SearchRules
-from chainrule.lm import LanguageModel, State, check_rows, predictions, score_sequences
+from chainrule.lm import LanguageModel, State, check_rows, predictions, read_ahead, score_sequences
 from chainrule.testing.laws import LAWS, check_laws, laws_for
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -196,6 +196,18 @@ class Restless(Delegate):
     def next_log_probs(self, state: State) -> Array:
         log_probs = super().next_log_probs(state)
         return normalised(log_probs + self.randomness.normal(size=log_probs.shape))
+
+
+class ReadsAheadAndForgets(Delegate):
+    """The state after the first tokens is that before them."""
+
+    def read_ahead(self, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
+        return read_ahead(self.inner, state, ids_BT)[0], lambda n: state
+
+
+class DraftsTheStart(Delegate):
+    def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
+        return memory, np.full(count, self.tokenizer.bos)
 
 
 class Precise(Delegate):
@@ -385,6 +397,8 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("writing_is_choosing_and_extending", WritesWithoutMoving),
     ("searching_is_ranking_and_extending", SearchesTheForbidden),
     ("searching_is_ranking_and_extending", SearchesWithoutEnd),
+    ("reading_ahead_is_extending", ReadsAheadAndForgets),
+    ("drafts_are_tokens_of_the_vocabulary", DraftsTheStart),
 ]
 UNBROKEN = (Delegate, WrapsStates, Precise, Fast)
 SAVED = "save_and_load_is_bit_equal"

@@ -11,6 +11,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.ngram.store import bitstream, bitstream_kernels
+from chainrule.system.parallel import EMBEDDED
 
 YES_NO = "yes\nno\n"
 ORDINARY = "".join(f"the {word} sat on the {other}\n" for word in "abcdefgh" for other in "ijklmnop")
@@ -91,7 +92,7 @@ def test_an_exception_while_packing_is_raised(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(bitstream, "_NUMBERS_AT_ONCE", 8)
     monkeypatch.setattr(bitstream_kernels, "pack_bits", fail)
     with pytest.raises(MemoryError, match="no room"):
-        bitstream._pack_fast(np.arange(64, dtype=np.uint32), 7, None)
+        bitstream._pack_fast(np.arange(64, dtype=np.uint32), 7, None, EMBEDDED)
 
 
 @pytest.mark.slow

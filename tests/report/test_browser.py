@@ -9,18 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browsing import PATIENCE, launched
+from tests.browsing import PATIENCE
 
 import chainrule as cr
 
 pytest.importorskip("altair")
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as found:
-        yield found
 
 
 def add_differences_and_curves(folder: Path) -> None:

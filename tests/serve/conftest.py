@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
-from tests.browsing import launched
 from tests.report.test_run_report import run_folder
 from tests.serve.serving import Running, running
 
@@ -82,13 +80,6 @@ def models(folders: dict[str, Path]) -> dict[str, cr.LanguageModel]:
 def server(folders: dict[str, Path]) -> Iterator[Running]:
     """A server of all of them."""
     with running([*folders.values()]) as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A browser for all tests of the page."""
-    with launched() as found:
         yield found
 
 

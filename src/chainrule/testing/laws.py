@@ -336,7 +336,9 @@ def reading_ahead_is_extending(lm: LanguageModel) -> None:
         found, after = read_ahead(lm, state, pad([row]))
         np.testing.assert_allclose(to_numpy(found), np.stack(expected, axis=1), **CLOSE)
         for n in (kept, len(row)):
-            shorter = lm.extend(after(n), pad([row]))
+            there = after(n)
+            np.testing.assert_allclose(to_numpy(lm.next_log_probs(there)), expected[n - 1], **CLOSE)
+            shorter = lm.extend(there, pad([row]))
             again = lm.extend(state, pad([[*row[:n], *row]]))
             np.testing.assert_allclose(
                 to_numpy(lm.next_log_probs(shorter)), to_numpy(lm.next_log_probs(again)), **CLOSE

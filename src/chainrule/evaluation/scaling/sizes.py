@@ -36,8 +36,8 @@ class Size:
 def parse_sizes(names: Sequence[str]) -> list[Size]:
     """Sizes such as 2x64, in the order of their widths and layers.
 
-    >>> parse_sizes(["4x128", "2x64"])
-    [Size(layers=2, width=64), Size(layers=4, width=128)]
+    >>> parse_sizes(["4x128", "2x64", "2x32"])
+    [Size(layers=2, width=32), Size(layers=2, width=64), Size(layers=4, width=128)]
     """
     found = []
     for name in names:
