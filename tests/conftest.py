@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 SHARING = ("tests/serve/", "tests/report/")
 """Folders of tests whose fixtures take seconds to make."""
 
-settings.register_profile("chainrule", derandomize=True, deadline=None, database=None)
+settings.register_profile("chainrule", derandomize=True, deadline=None, database=None, max_examples=40)
 settings.load_profile("chainrule")
 
 
