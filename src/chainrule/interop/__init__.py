@@ -6,6 +6,7 @@ llama.py           the weights of a Llama, and of a Qwen3
 vocabularies/      tokenizers: ours as tokenizer.json, and files of others
 shards.py          weights in safetensors files, one or several
 huggingface.py     folders as transformers keeps them
+hub.py             models of the Hugging Face hub, fetched into its cache
 llama2c.py         checkpoints of llama2.c
 gguf.py            files for llama.cpp
 carrying.py        any of these by what a file or folder is: `export_model`, `import_model`

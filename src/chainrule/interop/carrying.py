@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from chainrule.errors import FolderError, ForeignFileError, MissingExtraError
+from chainrule.interop.hub import fetch_model, is_hub_address
 from chainrule.lm import Context, LanguageModel
 from chainrule.model import Model
 from chainrule.ngram.arpa.model import load_arpa, save_arpa
@@ -60,10 +61,13 @@ def import_model(
 ) -> LanguageModel:
     """The model of a folder of transformers, of a GGUF or ARPA file, or of a checkpoint of llama2.c.
 
+    hf://OWNER/NAME is a folder of transformers on the Hugging Face hub.
     The context is stream for networks and line for an ARPA file, unless another is given. `tokenizer` is for
     llama2.c, whose checkpoints have none.
     """
-    path = Path(path)
+    if is_hub_address(path):
+        _expect_torch("a model of the hub")
+    path = fetch_model(str(path)) if is_hub_address(path) else Path(path)
     if not path.exists():
         raise ForeignFileError(f"{path}: no such file or folder")
     if path.is_dir():

@@ -29,6 +29,9 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
     expect(config, "gpt2", _CAN)
     if config.kv_heads != config.heads:
         raise SettingsError(f"a gpt2 has as many kv_heads as heads ({config.heads}), not {config.kv_heads}")
+    if config.heads * config.head_size != config.width:
+        size = config.width / config.heads
+        raise SettingsError(f"a gpt2 has head_size = width / heads ({size:g}), this network {config.head_size}")
     described = {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],

@@ -41,9 +41,10 @@ def import_verb(
 ) -> None:
     """Make a model folder of a model of another program.
 
-    PATH is a folder of transformers (GPT-2, Llama or Qwen3, weights in safetensors), a GGUF file (llama), an ARPA
-    file, or a .bin checkpoint of llama2.c. Of a vocabulary alone (tokenizer.json, GPT-2's encoder.json and
-    vocab.bpe, a .tiktoken or .model file), a folder is made that --tokenizer takes.
+    PATH is a folder of transformers (GPT-2, Llama or Qwen3, weights in safetensors), also one of the Hugging Face
+    hub as hf://OWNER/NAME, a GGUF file (llama), an ARPA file, or a .bin checkpoint of llama2.c. Of a vocabulary
+    alone (tokenizer.json, GPT-2's encoder.json and vocab.bpe, a .tiktoken or .model file), a folder is made that
+    --tokenizer takes.
 
     \b
     chainrule import SmolLM --out smollm

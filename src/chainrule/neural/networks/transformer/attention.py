@@ -130,7 +130,7 @@ class SelfAttention(nn.Module):
         else:
             q_BTHK, k_BTGK, v_BTGK = qkv_BTHK.split([self.heads, self.kv_heads, self.kv_heads], dim=2)
         taken_BHTK = attend(q_BTHK.transpose(1, 2), k_BTGK.transpose(1, 2), v_BTGK.transpose(1, 2))
-        mixed: Tensor = self.out(taken_BHTK.transpose(1, 2).reshape(B, T, -1))
+        mixed: Tensor = self.out(taken_BHTK.transpose(1, 2).reshape(B, T, self.heads * self.head_size))
         return mixed
 
 
@@ -158,7 +158,7 @@ class CrossAttention(nn.Module):
         # rows that share a source are queries of one row
         q_NQHK = q_BTHK.reshape(len(source.is_token_NS), -1, self.heads, self.head_size)
         taken_NHQK = source.attend(q_NQHK.transpose(1, 2))
-        mixed: Tensor = self.out(taken_NHQK.transpose(1, 2).reshape(*x_BTD.shape[:2], -1))
+        mixed: Tensor = self.out(taken_NHQK.transpose(1, 2).reshape(*x_BTD.shape[:2], self.heads * self.head_size))
         return mixed
 
 
