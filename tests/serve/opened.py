@@ -39,6 +39,14 @@ class Opened:
         query = self.page.evaluate("location.hash").partition("?")[2]
         return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
+    def kept(self) -> dict[str, str]:
+        """The state in the address once it does not change any more: a view writes it a moment after a change."""
+        before, now = None, self.params()
+        while now != before:
+            time.sleep(0.25)
+            before, now = now, self.params()
+        return now
+
     def until(self, code: str) -> None:
         """Wait until something holds; Playwright's own way to wait is forbidden by the policy of the page."""
         until = time.monotonic() + PATIENCE / 4000

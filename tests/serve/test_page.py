@@ -103,12 +103,13 @@ def test_the_state_in_the_address_survives_a_reload(view: str, opened: Opened) -
     seen = """document.querySelector('main').innerText + Array.from(
       document.querySelectorAll('main textarea, main select, main input'),
       one => one.type === 'radio' || one.type === 'checkbox' ? one.checked : one.value)"""
-    before, params = opened.script(seen), opened.params()
+    params = opened.kept()
+    before = opened.script(seen)
     assert {name: str(value) for name, value in STATES[view].items()}.items() <= params.items()
     page.reload()
     opened.settled(view)
     assert opened.script(seen) == before
-    assert opened.params() == params
+    assert opened.kept() == params
 
 
 def test_dark_follows_the_system_until_the_button_is_pressed(opened: Opened) -> None:
