@@ -81,7 +81,7 @@ def exportable(model: Model) -> NeuralModel:
             "transformers"
         )
     if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
-        raise ModelError(f"transformers has no architecture for a model of the kind {model.kind}: only transformer")
+        raise ModelError(f"only a Transformer is written for hf and gguf, not a model of the kind {model.kind}")
     return model
 
 
