@@ -1,4 +1,4 @@
-"""A scaling law in pictures: losses against tokens for each size, against size, and along budgets of compute."""
+"""A scaling law in pictures: losses against tokens for each size, and along budgets of compute."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from chainrule.system.disk import replaced_file
 _POINTS = 60  # of a drawn line
 _ROOM = 1.6  # by which lines go on beyond what was measured
 _WIDTH, _HEIGHT = 600, 320
+
+
+_COUNTS: dict[str, Any] = {"format": "~s", "labelOverlap": "greedy", "labelSeparation": 8}
+"""An axis of counts, which are written short: 200k, 1M."""
 
 
 def write_scaling(found: Scaling, out: Path) -> Path:
@@ -54,7 +58,7 @@ def _against_tokens(found: Scaling, law: Law) -> Any:
     colour = alt.Color(
         "size:N", title="layers x width", sort=None, scale=alt.Scale(domain=list(parameters), range=list(COLOURS))
     )
-    x = alt.X("tokens:Q", title="tokens of training text", scale=alt.Scale(type="log", nice=False))
+    x = alt.X("tokens:Q", title="tokens of training text", scale=alt.Scale(type="log", nice=False), axis=_COUNTS)
     y = alt.Y("nats:Q", title="held-out loss (nats a token)", scale=alt.Scale(type="log", zero=False, nice=False))
     marks = alt.Chart(alt.InlineData(values=points)).mark_point(filled=True, size=60)
     return alt.layer(
@@ -81,7 +85,7 @@ def _along_budgets(found: Scaling, law: Law) -> Any:
     names = [one["budget"] for one in best]
     scale = alt.Scale(domain=names, range=list(COLOURS[: len(names)]))
     colour = alt.Color("budget:N", title="operations", sort=None, scale=scale)
-    x = alt.X("parameters:Q", title="parameters", scale=alt.Scale(type="log", nice=False))
+    x = alt.X("parameters:Q", title="parameters", scale=alt.Scale(type="log", nice=False), axis=_COUNTS)
     y = alt.Y("nats:Q", title="loss by the law (nats a token)", scale=alt.Scale(type="log", zero=False, nice=False))
     return alt.layer(
         alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour),

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 """The function of a verb, which a decorator gives an option and returns."""
+
+
+def with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    """The function of a verb with several options, which its help shows in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 class RenamedOption(click.Option):

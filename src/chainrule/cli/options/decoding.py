@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from chainrule.cli.options.declaring import Command
+from chainrule.cli.options.declaring import Command, with_options
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -55,9 +55,7 @@ def strategy_options(
                 f"[default: {ending}]",
             ),
         )
-        for option in reversed(options):
-            command = option(command)
-        return command
+        return with_options(command, options)
 
     return decorate
 

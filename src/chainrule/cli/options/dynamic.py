@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command
+from chainrule.cli.options.declaring import Command, with_options
 
 if TYPE_CHECKING:
     from chainrule.compose.dynamic import Dynamic
@@ -32,9 +32,7 @@ def dynamic_options(command: Command) -> Command:
             "(rms or sgd), epsilon.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, options)
 
 
 def chosen_dynamic(options: Mapping[str, Any]) -> Dynamic | None:

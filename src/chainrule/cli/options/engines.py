@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command
+from chainrule.cli.options.declaring import Command, with_options
 
 if TYPE_CHECKING:
     from chainrule.system.parallel import Engine
@@ -38,9 +38,7 @@ def engine_options(command: Command) -> Command:
             help="Ray: a folder that all machines see, for what is larger than memory. [default: TMPDIR]",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, options)
 
 
 @contextmanager

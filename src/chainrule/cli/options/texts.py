@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, RenamedOption
+from chainrule.cli.options.declaring import Command, RenamedOption, with_options
 
 if TYPE_CHECKING:
     from chainrule.kinds import Task
@@ -41,9 +41,7 @@ def corpus_options(command: Command) -> Command:
         ),
         encoding_option,
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, options)
 
 
 def encoding_option(command: Command) -> Command:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command
+from chainrule.cli.options.declaring import Command, with_options
 
 if TYPE_CHECKING:
     from chainrule.pipeline.prepare import TokenizerChoice
@@ -51,9 +51,7 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
                 help="Know exactly the words of FILE, one on each line (word, word:unicode).",
             ),
         )
-        for option in reversed(options):
-            command = option(command)
-        return command
+        return with_options(command, options)
 
     return decorate
 
