@@ -15,6 +15,8 @@ is. A law in `chainrule.testing` holds each fast path equal to its plain way.
     Searches          search            rank `next_log_probs` and `extend`, step by step (decode/beam.py)
     ReadsAhead        read_ahead        `predictions`, then `extend` by the tokens that are kept
     Drafts            draft             `extend`, then the likeliest token, one after the other
+    KnowsLikeliest    likeliest         nothing: drafts then come from `draft`
+    WritesDrafted     write_drafted     draft, `read_ahead`, choose and keep, step by step (decode/speculative.py)
     Predicts          predictions       `next_log_probs` and `extend`, token by token
 """
 
@@ -181,4 +183,56 @@ class Drafts(Protocol):
 
         The memory is None at first, and then what the call before returned. Nothing depends on whether the guess
         is the likeliest text: it may be any.
+        """
+
+
+class Likeliest(NamedTuple):
+    """Contexts of one length, and the likeliest token after each."""
+
+    contexts_CN: np.ndarray
+    tokens_C: np.ndarray
+
+
+@runtime_checkable
+class KnowsLikeliest(Protocol):
+    """Has a table of contexts and what followed them, which another device can keep."""
+
+    def likeliest(self, longest: int) -> list[Likeliest] | None:
+        """The contexts of 1, 2, ... `longest` tokens, and the likeliest token after each. None: there is none."""
+
+
+class DraftRules(NamedTuple):
+    """How tokens are drafted and chosen, for a model that does both by itself."""
+
+    sources: tuple[Any, ...]
+    """Language models that draft; None stands for copying from the text itself."""
+    tokens: int
+    """How many tokens are drafted at once."""
+    choose: Choose
+
+
+class Drafted(NamedTuple):
+    """Tokens that were written with drafts."""
+
+    state: Any
+    """The state after all of the tokens but the last, which is chosen and not read yet."""
+    tokens: np.ndarray
+    log_probs: np.ndarray
+    steps: int
+    """In how many steps of the model they were written."""
+    drafted: int
+    """How many tokens were drafted, accepted or not."""
+
+
+@runtime_checkable
+class WritesDrafted(Protocol):
+    """Drafts tokens, reads them, and keeps those that it would have written, without the host in between."""
+
+    def write_drafted(
+        self, state: Any, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Tokens after a state of one row and the token `last`, which it has not read. None: take the plain way.
+
+        `uniforms` has the random numbers of the tokens to come, `rules.tokens` more than are wanted. Writing stops
+        when `most` tokens are there, or a few more, and may stop before that.
         """

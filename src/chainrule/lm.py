@@ -29,6 +29,8 @@ from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.errors import CorpusError
 from chainrule.fast_paths import (
     Choose,
+    Drafted,
+    DraftRules,
     Drafts,
     Found,
     GivesNextProbs,
@@ -41,6 +43,7 @@ from chainrule.fast_paths import (
     Searches,
     SearchRules,
     Writes,
+    WritesDrafted,
 )
 from chainrule.folder import TEXT, Context
 from chainrule.model import Model
@@ -356,3 +359,12 @@ def search(
 ) -> list[list[Found]] | None:
     """A beam search by the model itself (`fast_paths.Searches`); None if it does not offer that here."""
     return lm.search(state, rules, live_PW, lengths_PW) if isinstance(lm, Searches) else None
+
+
+def write_drafted(
+    lm: LanguageModel, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+) -> Drafted | None:
+    """Tokens by the model itself, with drafts (`fast_paths.WritesDrafted`); None if it does not offer that here."""
+    if not isinstance(lm, WritesDrafted):
+        return None
+    return lm.write_drafted(state, rules, last, uniforms, most)

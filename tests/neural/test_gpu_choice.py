@@ -125,7 +125,7 @@ def test_what_is_written_again_and_again_is_what_any_choice_would_write(
 
     by_loops = [written() for _ in range(3)]
     monkeypatch.setattr(graph_sampling, "plan_of", lambda choose: None)
-    lm._samplers.clear()
+    lm.captured.samplers.clear()
     assert by_loops == [written()] * 3
 
 

@@ -161,7 +161,7 @@ def test_what_is_tried_out_touches_nothing() -> None:
     first = lm.write_by_graph(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
     assert first is not None
     state, tokens, _ = first
-    sampler = lm._samplers[2]
+    sampler = lm.captured.samplers[2]
     sampler._try_out(sampler._captured(choose).step)
     found, expected = (
         lm.write_by_graph(state, choose, uniforms),
@@ -212,7 +212,7 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
             torch.testing.assert_close(found[2][place], one[2][0])
             expected = lm.next_log_probs(lm.extend(one[0], one[1][:, -1:]))[0]
             torch.testing.assert_close(lm.next_log_probs(after)[place], expected, rtol=1e-4, atol=1e-5)
-    assert sorted(lm._samplers) == [1, 4, 8]
+    assert sorted(lm.captured.samplers) == [1, 4, 8]
 
 
 def test_few_recordings_are_kept() -> None:

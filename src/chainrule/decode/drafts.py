@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from chainrule.decode.strategies import Strategy
 from chainrule.errors import DecodingError
 from chainrule.lm import LanguageModel, draft
+from chainrule.tokens.base import Tokenizer
 
 CONTEXT = "context"
 """The name of the draft that copies from the text itself."""
@@ -67,13 +69,19 @@ class Draft:
             raise DecodingError(f"drafts go with sampling and greedy decoding, not with a {name} search")
         mine = lm.tokenizer
         for source in self.sources:
-            if isinstance(source, LanguageModel) and source.tokenizer.to_json() != mine.to_json():
+            if isinstance(source, LanguageModel) and not _are_equal(source.tokenizer, mine):
                 other = source.tokenizer
                 raise DecodingError(
                     f"a draft needs the vocabulary of the model: the model has {mine.vocab_size:,} {mine.name} "
                     f"tokens, the draft {other.vocab_size:,} {other.name} tokens of its own; train it with the "
                     "same tokenizer (--tokenizer DIR)"
                 )
+
+
+@lru_cache(maxsize=16)
+def _are_equal(one: Tokenizer, other: Tokenizer) -> bool:
+    """Whether two tokenizers are the same; remembered, because large vocabularies take time to compare."""
+    return one is other or one.to_json() == other.to_json()
 
 
 def as_draft(given: Draft | DraftSource | Sequence[DraftSource]) -> Draft:

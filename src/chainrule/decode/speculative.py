@@ -23,19 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, inverse_transform, to_numpy
-from chainrule.decode.drafts import Draft, guesser_of
+from chainrule.decode.drafts import CONTEXT, Draft, guesser_of
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, Continuation
 from chainrule.decode.strategies import Strategy, normalised
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State, read_ahead
+from chainrule.fast_paths import DraftRules
+from chainrule.lm import LanguageModel, State, read_ahead, write_drafted
 
 Floats = NDArray[np.float64]
+
+_MOST_AT_ONCE = 256
+"""The most tokens that a model that writes by itself is asked for at once."""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """The tokens of one step: the drafted ones that were accepted, and the one that the model chose after them."""
+    """The tokens of a step, or of several: drafted ones that were accepted, and what was chosen after them."""
 
     tokens: list[int]
     log_probs: list[float]
@@ -43,6 +47,8 @@ class Accepted:
     drafted: int
     """How many tokens had been drafted."""
     goes_on: bool
+    steps: int = 1
+    """In how many steps of the model the tokens were written: several, where the model writes by itself."""
 
 
 def speculate(
@@ -69,7 +75,9 @@ def speculate(
         if not step.goes_on or left == 0:
             return
         # the last token is chosen, but not read yet: it is read before the drafted ones
-        step, state = decide.next(state, ids, step.tokens, min(draft.tokens, left - 1))
+        step, state = decide.many(state, step.tokens, left) or decide.next(
+            state, ids, step.tokens, min(draft.tokens, left - 1)
+        )
 
 
 def speculated(steps: Iterator[Accepted]) -> Continuation:
@@ -79,7 +87,7 @@ def speculated(steps: Iterator[Accepted]) -> Continuation:
     for step in steps:
         ids += step.tokens
         total += sum(step.log_probs)
-        count, drafted, goes_on = count + 1, drafted + step.drafted, step.goes_on
+        count, drafted, goes_on = count + step.steps, drafted + step.drafted, step.goes_on
     return Continuation(tuple(ids), total, not goes_on, steps=count, drafted=drafted)
 
 
@@ -102,6 +110,10 @@ class _Steps:
         log_probs_1TV, after = read_ahead(self.lm, state, np.asarray([[pending, *drafted]]))
         return log_probs_1TV[0], after
 
+    def many(self, state: State, new: list[int], left: int) -> tuple[Accepted, State] | None:
+        """Several steps by the model itself; None: take one by `next`."""
+        return None
+
     def reading(self, ids: Sequence[int], drafted: Sequence[int]) -> NDArray[np.int64]:
         """What has been read before each choice, [K+1, T], for strategies that look back."""
         rows = np.full((len(drafted) + 1, len(ids) + len(drafted)), PAD, dtype=np.int64)
@@ -123,6 +135,8 @@ class _Guessed(_Steps):
     ) -> None:
         super().__init__(lm, draft, strategy, uniforms, row, end)
         self._guesser, self._choose = guesser_of(draft), Choice(strategy, None)
+        sources = tuple(None if source == CONTEXT else source for source in draft.sources)
+        self._rules = DraftRules(sources, draft.tokens, Choice(strategy, end))
         self._numbers = np.zeros(0)
         """Random numbers that are drawn and not used yet: each is that of one token of the text."""
 
@@ -139,11 +153,28 @@ class _Guessed(_Steps):
         step, kept = self._settle(log_probs_TV, ids, drafted)
         return step, after(1 + kept)
 
+    def many(self, state: State, new: list[int], left: int) -> tuple[Accepted, State] | None:
+        if self.strategy.looks_back:
+            return None
+        most, tokens = min(left, _MOST_AT_ONCE), self.draft.tokens
+        self._have(most + tokens + 1)
+        written = write_drafted(self.lm, state, self._rules, new[-1], self._numbers, most)
+        if written is None:
+            return None
+        self._told = [*self._told, *new]
+        ids, scores = written.tokens[:left].tolist(), written.log_probs[:left].tolist()
+        self._numbers = self._numbers[len(ids) :]
+        return _accepted(ids, scores, written.drafted, self.end, written.steps), written.state
+
+    def _have(self, size: int) -> None:
+        """Draw random numbers until there are so many."""
+        if len(self._numbers) < size:
+            self._numbers = np.concatenate([self._numbers, self.draw(size - len(self._numbers))])
+
     def _settle(self, log_probs_TV: Array, ids: list[int], drafted: list[int]) -> tuple[Accepted, int]:
         """Choose a token after each prefix, and keep those whose prefix turns out to be the text."""
         size = len(drafted) + 1
-        if len(self._numbers) < size:
-            self._numbers = np.concatenate([self._numbers, self.draw(size - len(self._numbers))])
+        self._have(size)
         looks_back = self.strategy.looks_back
         reading = _like(self.reading(ids, drafted), log_probs_TV) if looks_back else None
         tokens_T, scores_T, _ = self._choose(
@@ -224,14 +255,14 @@ class _Drawn(_Steps):
         return _accepted(tokens, scores, len(drafted), self.end), min(kept, len(tokens) - 1)
 
 
-def _accepted(tokens: list[int], scores: list[float], drafted: int, end: int | None) -> Accepted:
+def _accepted(tokens: list[int], scores: list[float], drafted: int, end: int | None, steps: int = 1) -> Accepted:
     """The step, without a last token that stands for "nothing can follow"."""
     if np.isnan(scores).any():
         raise ModelError("the model gives NaN: something in it has gone wrong")
     last = tokens[-1]
     if last == PAD:
-        return Accepted(tokens[:-1], scores[:-1], drafted, False)
-    return Accepted(tokens, scores, drafted, last != end)
+        return Accepted(tokens[:-1], scores[:-1], drafted, False, steps)
+    return Accepted(tokens, scores, drafted, last != end, steps)
 
 
 def _drawn(p_V: Floats, uniform: float) -> int:

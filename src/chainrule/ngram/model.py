@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import DamagedFileError
-from chainrule.fast_paths import Choose, Found, SearchRules
+from chainrule.fast_paths import Choose, Found, Likeliest, SearchRules
 from chainrule.folder import ModelFolder
 from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
@@ -277,6 +277,14 @@ class NgramModel(LanguageModel):
         known = to_numpy(self._after_start.words)[0] if memory is None else memory
         words = np.concatenate([known, ids])[len(ids) :]
         return words, self._drafter.after(words, count)
+
+    def likeliest(self, longest: int) -> list[Likeliest] | None:
+        """The contexts of the model and their likeliest words. None on a GPU."""
+        if self.automaton.where is not None:
+            return None
+        from chainrule.ngram.writing.likeliest import likeliest_words
+
+        return likeliest_words(self.automaton, self.tokenizer.bos, longest)
 
     @cached_property
     def _drafter(self) -> Drafter:

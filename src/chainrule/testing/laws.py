@@ -21,7 +21,16 @@ from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.fast_paths import GivesNextProbs, Predicts, Reads, ScoresSequences, ScoresText, Searches, Writes
+from chainrule.fast_paths import (
+    GivesNextProbs,
+    KnowsLikeliest,
+    Predicts,
+    Reads,
+    ScoresSequences,
+    ScoresText,
+    Searches,
+    Writes,
+)
 from chainrule.lm import LanguageModel, draft, read_ahead, score_sequences
 
 Law = Callable[[LanguageModel], None]
@@ -352,6 +361,9 @@ def drafts_are_tokens_of_the_vocabulary(lm: LanguageModel) -> None:
         memory, guess = draft(lm, memory, ids, count)
         assert guess.shape == (count,) and lm.tokenizer.bos not in guess
         assert (guess >= 0).all() and (guess < lm.tokenizer.vocab_size).all()
+    for known in lm.likeliest(2) or [] if isinstance(lm, KnowsLikeliest) else []:
+        assert len(known.contexts_CN) == len(known.tokens_C) and lm.tokenizer.bos not in known.tokens_C
+        assert (known.tokens_C >= 0).all() and (known.tokens_C < lm.tokenizer.vocab_size).all()
 
 
 @law

@@ -17,12 +17,27 @@ from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.system.devices import current_device
 
 
-class GraphReader:
-    """The captured reading of `tokens` tokens of one row; the cache lives where that of a sampler does."""
+class RowReader:
+    """Reads `tokens` tokens of one row after those in the cache of a sampler."""
 
     def __init__(self, network: Transformer, sampler: GraphSampler, tokens: int) -> None:
         self.network, self.sampler, self.tokens = network, sampler, tokens
         self.fused = FusedStep(network, tokens) if is_available(network, tokens) else None
+
+    def features(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
+        """The features of tokens at successive places; keys and values are written in place."""
+        keys_L1GSK, values_L1GSK = self.sampler.keys_LBGSK, self.sampler.values_LBGSK
+        if self.fused is None:
+            return self.network.steps(ids_T[None], keys_L1GSK, values_L1GSK, places_T[:1])[0]
+        shape = (-1, self.tokens, -1, -1, -1)
+        return self.fused(ids_T, keys_L1GSK.expand(shape), values_L1GSK.expand(shape), places_T)
+
+
+class GraphReader:
+    """The captured reading of `tokens` tokens of one row; the cache lives where that of a sampler does."""
+
+    def __init__(self, network: Transformer, sampler: GraphSampler, tokens: int) -> None:
+        self.reader, self.sampler, self.tokens = RowReader(network, sampler, tokens), sampler, tokens
         weight = network.head.weight
         self.ids_T = torch.zeros(tokens, dtype=torch.int64, device=weight.device)
         self.further_T = torch.arange(tokens, device=weight.device)
@@ -47,15 +62,6 @@ class GraphReader:
 
     def _step(self) -> None:
         """Read the tokens of `ids_T` after as many as the sampler's buffers say; the results stay in place."""
-        sampler, T = self.sampler, self.tokens
-        keys_L1GSK, values_L1GSK = sampler.keys_LBGSK, sampler.values_LBGSK
-        lengths_1 = sampler.buffers.lengths_B
-        if self.fused is not None:
-            shape = (-1, T, -1, -1, -1)
-            features_TD = self.fused(
-                self.ids_T, keys_L1GSK.expand(shape), values_L1GSK.expand(shape), lengths_1 + self.further_T
-            )
-        else:
-            features_TD = self.network.steps(self.ids_T[None], keys_L1GSK, values_L1GSK, lengths_1)[0]
-        self.features_TD.copy_(features_TD)
-        self.log_probs_TV = sampler.log_probs(self.features_TD)
+        places_T = self.sampler.buffers.lengths_B + self.further_T
+        self.features_TD.copy_(self.reader.features(self.ids_T, places_T))
+        self.log_probs_TV = self.sampler.log_probs(self.features_TD)

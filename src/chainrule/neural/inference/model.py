@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.designs.memory import Memory
-from chainrule.fast_paths import Choose
+from chainrule.fast_paths import Choose, Drafted, DraftRules
 from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
-from chainrule.neural.gpu.graph_reading import GraphReader
-from chainrule.neural.gpu.graph_sampling import MOST_STEPS, GraphSampler
-from chainrule.neural.gpu.step import power_of_two
+from chainrule.neural.gpu.captured import CapturedSteps
+from chainrule.neural.gpu.graph_drafting import GraphDrafter
+from chainrule.neural.gpu.graph_sampling import MOST_STEPS
 from chainrule.neural.inference.cutting import cutting, once
 from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.loss import nats_of_targets
@@ -84,8 +85,6 @@ class NeuralModel(TorchModel, LanguageModel):
         window = network.window or 1
         self.slide = min(max(int(window * slide), 1), window)
         self._slide_share = slide
-        self._samplers: dict[int, GraphSampler] = {}
-        self._readers: dict[int, GraphReader] = {}
 
     def _with(self, network: Network) -> NeuralModel:
         return NeuralModel(
@@ -157,9 +156,7 @@ class NeuralModel(TorchModel, LanguageModel):
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
         state = expect_state(state, NeuralState)
-        if self.torch_device.type != "cuda" or not isinstance(self.network, Transformer):
-            return None
-        return self.write_by_graph(state, choose, uniforms_BT, read_BT)
+        return self.write_by_graph(state, choose, uniforms_BT, read_BT) if self._by_graph else None
 
     def write_by_graph(
         self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
@@ -168,24 +165,37 @@ class NeuralModel(TorchModel, LanguageModel):
 
         None if the choice looks back, the window would slide, or there are more than `MOST_STEPS` steps.
         """
-        if read_BT is not None:
-            return None
         rows, steps = uniforms_BT.shape
         window, cache = state.window, state.memory
-        assert isinstance(self.network, Transformer) and isinstance(cache, Cache) and window is not None
-        if window.longest + steps > window.size or steps > MOST_STEPS:
+        assert isinstance(cache, Cache) and window is not None
+        if read_BT is not None or window.longest + steps > window.size or steps > MOST_STEPS:
             return None
-        # Rows end, and in a server others join: with powers of two, a few samplers serve every number, and all of
-        # them together take at most twice the memory of the largest.
-        written = self._sampler(power_of_two(rows)).write(cache, window, state.features_BD, choose, uniforms_BT)
+        written = self.captured.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
         return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
 
-    def _sampler(self, rows: int) -> GraphSampler:
-        """The sampler for batches of so many rows."""
-        assert isinstance(self.network, Transformer)
-        if rows not in self._samplers:
-            self._samplers[rows] = GraphSampler(self.network, self._log_probs, rows, self.tokenizer.bos)
-        return self._samplers[rows]
+    def write_drafted(
+        self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Write one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
+        state = expect_state(state, NeuralState)
+        return self.write_drafted_by_graph(state, rules, last, uniforms, most) if self._by_graph else None
+
+    def write_drafted_by_graph(
+        self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Draft, read, choose and keep by replaying a captured step.
+
+        None if the window would slide, or a draft has no table of contexts.
+        """
+        assert state.window is not None and isinstance(state.memory, Cache)
+        window = state.window.counted()
+        limit = min(most, GraphDrafter.room(window, rules.tokens))
+        drafter = self.captured.drafter(rules) if limit > 0 and len(state) == 1 else None
+        if drafter is None:
+            return None
+        written = drafter.write(state.memory, window, last, uniforms, limit)
+        after = NeuralState(written.cache, written.features_1D, written.window)
+        return Drafted(after, written.tokens, written.scores, written.steps, written.drafted)
 
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
         """Read tokens at once, and cut the cache where those end that are kept.
@@ -201,7 +211,7 @@ class NeuralModel(TorchModel, LanguageModel):
         assert window is not None and isinstance(state.memory, Cache)
         if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
             return None
-        is_captured = self.torch_device.type == "cuda" and len(state) == 1
+        is_captured = self._by_graph and len(state) == 1
         log_probs_BTV, cut = (self.ahead_by_graph if is_captured else self._ahead)(state, ids_BT)
         return log_probs_BTV, once(cut, lambda n: self.extend(state, ids_BT[:, :n]))
 
@@ -213,12 +223,20 @@ class NeuralModel(TorchModel, LanguageModel):
 
     def ahead_by_graph(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
         """The same for one row, by replaying a captured step."""
-        assert isinstance(self.network, Transformer) and isinstance(state.memory, Cache)
-        T = ids_BT.shape[1]
-        if T not in self._readers:
-            self._readers[T] = GraphReader(self.network, self._sampler(1), T)
-        after, features_BTD, log_probs_BTV = self._readers[T].read(state.memory, ids_BT)
+        assert isinstance(state.memory, Cache)
+        after, features_BTD, log_probs_BTV = self.captured.reader(ids_BT.shape[1]).read(state.memory, ids_BT)
         return log_probs_BTV, cutting(state, ids_BT, after, features_BTD)
+
+    @property
+    def _by_graph(self) -> bool:
+        """Whether CUDA graphs can be used."""
+        return self.torch_device.type == "cuda" and isinstance(self.network, Transformer)
+
+    @cached_property
+    def captured(self) -> CapturedSteps:
+        """The captured steps of the network, a Transformer."""
+        assert isinstance(self.network, Transformer)
+        return CapturedSteps(self.network, self._log_probs, self.tokenizer.bos)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
         """The scores of the ids and the state after them, from one pass; None for a network with a window."""

@@ -12,6 +12,7 @@ In reading order:
     step_kernels.py     writing: locate the contexts, stack the lists, apply the strategy, draw, walk on
     draft_kernels.py    guesses at the next words, for another model to check
     drafter.py          their call
+    likeliest.py        the likeliest word after each context, for a device that guesses by itself
     rank_kernels.py     the most likely next tokens of a hypothesis
     search_kernels.py   beam search: rank, finish hypotheses, continue the best, walk on
     desk.py             what is kept between calls: lists, and arrays for one step
