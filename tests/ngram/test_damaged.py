@@ -15,7 +15,7 @@ import pytest
 import chainrule as cr
 from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder, read_folder, write_folder
-from chainrule.ngram.model import load_ngram
+from chainrule.ngram.loading import load_ngram
 
 Change = Callable[[np.ndarray], np.ndarray]
 
@@ -161,9 +161,9 @@ import sys
 import numpy as np
 import chainrule as cr
 from chainrule.system import parallel
-from chainrule.ngram import model
+from chainrule.ngram import loading
 
-model._CHECKED_UP_TO = 0
+loading._CHECKED_UP_TO = 0
 parallel.SLOW_NANOSECONDS = 0
 for folder in sys.argv[1:]:
     lm = cr.load(folder)

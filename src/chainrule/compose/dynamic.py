@@ -33,7 +33,8 @@ from chainrule.system.progress import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from chainrule.neural.inference.model import NeuralModel, NeuralState
+    from chainrule.neural.inference.model import NeuralModel
+    from chainrule.neural.inference.state import NeuralState
 
 Found = TypeVar("Found")
 ReadPiece = Callable[[Any, Any, np.ndarray], tuple[Found, State]]

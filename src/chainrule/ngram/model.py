@@ -1,4 +1,4 @@
-"""`NgramModel`: an automaton as a language model, and its model folder."""
+"""`NgramModel`: an automaton as a language model."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule import settings as settings_of
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.errors import DamagedFileError
 from chainrule.fast_paths import Choose, Found, Likeliest, SearchRules
-from chainrule.folder import ModelFolder
 from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.store.bitstream import words_for
-from chainrule.ngram.store.index import slots_for, with_index
-from chainrule.ngram.store.trie import Trie, groups_for
-from chainrule.ngram.store.values import GRID_BITS, Values
+from chainrule.ngram.store.index import with_index
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
 from chainrule.system.parallel import Patience, at_once, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines
-from chainrule.tokens.registry import parse_tokenizer
 
 if TYPE_CHECKING:
     from chainrule.ngram.writing.drafter import Drafter
@@ -35,9 +28,7 @@ KIND_NAME = "ngram"
 _NANOSECONDS = 1 << 22  # to write one token without kernels
 _WIDEST = 256  # beams; the next tokens of more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
-_GRID = 2  # numbers that describe a grid
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
-_CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
 
 @dataclass(frozen=True)
@@ -345,111 +336,3 @@ def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:
             tensors[f"{name}_codes"] = to_numpy(values.codes).view(np.uint32)
             tensors[f"{name}_books"] = to_numpy(values.books)
     return tensors
-
-
-def load_ngram(folder: ModelFolder) -> NgramModel:
-    """Load the model of a folder; its arrays are checked, because a file can contain anything."""
-    settings = settings_of.parse(NgramSettings, folder.config)
-    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    arrays = (folder.tensor(name) for name in ("first_of_length", "words", "base", "offset", "rest"))
-    trie = Trie(tokenizer.vocab_size, *arrays)
-    log_prob, log_backoff = (_values(folder, name, settings) for name in ("log_prob", "log_backoff"))
-    index = folder.tensor("index") if settings.index else None
-    counts = folder.tensor("counts") if settings.counts else None
-    automaton = Automaton(
-        trie, log_prob, log_backoff, tokenizer.bos, index, log_alpha=settings.log_alpha, counts=counts
-    )
-    if not _is_sound(automaton, settings.order):
-        raise DamagedFileError(
-            f"{folder.path}: the arrays are not those of an n-gram model of order {settings.order}"
-        )
-    return NgramModel(automaton, tokenizer, settings, folder.context or "line")
-
-
-def _values(folder: ModelFolder, name: str, settings: NgramSettings) -> Values:
-    plain = folder.tensor(name)
-    if settings.bits == 0:
-        return Values.of(plain)
-    books = folder.tensor(f"{name}_books")
-    # an earlier version rounded backoffs to as few bits as probabilities
-    bits = GRID_BITS if name == "log_backoff" and books.shape[-1] == _GRID else settings.bits
-    return Values(plain, folder.tensor(f"{name}_codes"), books, bits)
-
-
-def _is_sound(automaton: Automaton, order: int) -> bool:
-    """Whether walking the automaton stays in bounds, and, for models that are quick to check, makes sense."""
-    trie = automaton.trie
-    firsts = trie.first_of_length
-    streams = (firsts, trie.words, trie.base, trie.offset, trie.rest)
-    shapes_fit = bool(
-        all(array.ndim == 1 for array in streams)
-        and firsts.dtype == np.int64
-        and len(firsts) == order + 2
-        and (firsts[0], firsts[1], firsts[2]) == (0, 1, trie.vocab_size + 1)
-        and (np.diff(firsts) >= 0).all()
-        and trie.words.dtype == trie.rest.dtype == np.uint32
-        and trie.base.dtype == trie.offset.dtype
-        and trie.base.dtype in (np.uint32, np.uint64)
-        and len(trie.words) == words_for(int(firsts[-1] - firsts[2]), trie.word_bits)
-        and len(trie.base) == int(groups_for(np.diff(firsts)[1:order]).sum())
-        and len(trie.offset) == len(trie.base) + 1
-        and len(trie.rest) == int(trie.offset[-1]) + 1
-        and _ascends(trie.offset)
-        and _fits_index(automaton)
-        and _fits_counts(automaton)
-        and _fits(automaton.log_prob, int(firsts[-1]) - 1, order, trie.vocab_size)
-        and _fits(automaton.log_backoff, int(firsts[order]) - 1, order - 1, trie.vocab_size if order > 1 else 0)
-    )
-    return shapes_fit and (trie.nodes > _CHECKED_UP_TO or _makes_sense(automaton))
-
-
-def _ascends(offset: np.ndarray) -> bool:
-    """Whether the rests of each group take 1 to 32 words; quick to check, since there are few groups."""
-    steps = np.diff(offset.astype(np.int64))
-    return bool(offset[0] == 0 and (steps >= 1).all() and (steps <= 32).all())
-
-
-def _fits_index(automaton: Automaton) -> bool:
-    """Whether the hash index, if there is one, has the number of slots that the nodes need."""
-    index, trie = automaton.index, automaton.trie
-    longer = trie.nodes - int(trie.first_of_length[2])
-    return index is None or bool(index.dtype == np.uint64 and index.shape == (slots_for(longer),))
-
-
-def _fits_counts(automaton: Automaton) -> bool:
-    """Whether there is a count for each n-gram, if counts are kept."""
-    counts = automaton.counts
-    return counts is None or (
-        counts.dtype in (np.uint32, np.uint64) and counts.shape == (automaton.trie.nodes - 1,)
-    )
-
-
-def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
-    """Whether there is a number for each of `size` nodes of `lengths` lengths; `words` of them are single words."""
-    if values.plain.dtype != np.float32 or values.plain.shape != (size if values.bits == 0 else words,):
-        return False
-    return values.bits == 0 or bool(
-        values.codes.dtype == np.uint32
-        and values.codes.shape == (words_for(size - words, values.bits),)
-        and values.books.dtype == np.float32
-        and values.books.shape == (max(lengths - 1, 0), _GRID if values.bits == GRID_BITS else 1 << values.bits)
-    )
-
-
-def _makes_sense(automaton: Automaton) -> bool:
-    """Whether the children of each context are sorted and follow those of the one before; values are logarithms."""
-    trie = automaton.trie
-    for n in range(1, trie.order):
-        contexts = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1] + 1)
-        begin = trie.begin(contexts, n)
-        size = int(trie.first_of_length[n + 2] - trie.first_of_length[n + 1])
-        if begin[0] != 0 or begin[-1] != size or (np.diff(begin) < 0).any():
-            return False
-        words = trie.word(np.arange(trie.first_of_length[n + 1], trie.first_of_length[n + 2]))
-        first_of_context = np.zeros(size + 1, dtype=bool)
-        first_of_context[begin] = True
-        if size and (words.max() >= trie.vocab_size or (np.diff(words)[~first_of_context[1:-1]] <= 0).any()):
-            return False
-    prob, back = automaton.log_prob, automaton.log_backoff
-    numbers = [np.concatenate([v.plain, v.books.reshape(-1) if v.bits else v.plain[:0]]) for v in (prob, back)]
-    return bool((numbers[0] <= 0).all() and not np.isnan(numbers[1]).any() and (numbers[1] < np.inf).all())

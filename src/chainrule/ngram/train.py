@@ -23,7 +23,8 @@ from chainrule.ngram.estimate.methods import choose_method
 from chainrule.ngram.estimate.passes import smooth_levels
 from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
 from chainrule.ngram.estimate.tuning import HeldOut
-from chainrule.ngram.model import KIND_NAME, NgramModel, load_ngram
+from chainrule.ngram.loading import load_ngram
+from chainrule.ngram.model import KIND_NAME, NgramModel
 from chainrule.ngram.settings import NgramSettings, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.parts import Parts, pack_words, select

@@ -12,7 +12,8 @@ from chainrule.arrays import PAD, check_ids, pad, to_numpy
 from chainrule.designs.memory import Memory
 from chainrule.encoders.seq2seq.contract import ConditionalModel
 from chainrule.lm import State
-from chainrule.neural.inference.model import NeuralModel, NeuralState
+from chainrule.neural.inference.model import NeuralModel
+from chainrule.neural.inference.state import NeuralState
 from chainrule.neural.networks.network import Network
 from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.tokens.base import Tokenizer

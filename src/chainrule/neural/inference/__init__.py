@@ -3,7 +3,9 @@
 In reading order:
 
     torch_model.py   what models of torch share: the device and precision of their weights
+    state.py         what a network remembers of the tokens it has read
     model.py         any network as a language model: <s>, padding, sliding windows, probabilities
     cutting.py       caches cut where the tokens end that are kept of those read ahead
+    by_graph.py      writing and reading by CUDA graphs
     loading.py       networks from stored arrays
 """

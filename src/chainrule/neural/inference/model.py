@@ -7,7 +7,7 @@ folder. <s> is never predicted: its logit is left out of the softmax.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,9 +20,9 @@ from chainrule.designs.memory import Memory
 from chainrule.fast_paths import Choose, Drafted, DraftRules
 from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.neural.gpu.captured import CapturedSteps
-from chainrule.neural.gpu.graph_drafting import GraphDrafter
-from chainrule.neural.gpu.graph_sampling import MOST_STEPS
+from chainrule.neural.inference import by_graph
 from chainrule.neural.inference.cutting import cutting, once
+from chainrule.neural.inference.state import NeuralState, on_device
 from chainrule.neural.inference.torch_model import TorchModel
 from chainrule.neural.networks.loss import nats_of_targets
 from chainrule.neural.networks.network import Network
@@ -35,29 +35,6 @@ TOKENS_AT_ONCE = 1 << 14
 """The most tokens read in one forward pass; more would only take more memory."""
 LOGITS_AT_ONCE = 1 << 26
 """The most logits computed at once, vocabulary times tokens."""
-
-
-@dataclass(frozen=True)
-class NeuralState(State):
-    """The memory of the network, and the features of the last token, from which the next one is predicted."""
-
-    memory: Memory
-    features_BD: Tensor
-    window: Window | None
-    """The tokens in the window; None if the network has no window."""
-
-    def __len__(self) -> int:
-        return len(self.features_BD)
-
-    def select(self, rows: Array) -> NeuralState:
-        rows_B = _on(rows, self.features_BD.device)
-        window = None if self.window is None else self.window.select(rows_B)
-        return NeuralState(self.memory.select(rows_B), self.features_BD[rows_B], window)
-
-    def join(self, other: NeuralState) -> NeuralState:
-        window = None if self.window is None or other.window is None else self.window.join(other.window)
-        features_BD = torch.cat([self.features_BD, other.features_BD])
-        return NeuralState(self.memory.join(other.memory), features_BD, window)
 
 
 class NeuralModel(TorchModel, LanguageModel):
@@ -156,46 +133,26 @@ class NeuralModel(TorchModel, LanguageModel):
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
         state = expect_state(state, NeuralState)
-        return self.write_by_graph(state, choose, uniforms_BT, read_BT) if self._by_graph else None
+        return self.write_by_graph(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
 
     def write_by_graph(
         self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by replaying a captured step.
-
-        None if the choice looks back, the window would slide, or there are more than `MOST_STEPS` steps.
-        """
-        rows, steps = uniforms_BT.shape
-        window, cache = state.window, state.memory
-        assert isinstance(cache, Cache) and window is not None
-        if read_BT is not None or window.longest + steps > window.size or steps > MOST_STEPS:
-            return None
-        written = self.captured.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
-        return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
+        """Sample by replaying a captured step; None if the choice looks back, or as `by_graph.write` says."""
+        return None if read_BT is not None else by_graph.write(self.captured, state, choose, uniforms_BT)
 
     def write_drafted(
         self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
         """Write one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
         state = expect_state(state, NeuralState)
-        return self.write_drafted_by_graph(state, rules, last, uniforms, most) if self._by_graph else None
+        return self.write_drafted_by_graph(state, rules, last, uniforms, most) if self._has_graphs else None
 
     def write_drafted_by_graph(
         self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
-        """Draft, read, choose and keep by replaying a captured step.
-
-        None if the window would slide, or a draft has no table of contexts.
-        """
-        assert state.window is not None and isinstance(state.memory, Cache)
-        window = state.window.counted()
-        limit = min(most, GraphDrafter.room(window, rules.tokens))
-        drafter = self.captured.drafter(rules) if limit > 0 and len(state) == 1 else None
-        if drafter is None:
-            return None
-        written = drafter.write(state.memory, window, last, uniforms, limit)
-        after = NeuralState(written.cache, written.features_1D, written.window)
-        return Drafted(after, written.tokens, written.scores, written.steps, written.drafted)
+        """Draft, read, choose and keep by replaying a captured step; None as `by_graph.write_drafted` says."""
+        return by_graph.write_drafted(self.captured, state, rules, last, uniforms, most)
 
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
         """Read tokens at once, and cut the cache where those end that are kept.
@@ -211,7 +168,7 @@ class NeuralModel(TorchModel, LanguageModel):
         assert window is not None and isinstance(state.memory, Cache)
         if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
             return None
-        is_captured = self._by_graph and len(state) == 1
+        is_captured = self._has_graphs and len(state) == 1
         log_probs_BTV, cut = (self.ahead_by_graph if is_captured else self._ahead)(state, ids_BT)
         return log_probs_BTV, once(cut, lambda n: self.extend(state, ids_BT[:, :n]))
 
@@ -223,12 +180,10 @@ class NeuralModel(TorchModel, LanguageModel):
 
     def ahead_by_graph(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
         """The same for one row, by replaying a captured step."""
-        assert isinstance(state.memory, Cache)
-        after, features_BTD, log_probs_BTV = self.captured.reader(ids_BT.shape[1]).read(state.memory, ids_BT)
-        return log_probs_BTV, cutting(state, ids_BT, after, features_BTD)
+        return by_graph.read_ahead(self.captured, state, ids_BT)
 
     @property
-    def _by_graph(self) -> bool:
+    def _has_graphs(self) -> bool:
         """Whether CUDA graphs can be used."""
         return self.torch_device.type == "cuda" and isinstance(self.network, Transformer)
 
@@ -296,7 +251,7 @@ class NeuralModel(TorchModel, LanguageModel):
         on_host = not isinstance(ids_BT, Tensor) or ids_BT.device.type == "cpu"
         if on_host or ids_BT.shape[1] > 1:  # a single step on a device goes unchecked: checks wait for the device
             check_ids(ids_BT, self.tokenizer.vocab_size)
-        ids_BT = _on(ids_BT, self.torch_device)
+        ids_BT = on_device(ids_BT, self.torch_device)
         is_token_BT = ids_BT != PAD
         if (on_host or ids_BT.shape[1] > 1) and bool(is_token_BT.all()):
             return ids_BT, None
@@ -407,12 +362,6 @@ class NeuralModel(TorchModel, LanguageModel):
             for i in range(0, len(flat_N), rows)
         ]
         return -torch.cat(picked).reshape(ids_BT.shape)
-
-
-def _on(ids: Array, device: torch.device) -> Tensor:
-    if isinstance(ids, Tensor):
-        return ids.to(device, torch.int64)
-    return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64)).to(device)
 
 
 def _last_features(features_BTD: Tensor, is_token_BT: Tensor | None, before_BD: Tensor) -> Tensor:
