@@ -5,8 +5,14 @@ A kind of another package tests itself with
     from chainrule.testing import check_laws
     check_laws(lm)
 
-where `lm` is a model with a small vocabulary. `laws.py` has a function for each law, `LAWS` names them all. Taggers
-have laws of their own, in `taggers.py`: `check_tagger_laws(tagger)`.
+where `lm` is a model with a small vocabulary. `LAWS` names all laws. Taggers have laws of their own:
+`check_tagger_laws(tagger)`. In reading order:
+
+    register.py         the register of laws, and what they share
+    contract_laws.py    laws of the contract: probabilities, states, batches, text, folders
+    fast_path_laws.py   laws of fast paths: each is equal to its plain way
+    laws.py             all of them: those that a model should keep, and their check
+    taggers.py          the laws of taggers
 """
 
 from __future__ import annotations
