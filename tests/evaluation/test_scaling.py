@@ -11,7 +11,7 @@ import pytest
 
 from chainrule.errors import ChainruleError, FolderError, SettingsError
 from chainrule.evaluation.scaling import grid
-from chainrule.evaluation.scaling.grid import RECORD, scale
+from chainrule.evaluation.scaling.grid import RECORD, Cell, _is_too_late, scale
 from chainrule.evaluation.scaling.law import Law, fit_law, left_out
 from chainrule.evaluation.scaling.sizes import Size, parse_shares, parse_sizes
 from chainrule.pipeline.prepare import TokenizerChoice
@@ -124,3 +124,18 @@ def test_too_little_time_is_said_before_anything_is_trained(tmp_path: Path) -> N
     with pytest.raises(ChainruleError, match="minutes are too few for these sizes"):
         scale(texts(), tmp_path / "grid", minutes=1e-4, sizes=["1x8", "1x16", "2x16"])
     assert not (tmp_path / "grid" / RECORD).exists()
+
+
+def test_cells_are_left_out_when_the_time_is_up() -> None:
+    """A slower machine than was measured: the largest share of large networks goes first."""
+    sizes = parse_sizes(("1x16", "1x32", "2x32", "2x64"))
+    cells = [
+        Cell(size.name, share, 1000 * (i + 1), int(1e5 * share), 3.0, 1.0, 40 * (i + 1) * share)
+        for share in (0.125, 0.25, 0.5, 0.6)
+        for i, size in enumerate(sizes)
+    ]
+    spent = sum(cell.seconds for cell in cells)
+    assert not _is_too_late(cells, sizes[0], 1.0, spent)  # 40 s more, of which the time allows 15 %
+    assert _is_too_late(cells, sizes[3], 1.0, spent)
+    assert not _is_too_late(cells, sizes[3], 1.0, spent + 200)
+    assert not _is_too_late(cells[:8], sizes[3], 0.5, 1.0)  # two shares are too few for a law

@@ -18,7 +18,7 @@ from chainrule import settings as settings_of
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, Interrupted
 from chainrule.evaluation.curve import CurveTexts
 from chainrule.evaluation.measure import measure
-from chainrule.evaluation.scaling.law import FLOPS, Law, fit_law, left_out
+from chainrule.evaluation.scaling.law import FEWEST_CELLS, FLOPS, Law, fit_law, left_out
 from chainrule.evaluation.scaling.sizes import SHARES, SIZES, Size, parse_shares, parse_sizes
 from chainrule.folder import to_json
 from chainrule.kinds import TrainingData, find_kind
@@ -38,6 +38,7 @@ MINUTES = 6.0
 PARTS = {"train": 0.9, "valid": 0.1}
 
 _SPENT = 0.85  # of the time, in training; the rest is for what cannot be foreseen
+_OVERDUE = 1.15  # of the time: cells that would end later are left out, where the machine turns out to be slower
 _LEAST_SHARE = 1 / 64  # of the text, below which there is too little to learn from
 _PROBE_STEPS, _PROBE_BATCH = 8, 1024
 
@@ -129,7 +130,7 @@ def scale(
             parts["train"], the_tokenizer, scratch, seed, progress, tuple(share for share in kept if share < 1)
         )
         texts_of = {share: encoded["train"] if share >= 1 else texts.encoded[share] for share in kept}
-        _train_all(found, data, encoded["valid"], grid_sizes, texts_of, out)
+        _train_all(found, data, encoded["valid"], grid_sizes, texts_of, out, 60 * minutes)
         _conclude(found, budgets)
         found.write(out)
     return found
@@ -142,13 +143,16 @@ def _train_all(
     sizes: Sequence[Size],
     texts: dict[float, Encoded],
     out: Path,
+    seconds: float,
 ) -> None:
-    """Train and measure the cells that are not there yet, cheap ones first."""
+    """Train and measure the cells that are not there yet, cheap ones first, as long as the time suffices."""
     done = {(cell.size, cell.share) for cell in found.cells}
     jobs = [(size, share) for share in texts for size in sizes]
     with data.progress.task("networks", len(jobs), "networks") as going:
         for size, share in jobs:
-            if (size.name, share) not in done:
+            if (size.name, share) not in done and _is_too_late(found.cells, size, share, seconds):
+                data.progress.note(f"{size.name} on {share:.1%} of the text is left out: the time is up")
+            elif (size.name, share) not in done:
                 try:
                     found.cells.append(_trained(replace(data, train=texts[share]), valid, size, share))
                 except Interrupted:
@@ -157,6 +161,20 @@ def _train_all(
                     data.progress.note(f"{size.name} failed, and the others go on: {error}")
                 found.write(out)
             going.advance(1)
+
+
+def _is_too_late(cells: Sequence[Cell], size: Size, share: float, seconds: float) -> bool:
+    """Whether a cell would end well after the time, by the speed of its size so far.
+
+    Never before a law can be fitted, whichever cell is left out: to three sizes and three shares.
+    """
+    like = [cell for cell in cells if cell.size == size.name and cell.share < share]
+    sizes, shares = {cell.size for cell in cells}, {cell.share for cell in cells}
+    if not like or len(cells) <= FEWEST_CELLS or min(len(sizes), len(shares)) <= 3:
+        return False
+    largest = max(like, key=lambda cell: cell.share)
+    spent = sum(cell.seconds for cell in cells)
+    return spent + largest.seconds * share / largest.share > _OVERDUE * seconds
 
 
 def _trained(data: TrainingData, valid: Encoded, size: Size, share: float) -> Cell:
