@@ -41,14 +41,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("model.safetensors", "tokenizer.json")}
 
 
+@pytest.mark.parametrize("settings", [["order=5"], ["order=3", "entropy=0.001"]], ids=str)
 def test_the_folder_is_that_of_one_process(
-    run: Run, files: Path, tmp_path: Path, local_ray: None, monkeypatch: pytest.MonkeyPatch
+    run: Run, files: Path, tmp_path: Path, local_ray: None, settings: list[str]
 ) -> None:
     for engine in ("embedded", "ray"):
-        words = ["--set", "order=5", "--engine", engine, "--out", tmp_path / engine]
-        assert run("train", "ngram", f"{files}/*.txt", *words).code == 0
+        words = [word for one in settings for word in ("--set", one)]
+        done = run("train", "ngram", f"{files}/*.txt", *words, "--engine", engine, "--out", tmp_path / engine)
+        assert done.code == 0, done.err
     assert contents(tmp_path / "ray") == contents(tmp_path / "embedded")
     one, other = (cr.load(tmp_path / engine) for engine in ("embedded", "ray"))
+    if len(settings) > 1:  # something was pruned, so that there is something to compare
+        whole = cr.train("ngram", files, order=3)
+        assert sum(map(len, one.tensors().values())) < sum(map(len, whole.tensors().values()))
     told = {"command"}
     assert {k: v for k, v in one.provenance.items() if k not in told} == {
         k: v for k, v in other.provenance.items() if k not in told
@@ -176,6 +181,23 @@ def test_a_dead_cluster_is_refused_at_once(fails: Fails, files: Path, tmp_path: 
     assert done.stderr.count("\n") == 1
     assert "no Ray cluster answers at 127.0.0.1:9" in done.stderr
     assert not out.exists()
+
+
+def test_a_dead_cluster_is_refused_by_each_verb(
+    run: Run, fails: Fails, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # the Ray of other tests is none of this one's
+    model, out = tmp_path / "model", tmp_path / "out"
+    cr.train("ngram", files / "0.txt", order=2).save(model)
+    for verb in (
+        ["score", model, files / "1.txt"],
+        ["filter", model, files / "1.txt", "--keep", "0.3", "--out", out],
+        ["tokenize", files, "--tokenizer", "word", "--ids", out],
+    ):
+        said = fails(*verb, "--engine", "ray", "--address", "127.0.0.1:9")
+        assert "no Ray cluster answers at 127.0.0.1:9: Connection refused; start one (ray start --head)" in said
+        assert not out.exists()
 
 
 def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Path) -> None:
