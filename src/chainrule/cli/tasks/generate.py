@@ -74,8 +74,9 @@ def generate(
     lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
     top-p, min-p.
 
-    With --draft, the text is the one that is written without it, and comes faster where guesses are right; a line
-    on standard error says at the end how many are. (With --draft-sampled it is another text of the same distribution.)
+    With --draft, the text is the one that is written without it, and comes faster where guesses are right; at the
+    end a line on standard error says how many are. (With --draft-sampled it is another text of the same
+    distribution.)
     """
     from chainrule.cli.progress import terminal_progress
     from chainrule.decode.drafts import DraftTally
