@@ -244,6 +244,25 @@ def test_an_address_should_be_one() -> None:
         _check_answers("somewhere")
 
 
+def test_a_cluster_that_wants_a_token_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    from chainrule.scale import connection
+
+    def init(**options: Any) -> None:
+        try:  # as Ray does it: what is wrong stands in the error before the last
+            raise RuntimeError("Failed to connect to GCS.\nRPC error: InvalidAuthToken: it is missing or incorrect")
+        except RuntimeError as error:
+            raise ConnectionError("Failed to connect to Ray cluster\nwith much advice") from error
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(connection, "_check_answers", lambda address: None)
+    with pytest.raises(ClusterError) as caught, ray_engine("127.0.0.1:6379"):
+        pass
+    expected = "no Ray cluster can be used at 127.0.0.1:6379: it wants its own token: set RAY_AUTH_MODE=token and "
+    assert str(caught.value).startswith(expected) and "\n" not in str(caught.value)
+
+
 def test_without_ray_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'chainrule\[scale\]'"), ray_engine():
