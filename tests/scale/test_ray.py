@@ -269,13 +269,19 @@ def test_without_ray_the_message_says_how_to_install_it(monkeypatch: pytest.Monk
         pass
 
 
-def test_a_context_that_flows_is_read_in_sequence(files: Path, tmp_path: Path, fails: Fails) -> None:
+def test_a_context_that_flows_is_read_in_sequence(
+    files: Path, tmp_path: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from chainrule.evaluation.records import score_records
     from chainrule.kinds import Stored, Workers
 
     lm = cr.train("ngram", files / "0.txt", order=2, context="stream")
     with pytest.raises(ChainruleError, match="reads a text in sequence"):
         list(score_records(lm, files / "1.txt", workers=Workers(EMBEDDED, Stored(tmp_path))))
+    lm.save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "ray", None)  # it is refused before Ray is asked for
+    said = fails("score", tmp_path / "model", files / "1.txt", "--engine", "ray")
+    assert "reads a text in sequence: leave out the engine" in said
 
 
 def test_ray_is_not_imported_unless_asked_for() -> None:
