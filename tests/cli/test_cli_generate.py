@@ -165,6 +165,27 @@ def test_drafts_leave_the_text_as_it_is_and_are_reported(run: Run, model: Path) 
     assert 0 < entry["steps"] <= entry["tokens"] and entry["drafted"] > 0
 
 
+def test_drafted_text_is_printed_as_it_is_written(
+    run: Run, stream_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["generate", stream_model, "--prompt", "you love", "--max-tokens", "40"]
+    plain = run(*words).out
+    printed: list[str] = []
+
+    def echo(text: str = "", nl: bool = True) -> None:
+        printed.append(text + "\n" * nl)
+
+    monkeypatch.setattr("chainrule.cli.tasks.generate.echo", echo)
+    drafted = run(*words, "--draft", stream_model, "--draft-tokens", "2")
+    assert drafted.code == 0 and "".join(printed) == plain
+    # 40 tokens, at most 3 a step: the prompt, a piece for each of 14 steps or more, and the end of the last line
+    assert len([piece for piece in printed if piece]) >= 14
+    # the line of figures tells the same as those of --json
+    (entry,) = run(*words, "--draft", stream_model, "--draft-tokens", "2", "--json").json
+    accepted = f"{40 - entry['steps']} of {entry['drafted']} drafted tokens accepted"
+    assert accepted in drafted.err and f"drafts: {40 / entry['steps']:.2f} tokens a step" in drafted.err
+
+
 def test_drafts_that_make_no_sense_are_refused_in_one_line(run: Run, model: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     cr.train("ngram", ["x y", "y x"], order=2, tokenizer="word").save(other)

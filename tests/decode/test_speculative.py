@@ -14,7 +14,7 @@ import pytest
 import chainrule as cr
 from chainrule import chain
 from chainrule.arrays import to_numpy
-from chainrule.decode.drafts import ByCopying, Draft
+from chainrule.decode.drafts import ByCopying, Draft, DraftTally
 from chainrule.decode.generate import generate_many, stream_many
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.speculative import speculate, speculated
@@ -190,11 +190,17 @@ def test_a_model_that_drafts_for_itself_is_always_right() -> None:
 
 def test_streams_join_to_the_same_text() -> None:
     lm, other = model("transformer", "stream"), model("ngram", "stream")
-    whole = generate_many(lm, ["a b"], cr.TopP(0.9), n=2, max_tokens=25, seed=3, draft=other)
+    how: dict[str, Any] = {"n": 2, "max_tokens": 25, "seed": 3, "draft": other}
+    counted, streamed = DraftTally(), DraftTally()
+    whole = generate_many(lm, ["a b"], cr.TopP(0.9), **how, tally=counted)
     pieces = ["", ""]
-    for number, piece in stream_many(lm, "a b", cr.TopP(0.9), n=2, max_tokens=25, seed=3, draft=other):
+    for number, piece in stream_many(lm, "a b", cr.TopP(0.9), **how, tally=streamed):
         pieces[number] += piece
     assert pieces == [text.continuation for text in whole]
+    assert streamed == counted
+    assert counted.steps == sum(text.steps or 0 for text in whole)
+    assert counted.drafted == sum(text.drafted for text in whole) >= counted.accepted >= 0
+    assert counted.tokens == counted.accepted + counted.steps <= sum(text.tokens for text in whole)
 
 
 def test_a_text_that_ends_at_once_and_one_of_no_tokens() -> None:

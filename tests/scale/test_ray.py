@@ -41,14 +41,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("model.safetensors", "tokenizer.json")}
 
 
+@pytest.mark.parametrize("settings", [["order=5"], ["order=3", "entropy=0.001"]], ids=str)
 def test_the_folder_is_that_of_one_process(
-    run: Run, files: Path, tmp_path: Path, local_ray: None, monkeypatch: pytest.MonkeyPatch
+    run: Run, files: Path, tmp_path: Path, local_ray: None, settings: list[str]
 ) -> None:
     for engine in ("embedded", "ray"):
-        words = ["--set", "order=5", "--engine", engine, "--out", tmp_path / engine]
-        assert run("train", "ngram", f"{files}/*.txt", *words).code == 0
+        words = [word for one in settings for word in ("--set", one)]
+        done = run("train", "ngram", f"{files}/*.txt", *words, "--engine", engine, "--out", tmp_path / engine)
+        assert done.code == 0, done.err
     assert contents(tmp_path / "ray") == contents(tmp_path / "embedded")
     one, other = (cr.load(tmp_path / engine) for engine in ("embedded", "ray"))
+    if len(settings) > 1:  # something was pruned, so that there is something to compare
+        whole = cr.train("ngram", files, order=3)
+        assert sum(map(len, one.tensors().values())) < sum(map(len, whole.tensors().values()))
     told = {"command"}
     assert {k: v for k, v in one.provenance.items() if k not in told} == {
         k: v for k, v in other.provenance.items() if k not in told
@@ -178,6 +183,23 @@ def test_a_dead_cluster_is_refused_at_once(fails: Fails, files: Path, tmp_path: 
     assert not out.exists()
 
 
+def test_a_dead_cluster_is_refused_by_each_verb(
+    run: Run, fails: Fails, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # the Ray of other tests is none of this one's
+    model, out = tmp_path / "model", tmp_path / "out"
+    cr.train("ngram", files / "0.txt", order=2).save(model)
+    for verb in (
+        ["score", model, files / "1.txt"],
+        ["filter", model, files / "1.txt", "--keep", "0.3", "--out", out],
+        ["tokenize", files, "--tokenizer", "word", "--ids", out],
+    ):
+        said = fails(*verb, "--engine", "ray", "--address", "127.0.0.1:9")
+        assert "no Ray cluster answers at 127.0.0.1:9: Connection refused; start one (ray start --head)" in said
+        assert not out.exists()
+
+
 def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Path) -> None:
     train = ["train", "ngram", files, "--out", tmp_path / "m"]
     assert "--address is for --engine ray" in fails(*train, "--address", "auto")
@@ -222,19 +244,44 @@ def test_an_address_should_be_one() -> None:
         _check_answers("somewhere")
 
 
+def test_a_cluster_that_wants_a_token_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    from chainrule.scale import connection
+
+    def init(**options: Any) -> None:
+        try:  # as Ray does it: what is wrong stands in the error before the last
+            raise RuntimeError("Failed to connect to GCS.\nRPC error: InvalidAuthToken: it is missing or incorrect")
+        except RuntimeError as error:
+            raise ConnectionError("Failed to connect to Ray cluster\nwith much advice") from error
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(connection, "_check_answers", lambda address: None)
+    with pytest.raises(ClusterError) as caught, ray_engine("127.0.0.1:6379"):
+        pass
+    expected = "no Ray cluster can be used at 127.0.0.1:6379: it wants its own token: set RAY_AUTH_MODE=token and "
+    assert str(caught.value).startswith(expected) and "\n" not in str(caught.value)
+
+
 def test_without_ray_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'chainrule\[scale\]'"), ray_engine():
         pass
 
 
-def test_a_context_that_flows_is_read_in_sequence(files: Path, tmp_path: Path, fails: Fails) -> None:
+def test_a_context_that_flows_is_read_in_sequence(
+    files: Path, tmp_path: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from chainrule.evaluation.records import score_records
     from chainrule.kinds import Stored, Workers
 
     lm = cr.train("ngram", files / "0.txt", order=2, context="stream")
     with pytest.raises(ChainruleError, match="reads a text in sequence"):
         list(score_records(lm, files / "1.txt", workers=Workers(EMBEDDED, Stored(tmp_path))))
+    lm.save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "ray", None)  # it is refused before Ray is asked for
+    said = fails("score", tmp_path / "model", files / "1.txt", "--engine", "ray")
+    assert "reads a text in sequence: leave out the engine" in said
 
 
 def test_ray_is_not_imported_unless_asked_for() -> None:

@@ -74,6 +74,7 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
+    from chainrule.evaluation.records import expect_lines
     from chainrule.kinds import Stored, Workers, find_kind, load
 
     if options["as_csv"] and (options["as_json"] or options["per_token"]):
@@ -90,6 +91,8 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
             raise click.UsageError("a masked model is scored by this process: leave out --engine")
         score_masked(cast("MaskedModel", lm), corpus, options)
         return
+    if options["engine"] != "embedded":
+        expect_lines(lm)  # before an engine is started, which takes seconds
     with opened_engine(options) as engine:
         stored = Stored(Path(folder).absolute(), device, dtype)
         _print_records(lm, corpus, options, Workers(engine, stored) if engine.is_remote else None)

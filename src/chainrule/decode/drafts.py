@@ -84,6 +84,25 @@ def _are_equal(one: Tokenizer, other: Tokenizer) -> bool:
     return one is other or one.to_json() == other.to_json()
 
 
+@dataclass
+class DraftTally:
+    """How the guesses of a draft fare, counted while texts are written; hand one in, and read it at any time."""
+
+    tokens: int = 0
+    """How many tokens were written in steps of the model; those that complete a prompt are none of them."""
+    steps: int = 0
+    drafted: int = 0
+
+    def count(self, tokens: int, steps: int, drafted: int) -> None:
+        """Add what was written."""
+        self.tokens, self.steps, self.drafted = self.tokens + tokens, self.steps + steps, self.drafted + drafted
+
+    @property
+    def accepted(self) -> int:
+        """How many drafted tokens were right: each step writes these and one token of the model's own."""
+        return self.tokens - self.steps
+
+
 def as_draft(given: Draft | DraftSource | Sequence[DraftSource]) -> Draft:
     """A draft as it may be given: a model, the word context, several of them, or a `Draft`."""
     if isinstance(given, Draft):

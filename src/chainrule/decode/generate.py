@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.arrays import pad
 from chainrule.decode.beam import beam_search
-from chainrule.decode.drafts import Draft, DraftSource, as_draft
+from chainrule.decode.drafts import Draft, DraftSource, DraftTally, as_draft
 from chainrule.decode.healing import Openings, draw_openings, find_openings
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
@@ -78,12 +78,13 @@ def generate_many(
     seed: int = 0,
     heal: bool = True,
     draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
+    tally: DraftTally | None = None,
 ) -> list[Generation]:
     """`n` continuations of each prompt, in one batch; the text depends on seed and prompt, not on the batch.
 
     A prompt that is listed twice gets `n` more continuations. <unk> is never written: it is not text. A beam search
     gives its `n` best, or as many as there are. The tokens that complete a prompt (see healing.py) come before the
-    `max_tokens`. With a `draft`, one text is written after the other.
+    `max_tokens`. With a `draft`, one text is written after the other, and `tally` counts how the guesses fare.
     """
     _check(lm, n, max_tokens, strategy)
     chosen = _checked_draft(lm, draft, strategy)
@@ -105,7 +106,7 @@ def generate_many(
         rows, ids = np.repeat(np.arange(len(prompts)), n), [prompt_ids(lm, prompt) for prompt in prompts]
         uniforms = Uniforms(seed, [ids[row] for row in rows], _copies(prompts, n))
         of_rows = [openings[row] for row in rows]
-        flat = _sample_after(lm, state.select(rows), of_rows, strategy, uniforms, max_tokens, chosen)
+        flat = _sample_after(lm, state.select(rows), of_rows, strategy, uniforms, max_tokens, chosen, tally)
         written = [flat[i * n : (i + 1) * n] for i in range(len(prompts))]
     return [
         _generation(lm, prompt, found, continuation)
@@ -122,6 +123,7 @@ def _sample_after(
     uniforms: Uniforms,
     max_tokens: int,
     draft: Draft | None,
+    tally: DraftTally | None,
 ) -> list[Continuation]:
     """Choose an opening of each row, and sample what follows it."""
     strategy = text_only(lm, strategy)
@@ -136,6 +138,8 @@ def _sample_after(
         for row, ids in enumerate(read):
             own = state.select(np.asarray([row]))
             new.append(speculated(speculate(lm, own, draft, strategy, uniforms, row, read=ids, **how)))
+            if tally is not None:
+                tally.count(len(new[-1].ids), new[-1].steps or 0, new[-1].drafted)
     return [
         replace(c, ids=(*o.ids, *c.ids), log_prob=o.log_prob + c.log_prob, inside=o.inside)
         for o, c in zip(begun, new, strict=True)
@@ -167,16 +171,18 @@ def stream_many(
     seed: int = 0,
     heal: bool = True,
     draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
+    tally: DraftTally | None = None,
 ) -> Iterator[tuple[int, str]]:
     """`n` continuations as pairs (number of the text, piece): the first one as it is written, then the second, ...
 
-    All are written in one batch; what comes of the later ones meanwhile is kept until their turn.
+    All are written in one batch; what comes of the later ones meanwhile is kept until their turn. With a `draft`,
+    one is written after the other, and `tally` counts how the guesses fare, as the pieces come.
     """
     _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
     chosen, heal = _checked_draft(lm, draft, strategy), heal and max_tokens > 0
-    write = _stream if chosen is None else partial(_stream_drafted, draft=chosen)
+    write = _stream if chosen is None else partial(_stream_drafted, draft=chosen, tally=tally or DraftTally())
     return write(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal=heal)
 
 
@@ -190,6 +196,7 @@ def _stream_drafted(
     *,
     heal: bool,
     draft: Draft,
+    tally: DraftTally,
 ) -> Iterator[tuple[int, str]]:
     """One text after the other, with drafts."""
     state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
@@ -201,6 +208,7 @@ def _stream_drafted(
         how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
         read = [*openings.settled, *opening.ids]
         for step in speculate(lm, own, draft, strategy, uniforms, number, read=read, **how):
+            tally.count(len(step.tokens), step.steps, step.drafted)
             text.waiting += step.tokens
             if piece := text.shown():
                 yield number, piece

@@ -139,6 +139,14 @@ def _candidates(surprisals: np.ndarray, count: int, least: float) -> np.ndarray:
     return np.sort(best)
 
 
+def expect_lines(lm: LanguageModel) -> None:
+    """Refuse a model that workers cannot score with: they read lines by themselves."""
+    if lm.context != "line":
+        raise SettingsError(
+            "the context of this model flows across lines, so it reads a text in sequence: leave out the engine"
+        )
+
+
 _Scored = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """The ids of records, ln p of each, and where the tokens of each record begin and end."""
 
@@ -152,12 +160,9 @@ def score_batches(
     batches = record_batches(corpus, size, per_line=per_line)
     if workers is None:
         every: Iterable[tuple[RecordBatch, _Scored]] = _in_sequence(lm, batches)
-    elif lm.context == "line":
-        every = workers.engine.in_order(partial(_score_stored, workers.stored), batches)
     else:
-        raise SettingsError(
-            "the context of this model flows across lines, so it reads a text in sequence: leave out the engine"
-        )
+        expect_lines(lm)
+        every = workers.engine.in_order(partial(_score_stored, workers.stored), batches)
     for records, scored in every:
         yield ScoredBatch(records, *scored, is_one_file)
 

@@ -154,16 +154,16 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
     kind, pattern = value("tokenizer.ggml.model"), value("tokenizer.ggml.pre")
     if kind != "gpt2" or pattern not in ("gpt-2", None):
         raise ForeignFileError(f"{path}: its tokenizer is {kind} {pattern or ''}, not gpt2 with the pattern gpt-2")
-    described, weights = _described(value), {}
+    described, weights = _described(path, value), {}
     back = {theirs: ours for ours, theirs in NAMES.items()}
     for tensor in reader.tensors:
         if tensor.tensor_type.name not in ("F32", "F16"):
             raise ForeignFileError(f"{path}: {tensor.name} is {tensor.tensor_type.name}, not F32 or F16")
         name = _our_name(tensor.name, back)
         weights[name] = _our_order(name, torch.from_numpy(np.array(tensor.data)).float(), described)
-    described["vocab_size"] = len(weights["model.embed_tokens.weight"])
+    described["vocab_size"] = len(_required(path, value, "tokenizer.ggml.tokens"))
     described["tie_word_embeddings"] = "lm_head.weight" not in weights
-    tokenizer = _tokenizer(value)
+    tokenizer = _tokenizer(path, value)
     try:
         network = from_llama_weights(weights, described, tokenizer.bos, tokenizer.vocab_size)
     except SettingsError as error:
@@ -179,14 +179,22 @@ def _values(reader: Any) -> Any:
     return value
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _required(path: Path, value: Any, name: str) -> Any:
+    found = value(name)
+    if found is None:
+        raise ForeignFileError(f"{path}: this GGUF file does not say {name}")
+    return found
+
+
+def _described(path: Path, value: Any) -> dict[str, Any]:
+    heads = _required(path, value, "llama.attention.head_count")
     return {
-        "hidden_size": value("llama.embedding_length"),
-        "intermediate_size": value("llama.feed_forward_length"),
-        "max_position_embeddings": value("llama.context_length"),
-        "num_hidden_layers": value("llama.block_count"),
-        "num_attention_heads": value("llama.attention.head_count"),
-        "num_key_value_heads": value("llama.attention.head_count_kv"),
+        "hidden_size": _required(path, value, "llama.embedding_length"),
+        "intermediate_size": _required(path, value, "llama.feed_forward_length"),
+        "max_position_embeddings": _required(path, value, "llama.context_length"),
+        "num_hidden_layers": _required(path, value, "llama.block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": value("llama.attention.head_count_kv") or heads,
         "rms_norm_eps": value("llama.attention.layer_norm_rms_epsilon") or 1e-5,
         "rope_theta": value("llama.rope.freq_base") or 10000.0,
     }
@@ -201,16 +209,17 @@ def _our_name(name: str, back: dict[str, str]) -> str:
 
 def _our_order(name: str, weight: Tensor, described: dict[str, Any]) -> Tensor:
     for part, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
-        if part in name:
+        # rows that are no whole heads are left as they are: their shape is refused later, by its name
+        if part in name and weight.dim() == 2 and len(weight) % (2 * described[heads]) == 0:
             return halves(weight, described[heads])
     return weight
 
 
-def _tokenizer(value: Any) -> PublishedTokenizer:
+def _tokenizer(path: Path, value: Any) -> PublishedTokenizer:
     import json
 
-    names, kinds = value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type")
-    merges = [pair.split(" ") for pair in value("tokenizer.ggml.merges")]
+    names, kinds = (_required(path, value, f"tokenizer.ggml.{what}") for what in ("tokens", "token_type"))
+    merges = [pair.split(" ") for pair in _required(path, value, "tokenizer.ggml.merges")]
     control = [added_token(i, name, special=True) for i, name in enumerate(names) if kinds[i] == 3]
     definition = definition_of(
         bpe({name: i for i, name in enumerate(names)}, merges),

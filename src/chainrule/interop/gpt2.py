@@ -9,11 +9,13 @@ from torch import Tensor
 
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published
+from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published, whole_numbers
 from chainrule.neural.networks.transformer.decoder import Transformer
 
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "relu2": "relu2"}
 _BACK = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu", "relu2": "relu2"}
+_SIZES = ("n_layer", "n_embd", "n_head", "n_positions")
+_UNREAD = (".attn.bias", ".attn.masked_bias")  # the mask of attention, which older files have
 _CAN = {
     "norm": ("layernorm",),
     "placement": ("pre",),
@@ -59,6 +61,7 @@ def from_gpt2_weights(
     activation = described.get("activation_function", "gelu_new")
     if activation not in _BACK:
         raise SettingsError(f"the activation of a GPT-2 should be one of {', '.join(_BACK)}, not {activation!r}")
+    whole_numbers(described, _SIZES)
     expect_values(described, "GPT-2", {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False})
     config = TransformerConfig(
         preset="gpt2",
@@ -79,7 +82,8 @@ def from_gpt2_weights(
         pairs = [
             pair._replace(theirs=[name.removeprefix("transformer.") for name in pair.theirs]) for pair in pairs
         ]
-    return from_published(config, vocab_size or described["vocab_size"], bos, weights, pairs)
+    rows, unread = described["vocab_size"], [*_UNREAD, *(["lm_head.weight"] if config.tied else [])]
+    return from_published(config, vocab_size or rows, bos, weights, pairs, rows=rows, unread=unread)
 
 
 def _pairs(config: TransformerConfig) -> Iterator[Pair]:

@@ -6,7 +6,7 @@ max(0, z)², has no gate, but is one nevertheless: with φ = relu and gate = up,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published
+from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published, whole_numbers
 from chainrule.neural.networks.transformer.decoder import Transformer
 
 _CAN = {"norm": ("rmsnorm",), "placement": ("pre",), "positions": ("rotary",), "activation": ("swiglu", "relu2")}
+_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
+_UNREAD = ("rotary_emb.inv_freq",)  # computed from the configuration; older files have them
 _GATE, _UP = "mlp.gate_proj.weight", "mlp.up_proj.weight"
 
 
@@ -79,12 +81,14 @@ def from_qwen3_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
     """The same of a `Qwen3ForCausalLM`."""
+    whole_numbers(described, _SIZES)
     expect_values(described, "Qwen3", {"attention_bias": False, "use_sliding_window": False})
     names = (
         f"model.layers.{i}.self_attn.{x}_norm.weight" for i in range(described["num_hidden_layers"]) for x in "qk"
     )
     gains = any(name in weights and not bool((weights[name].float() == 1).all()) for name in names)
-    return _from(weights, described, bos, vocab_size, "Qwen3", qk_norm=True, qk_gain=gains)
+    unread = () if gains else ("q_norm.weight", "k_norm.weight")
+    return _from(weights, described, bos, vocab_size, "Qwen3", unread, qk_norm=True, qk_gain=gains)
 
 
 def _from(
@@ -93,8 +97,10 @@ def _from(
     bos: int,
     vocab_size: int | None,
     name: str,
+    unread: Sequence[str] = (),
     **design: Any,
 ) -> Transformer:
+    whole_numbers(described, _SIZES)
     rope = described.get("rope_parameters") or described.get("rope_scaling") or {}
     heads, width = described["num_attention_heads"], described["hidden_size"]
     stretched = rope.get("rope_type", rope.get("type", "default"))  # configurations of older versions say `type`
@@ -116,7 +122,8 @@ def _from(
         attention_dropout=described.get("attention_dropout", 0.0),
         **design,
     )
-    return from_published(config, vocab_size or described["vocab_size"], bos, weights, list(_pairs(config)))
+    rows, unread = described["vocab_size"], [*_UNREAD, *unread, *(["lm_head.weight"] if config.tied else [])]
+    return from_published(config, vocab_size or rows, bos, weights, list(_pairs(config)), rows=rows, unread=unread)
 
 
 def _activation(weights: Mapping[str, Tensor], described: Mapping[str, Any], name: str) -> str:

@@ -37,7 +37,7 @@ def _tokenizer_file(path: Path, named: str | Path | None) -> Path:
     beside = sorted(file for file in path.parent.glob("tok*.bin") if file != path)
     if len(beside) != 1:
         raise ForeignFileError(
-            f"{path}: name its tokenizer (--tokenizer): there are {len(beside)} tok*.bin beside it"
+            f"{path}: name its tokenizer (--tokenizer-file): there are {len(beside)} tok*.bin beside it"
         )
     return beside[0]
 

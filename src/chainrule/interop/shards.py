@@ -49,6 +49,11 @@ class Shards(Mapping[str, Tensor]):
         found: Sequence[int] = self._files[name].get_slice(name).get_shape()
         return found
 
+    def dtype(self, name: str) -> str:
+        """The type of a weight's numbers, from the header of its file: F32, BF16, I8, ..."""
+        found: str = self._files[name].get_slice(name).get_dtype()
+        return found
+
 
 def _listed(folder: Path) -> dict[str, str]:
     """The file of each weight, as the index says; empty where there is none."""
@@ -74,4 +79,6 @@ def _files(folder: Path) -> list[Path]:
         raise ForeignFileError(
             f"{folder}: its weights are pickled ({pickled[0]}), which could run any code: only safetensors are read"
         )
+    if any(folder.glob("*.safetensors")):
+        raise ForeignFileError(f"{folder}: it has shards of weights, but no {INDEX} that lists them")
     raise ForeignFileError(f"{folder}: there are no weights in it: neither {WEIGHTS} nor {INDEX}")

@@ -64,13 +64,28 @@ _PARTS = ("attention", "feedforward")
 
 
 def from_published(
-    config: TransformerConfig, vocab_size: int, bos: int, weights: Mapping[str, Tensor], pairs: Sequence[Pair]
+    config: TransformerConfig,
+    vocab_size: int,
+    bos: int,
+    weights: Mapping[str, Tensor],
+    pairs: Sequence[Pair],
+    *,
+    rows: int,
+    unread: Sequence[str] = (),
 ) -> Transformer:
-    """The network of a configuration with published weights; their shapes are compared before memory is taken."""
+    """The network of a configuration with published weights; they are checked before memory is taken.
+
+    Published tables have `rows` rows. `unread` are endings of the names that a network here does without; any other
+    weight that no pair names would be lost, and is refused.
+    """
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in Transformer(config, vocab_size, bos).state_dict().items()}
     for pair in pairs:
-        _check(pair, shapes[pair.ours], weights)
+        _check(pair, shapes[pair.ours], weights, rows)
+    read = {name for pair in pairs for name in pair.theirs}
+    lost = [name for name in weights if name not in read and not name.endswith(tuple(unread))]
+    if lost:
+        raise SettingsError(f"the configuration has no place for {lost[0]!r}, one of {len(lost)} such weights")
     with torch.random.fork_rng([]):
         network = Transformer(config, vocab_size, bos)
     state = network.state_dict()
@@ -83,25 +98,42 @@ def from_published(
     return network
 
 
-def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor]) -> None:
-    """Refuse published weights that are missing, or that do not make the weight of ours."""
+def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor], rows: int) -> None:
+    """Refuse published weights that are missing, that are no numbers, or that do not make the weight of ours."""
     missing = [name for name in pair.theirs if name not in weights]
     if missing:
         raise SettingsError(f"the weights should have {missing[0]!r}, but have only {_some(weights)}")
+    for name in pair.theirs:
+        if (dtype := dtype_of(weights, name)) not in _DTYPES:
+            raise SettingsError(
+                f"{name} should be {' or '.join(_DTYPES)}, not {dtype}: quantised weights are not read"
+            )
     sizes = [list(shape_of(weights, name)) for name in pair.theirs]
     if pair.is_transposed:
         sizes = [size[::-1] for size in sizes]
     found = [sum(size[0] for size in sizes), *sizes[0][1:]]
-    expected = [min(found[0], shape[0]) if pair.is_table else shape[0], *shape[1:]]
+    expected = [rows if pair.is_table else shape[0], *shape[1:]]
     if found != expected:
-        made = list(shape) if pair.is_table else expected
-        raise SettingsError(f"{', '.join(pair.theirs)} should make {made}, not {found}")
+        raise SettingsError(f"{', '.join(pair.theirs)} should make {expected}, not {found}")
 
 
 def shape_of(weights: Mapping[str, Tensor], name: str) -> Sequence[int]:
     """The shape of a weight; of one that is still in a file, without reading it."""
     shape: Callable[[str], Sequence[int]] | None = getattr(weights, "shape", None)
     return weights[name].shape if shape is None else shape(name)
+
+
+def dtype_of(weights: Mapping[str, Tensor], name: str) -> str:
+    """The type of a weight's numbers, as safetensors names it; of one in a file, without reading it."""
+    dtype: Callable[[str], str] | None = getattr(weights, "dtype", None)
+    if dtype is not None:
+        return dtype(name)
+    found = weights[name].dtype
+    return _NAMES.get(found, str(found))
+
+
+_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64"}
+_DTYPES = tuple(_NAMES.values())
 
 
 def _some(weights: Mapping[str, Any]) -> str:
@@ -127,6 +159,14 @@ def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, S
             )
     if config.scaled_embedding and config.tied:
         raise SettingsError(f"a {architecture} has scaled_embedding=False, this network scaled_embedding=True")
+
+
+def whole_numbers(described: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse a size of a published configuration that is no whole number; whether it is there, others ask."""
+    for name in names:
+        value = described.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SettingsError(f"{name} should be a whole number, not {value!r}")
 
 
 def expect_values(described: Mapping[str, Any], architecture: str, expected: Mapping[str, Any]) -> None:

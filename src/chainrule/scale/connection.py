@@ -21,6 +21,8 @@ _SECONDS = 5.0  # in which a cluster has to answer
 _ATTEMPTS = 3
 _SETTINGS = b"\x04"  # the type of the frame with which both sides of HTTP/2, which Ray speaks, begin
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5)
+_NO_TOKEN = "InvalidAuthToken"  # what Ray calls it
+_MOST_CAUSES = 10
 _STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
 
 
@@ -90,8 +92,17 @@ def _named(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
-        raise ClusterError(f"{what}: {reason}") from None
+        raise ClusterError(f"{what}: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """Why Ray failed, in a line; that a cluster wants a token is told only by the cause of the error."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and len(causes) < _MOST_CAUSES:
+        causes.append(cause)
+    if any(_NO_TOKEN in str(cause) for cause in causes):
+        return "it wants its own token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as they are on its machines"
+    return str(error).strip().split("\n")[0]
 
 
 def _check_answers(address: str) -> None:

@@ -21,7 +21,7 @@ from chainrule.cli.options.runs import json_option, seed_option
 from chainrule.cli.screen.lines import echo, print_json
 
 if TYPE_CHECKING:
-    from chainrule.decode.drafts import Draft
+    from chainrule.decode.drafts import Draft, DraftTally
     from chainrule.decode.generate import Generation
     from chainrule.lm import LanguageModel
 
@@ -74,10 +74,12 @@ def generate(
     lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
     top-p, min-p.
 
-    With --draft, the text is the one that is written without it, and comes faster where guesses are right; a line
-    on standard error says how many are. (With --draft-sampled it is another text of the same distribution.)
+    With --draft, the text is the one that is written without it, and comes faster where guesses are right; at the
+    end a line on standard error says how many are. (With --draft-sampled it is another text of the same
+    distribution.)
     """
     from chainrule.cli.progress import terminal_progress
+    from chainrule.decode.drafts import DraftTally
     from chainrule.decode.generate import generate_many, stream_many
     from chainrule.decode.strategies import Beam
     from chainrule.kinds import load
@@ -95,32 +97,31 @@ def generate(
         draft.check(lm, strategy)
     note_slow_precision(dtype, lm)
     note_unknown_prompt(lm, prompt, heal)
-    if not as_json and not isinstance(strategy, Beam) and draft is None:
-        pieces = stream_many(lm, prompt, strategy, n=count, max_tokens=max_tokens, seed=seed, heal=heal)
-        _print_pieces(pieces, lm, prompt, count)
-        return
-    how: Any = {"n": count, "max_tokens": max_tokens, "seed": seed, "heal": heal}
-    began = time.perf_counter()
-    texts = generate_many(lm, [prompt], strategy, draft=draft, **how)
-    if draft is not None:
-        note(_report(texts, time.perf_counter() - began))
-    if as_json:
-        print_json(
-            [
-                {
-                    "text": t.text,
-                    "prompt": t.prompt,
-                    "tokens": t.tokens,
-                    "log_prob": t.log_prob,
-                    "finished": t.finished,
-                    **({} if draft is None else {"steps": t.steps, "drafted": t.drafted}),
-                }
-                for t in texts
-            ]
-        )
+    tally, began = DraftTally(), time.perf_counter()
+    how: Any = {"n": count, "max_tokens": max_tokens, "seed": seed, "heal": heal, "draft": draft, "tally": tally}
+    if not as_json and not isinstance(strategy, Beam):
+        _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
     else:
-        pieces = ((number, text.continuation) for number, text in enumerate(texts))
-        _print_pieces(pieces, lm, prompt, count)
+        texts = generate_many(lm, [prompt], strategy, **how)
+        if as_json:
+            print_json([_described(text, is_drafted=draft is not None) for text in texts])
+        else:
+            pieces = ((number, text.continuation) for number, text in enumerate(texts))
+            _print_pieces(pieces, lm, prompt, count)
+    if draft is not None:
+        note(_report(tally, time.perf_counter() - began))
+
+
+def _described(text: Generation, *, is_drafted: bool) -> dict[str, Any]:
+    """A text and its figures, for machines."""
+    described = {
+        "text": text.text,
+        "prompt": text.prompt,
+        "tokens": text.tokens,
+        "log_prob": text.log_prob,
+        "finished": text.finished,
+    }
+    return described | ({"steps": text.steps, "drafted": text.drafted} if is_drafted else {})
 
 
 def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft | None:
@@ -137,14 +138,12 @@ def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft 
     return Draft(sources, tokens=DRAFT_TOKENS if tokens is None else tokens, sampled=sampled)
 
 
-def _report(texts: list[Generation], seconds: float) -> str:
+def _report(tally: DraftTally, seconds: float) -> str:
     """How many guesses were right, in a line."""
-    tokens, steps = sum(text.tokens for text in texts), sum(text.steps or 0 for text in texts)
-    drafted = sum(text.drafted for text in texts)
-    accepted = max(tokens - steps, 0)
     return (
-        f"drafts: {tokens / max(steps, 1):.2f} tokens a step, {accepted:,} of {drafted:,} drafted tokens accepted; "
-        f"{tokens / max(seconds, 1e-9):,.0f} tokens/s"
+        f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
+        f"{tally.accepted:,} of {tally.drafted:,} drafted tokens accepted; "
+        f"{tally.tokens / max(seconds, 1e-9):,.0f} tokens/s"
     )
 
 

@@ -37,6 +37,7 @@ PATTERNS: Mapping[str, str | None] = {
 }
 """How text is split into words before it is encoded: None, as GPT-2 does. A .tiktoken file does not say."""
 
+_CONFIG = "tokenizer_config.json"
 _SIZES = {50256: "gpt2", 50280: "gpt2", 100256: "cl100k", 199998: "o200k"}
 
 
@@ -60,8 +61,9 @@ def read_tokenizer(path: str | Path, *, pattern: str | None = None) -> Published
 
 
 def _of_folder(folder: Path) -> PublishedTokenizer:
+    described = folder_description(folder)
     if (folder / "tokenizer.json").is_file():
-        return json_tokenizer(folder / "tokenizer.json", described=folder_description(folder))
+        return json_tokenizer(folder / "tokenizer.json", described=described)
     for words, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
         if (folder / words).is_file() and (folder / merges).is_file():
             return gpt2_tokenizer(folder / words, folder / merges)
@@ -71,10 +73,17 @@ def _of_folder(folder: Path) -> PublishedTokenizer:
 
 
 def folder_description(folder: Path) -> dict[str, Any]:
-    """What a folder says of its special tokens, in any of its files; the first one that names a token counts."""
+    """What a folder says of its special tokens, in any of its files; the first one that names a token counts.
+
+    A tokenizer that is code of its own is refused, also where there is a file beside it: its ids might be others.
+    """
     found: dict[str, Any] = {}
-    for name in ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json"):
+    for name in (_CONFIG, "special_tokens_map.json", "generation_config.json", "config.json"):
         if (folder / name).is_file():
+            if name == _CONFIG and read_json(folder / name).get("auto_map"):
+                raise TokenizerError(
+                    f"{folder / name}: its tokenizer is code in the folder (auto_map), which is never run"
+                )
             found = {**{k: v for k, v in read_json(folder / name).items() if v is not None}, **found}
     return found
 
