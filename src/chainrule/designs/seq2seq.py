@@ -9,7 +9,7 @@ from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropo
 from chainrule.designs.networks import GATES, CellName, check_shares, check_sizes
 from chainrule.designs.settings import RECURRENT_RATES, NeuralSettings, by_width, heads_for
 from chainrule.designs.training import LEARNING_RATES, Averaging, Optimiser, TrainingSettings
-from chainrule.designs.transformer import TransformerConfig, blocks_of
+from chainrule.designs.transformer import Activation, Preset, TransformerConfig, blocks_of
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, left_open, open_names, setting
 
@@ -63,13 +63,13 @@ class Seq2SeqConfig:
     window: int = setting(256, "transformer: the most tokens of a source or target read at once")
     shared: bool = setting(True, "one table of embeddings for sources and targets, if they share a tokenizer")
     tied: bool = setting(True, "one table for the embeddings and the logits of targets")
-    preset: Literal["lecture", "gpt2", "llama", "fast"] = setting("fast", "transformer: the design of blocks")
+    preset: Preset = setting("fast", "transformer: the design of blocks")  # noqa: RUF009
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] | None = setting(
         None, "transformer: how it knows where a token stands; none: as the preset"
     )
     norm: Literal["layernorm", "rmsnorm"] | None = setting(None, "transformer: the norm; none: as the preset")
     placement: Literal["pre", "post"] | None = setting(None, "transformer: where norms are; none: as the preset")
-    activation: Literal["gelu", "relu", "relu2", "swiglu"] | None = setting(
+    activation: Activation | None = setting(
         None, "transformer: the activation of the feed-forward part; none: as the preset"
     )
     pretrain: Pretraining = setting(  # noqa: RUF009
