@@ -14,10 +14,16 @@ from torch import Tensor
 
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published
+from chainrule.interop.weights import Pair, completed, expect, expect_values, from_published, to_published
 from chainrule.neural.networks.transformer.decoder import Transformer
 
-_CAN = {"norm": ("rmsnorm",), "placement": ("pre",), "positions": ("rotary",), "activation": ("swiglu", "relu2")}
+_CAN: Mapping[str, tuple[Any, ...]] = {
+    "norm": ("rmsnorm",),
+    "placement": ("pre",),
+    "positions": ("rotary",),
+    "activation": ("swiglu", "relu2"),
+    "embedding_norm": (False,),
+}
 _GATE, _UP = "mlp.gate_proj.weight", "mlp.up_proj.weight"
 
 
@@ -62,7 +68,7 @@ def _to(
         "tie_word_embeddings": config.tied,
         "initializer_range": config.initial_std,
     }
-    return to_published(network, _pairs(config, to_publish=True), rows), described
+    return to_published(completed(network), _pairs(config, to_publish=True), rows, config), described
 
 
 def from_llama_weights(
@@ -116,7 +122,8 @@ def _from(
         attention_dropout=described.get("attention_dropout", 0.0),
         **design,
     )
-    return from_published(config, vocab_size or described["vocab_size"], bos, weights, list(_pairs(config)))
+    size = vocab_size or described["vocab_size"]
+    return from_published(lambda: Transformer(config, size, bos), weights, list(_pairs(config)))
 
 
 def _activation(weights: Mapping[str, Tensor], described: Mapping[str, Any], name: str) -> str:

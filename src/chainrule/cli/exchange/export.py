@@ -22,7 +22,7 @@ def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> 
     """Write a model for transformers, llama.cpp or KenLM.
 
     hf is a folder that transformers loads, with weights and tokenizer: a Transformer as GPT-2, Llama or Qwen3,
-    as its design is. gguf is a file for llama.cpp, of a Transformer with preset=llama and BPE tokens. arpa is a
+    as its design is, a masked model with preset=bert as BERT. gguf is a file for llama.cpp, of a Transformer with preset=llama and BPE tokens. arpa is a
     file of an n-gram model of words.
 
     \b

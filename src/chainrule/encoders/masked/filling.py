@@ -128,6 +128,11 @@ def _gapped(model: MaskedModel, text: str) -> _Gapped:
     return _Gapped(np.asarray(ids), tuple(places), tuple(may_fill))
 
 
+def gaps_take_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether a gap takes the space before it, since tokens carry the space before a word."""
+    return _Spelling(tokenizer).has_spaces
+
+
 class _Spelling:
     """How the tokens of a vocabulary are spelled, as far as gaps are concerned."""
 

@@ -57,7 +57,9 @@ class MaskedTransformer(Trainable):
         # only the hidden tokens reach the head. As many are taken from each row: shapes do not depend on values
         places_BP = first_targets(targets_BT, most_targets(targets_BT.shape[1], self.config.share))
         features_BPD = features_BSD.gather(1, (places_BP + 1)[..., None].expand(-1, -1, features_BSD.shape[2]))
-        return BatchLoss(self.head.nats(self.before_logits(features_BPD), targets_BT.gather(1, places_BP)), None, None)
+        return BatchLoss(
+            self.head.nats(self.before_logits(features_BPD), targets_BT.gather(1, places_BP)), None, None
+        )
 
     def flops_per_token(self) -> float:
         """Floating-point operations of training for each token that is predicted.
