@@ -23,7 +23,7 @@ from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit
 
 TEXT = "The value of [MASK] is <s> not [MASK]!"
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the cat sat on mat dog ##s ! .".split()]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *["the", "cat", "sat", "on", "mat", "dog", "##s", "!", "."]]
 
 
 def masked(tokenizer: Tokenizer, context: Any = "line", **design: Any) -> EncoderModel:

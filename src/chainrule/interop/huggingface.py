@@ -1,9 +1,9 @@
 """Folders as transformers keeps them: config.json, weights in safetensors, tokenizer.json.
 
 `export` writes a Transformer as `GPT2LMHeadModel`, `LlamaForCausalLM` or `Qwen3ForCausalLM`, whichever has its
-design, and a masked model as `BertForMaskedLM`; `load` reads folders of these. What the model reads first and what it
-never writes stand in the configurations of the tokenizer and of generation, so that transformers writes the same
-text after the same prompt.
+design, a masked model as `BertForMaskedLM`, and an encoder-decoder as `BartForConditionalGeneration`; `load` reads
+folders of these. What the model reads first and what it never writes stand in the configurations of the tokenizer
+and of generation, so that transformers writes the same text after the same prompt.
 """
 
 from __future__ import annotations
@@ -20,13 +20,21 @@ from torch import Tensor
 from chainrule._version import __version__
 from chainrule.designs.settings import TransformerSettings
 from chainrule.encoders.masked.model import EncoderModel
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
 from chainrule.errors import FolderError, ForeignFileError, ModelError, SettingsError
 from chainrule.folder.tensors import write_tensors
+from chainrule.interop.bart import from_bart_weights, to_bart_weights
 from chainrule.interop.bert import from_bert_weights, to_bert_weights
 from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
 from chainrule.interop.llama import from_llama_weights, from_qwen3_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.shards import Shards
-from chainrule.interop.vocabularies.encoders import mask_of, masked_files, masked_tokenizer
+from chainrule.interop.vocabularies.encoders import (
+    mask_of,
+    masked_files,
+    masked_tokenizer,
+    source_files,
+    source_tokenizer,
+)
 from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json, read_tokenizer
 from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of
 from chainrule.lm import Context, start_token
@@ -42,9 +50,9 @@ _DECODERS: Mapping[str, Callable[..., Transformer]] = {
     "LlamaForCausalLM": from_llama_weights,
     "Qwen3ForCausalLM": from_qwen3_weights,
 }
-_BERT = "BertForMaskedLM"
-ARCHITECTURES = (*_DECODERS, _BERT)
-_TYPES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM", "bert": _BERT}
+_BERT, _BART = "BertForMaskedLM", "BartForConditionalGeneration"
+ARCHITECTURES = (*_DECODERS, _BERT, _BART)
+_TYPES = dict(zip(("gpt2", "llama", "qwen3", "bert", "bart"), ARCHITECTURES, strict=True))
 
 
 # -- writing ----------------------------------------------------------------------------------------------
@@ -55,6 +63,8 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
     folder = Path(folder)
     if isinstance(model, EncoderModel):
         published = _of_masked(model)
+    elif isinstance(model, EncoderDecoderModel):
+        published = _of_encoder_decoder(model)
     else:
         published = _of_decoder(exportable(model))
     check_new_folder(folder, overwrite=overwrite)
@@ -105,6 +115,26 @@ def _of_masked(model: EncoderModel) -> _Published:
     return _Published(weights, described, _files(definition, config))
 
 
+def _of_encoder_decoder(model: EncoderDecoderModel) -> _Published:
+    tokenizer, settings = model.tokenizer, model.settings
+    if model.source_tokenizer is not tokenizer:
+        raise SettingsError(
+            "a BartForConditionalGeneration has one vocabulary for sources and targets, this model one for each"
+        )
+    before = tokenizer.before if isinstance(tokenizer, PublishedTokenizer) else None
+    if isinstance(tokenizer, PublishedTokenizer) and settings.source_start and before is None:
+        raise SettingsError("source_start=True needs a token before sources, which the published vocabulary lacks")
+    rows = rows_of(tokenizer)
+    weights, described = to_bart_weights(model.network, settings, rows, before)
+    definition, config = source_files(tokenizer, settings.window, starts=settings.source_start)
+    ids = _special_ids(model)
+    ids |= {"decoder_start_token_id": start_token(tokenizer, model.context), "forced_eos_token_id": None}
+    described |= {"dtype": "float32", **ids, "use_cache": True}
+    never = never_written(tokenizer) or None
+    generation = {**ids, "suppress_tokens": never, "do_sample": False, "max_length": settings.window}
+    return _Published(weights, described, {"generation_config.json": generation, **_files(definition, config)})
+
+
 def _files(definition: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     return {"tokenizer.json": definition, "tokenizer_config.json": config}
 
@@ -139,7 +169,8 @@ def _special_ids(lm: NeuralModel) -> dict[str, Any]:
 def load(folder: str | Path, *, context: Context | None = None) -> Any:
     """The model of a folder of transformers, which saves, loads and does its work as any other of its kind.
 
-    The context of a masked model is a line, and of a language model a stream, unless another one is given.
+    The context of a masked model is a line, and of a language model a stream, unless another one is given; that of
+    an encoder-decoder is always a line.
     """
     folder = Path(folder)
     described = description(folder)
@@ -150,6 +181,8 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
     try:
         if architecture == _BERT:
             return _masked_model(folder, weights, described, size, context or "line", provenance)
+        if architecture == _BART:
+            return _encoder_decoder(folder, weights, described, size, provenance)
         tokenizer = _tokenizer(folder, size)
         network = _DECODERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
     except KeyError as error:
@@ -171,6 +204,16 @@ def _masked_model(
     assert tokenizer.mask is not None
     network = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
     model = EncoderModel(network, tokenizer, context, kind="masked", settings=network.config)
+    model.provenance = {**provenance, "chainrule": __version__}
+    return model
+
+
+def _encoder_decoder(
+    folder: Path, weights: Shards, described: Mapping[str, Any], size: int, provenance: Mapping[str, Any]
+) -> EncoderDecoderModel:
+    tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
+    network, settings = from_bart_weights(weights, described, tokenizer.vocab_size, tokenizer.bos, tokenizer.before)
+    model = EncoderDecoderModel(network, tokenizer, tokenizer, kind="seq2seq", settings=settings)
     model.provenance = {**provenance, "chainrule": __version__}
     return model
 

@@ -31,6 +31,8 @@ class Pair(NamedTuple):
     is_transposed: bool = False
     is_table: bool = False
     """Whether it has a row for each token; ours then has padding rows as well."""
+    skipped: int = 0
+    """How many rows theirs has before the first one of ours."""
 
 
 def to_published(
@@ -44,6 +46,11 @@ def to_published(
             sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
         else:
             sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
+        if pair.skipped:
+            weight, sizes = (
+                torch.cat([weight.new_zeros(pair.skipped, weight.shape[1]), weight]),
+                [len(weight) + pair.skipped],
+            )
         for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):
             weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
     return weights
@@ -92,7 +99,7 @@ def from_published(make: Callable[[], N], weights: Mapping[str, Tensor], pairs: 
     state = network.state_dict()
     for pair in pairs:
         parts = [weights[name].T if pair.is_transposed else weights[name] for name in pair.theirs]
-        weight = torch.cat([part.float() for part in parts])
+        weight = torch.cat([part.float() for part in parts])[pair.skipped :]
         if pair.is_table:
             weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
         state[pair.ours].copy_(weight)
@@ -107,7 +114,7 @@ def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor]) -> None
     sizes = [list(shape_of(weights, name)) for name in pair.theirs]
     if pair.is_transposed:
         sizes = [size[::-1] for size in sizes]
-    found = [sum(size[0] for size in sizes), *sizes[0][1:]]
+    found = [sum(size[0] for size in sizes) - pair.skipped, *sizes[0][1:]]
     expected = [min(found[0], shape[0]) if pair.is_table else shape[0], *shape[1:]]
     if found != expected:
         made = list(shape) if pair.is_table else expected

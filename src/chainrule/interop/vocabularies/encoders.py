@@ -57,6 +57,24 @@ def masked_files(tokenizer: Tokenizer, context: Context, longest: int) -> tuple[
     return definition, {**_configuration(longest), "split_special_tokens": False, **names}
 
 
+def source_files(tokenizer: Tokenizer, longest: int, *, starts: bool) -> tuple[Definition, dict[str, Any]]:
+    """tokenizer.json and tokenizer_config.json of an encoder-decoder, for sources of at most `longest` tokens.
+
+    `starts`: its sources begin with a token. A source is one line: a line end in it is a space.
+    """
+    definition, start_name, names = definition_and_names(tokenizer)
+    if isinstance(tokenizer, PublishedTokenizer):
+        first = None if tokenizer.before is None else (tokenizer.before, token_name(tokenizer, tokenizer.before))
+        end_name = token_name(tokenizer, tokenizer.eos)
+    else:
+        first, end_name = (tokenizer.bos, start_name), LINE_END
+        one_line = replace({"String": "\n"}, " ")
+        before = definition.get("normalizer")
+        definition["normalizer"] = one_line if before is None else steps("normalizers", one_line, before)
+    definition["post_processor"] = surrounded_by(first if starts else None, (tokenizer.eos, end_name))
+    return definition, {**_configuration(longest), "split_special_tokens": True, **names, "eos_token": end_name}
+
+
 def _hide_start(definition: Definition, bos: int) -> None:
     """Make <s> an entry of the vocabulary instead of a token that is found in texts."""
     definition["added_tokens"] = [token for token in definition["added_tokens"] if token["id"] != bos]
@@ -90,6 +108,20 @@ def masked_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
         if token is None:
             raise TokenizerError(f"{path}: a masked model needs a {what}, which is not given")
     return _made(path, described, size, start=first, stop=last, mask=mask)
+
+
+def source_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
+    """The tokenizer of an encoder-decoder in a folder, for its sources and targets."""
+    path, definition, described = _described(folder)
+    first, last = _around(definition, described)
+    end, start = (described.get(f"{name}_token_id") for name in ("eos", "decoder_start"))
+    end = end[0] if isinstance(end, list) and end else end
+    for what, token in (("eos_token_id", end), ("decoder_start_token_id", start)):
+        if not isinstance(token, int):
+            raise TokenizerError(f"{folder}: an encoder-decoder needs a {what}, which is not given")
+    if last not in (None, end):
+        raise TokenizerError(f"{path}: sources end in the token {last}, and targets in {end}: they should be one")
+    return _made(path, described, size, start=start, stop=end, before=first)
 
 
 def _described(folder: Path) -> tuple[Path, Definition, dict[str, Any]]:
