@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tests.cli.running import Run
 
 import chainrule as cr
 from chainrule.designs.masked import MaskedSettings
+from chainrule.encoders.masked.filling import gapped_ids
 from chainrule.encoders.masked.model import EncoderModel
 from chainrule.errors import ChainruleError, ForeignFileError, SettingsError
 from chainrule.interop import huggingface
@@ -39,19 +39,12 @@ def masked(tokenizer: Tokenizer, context: Any = "line", **design: Any) -> Encode
     return EncoderModel(network, tokenizer, context, kind="masked", settings=settings)
 
 
-def gapped(model: EncoderModel, text: str) -> np.ndarray:
-    """The ids of a text, [MASK] as a gap, as `fill` makes them."""
-    from chainrule.encoders.masked.filling import _gapped
-
-    return _gapped(model, text).ids
-
-
 @torch.no_grad()
 def check_same(transformers: Any, model: EncoderModel, folder: Path, text: str = TEXT) -> Any:
     """Load a folder in transformers; its ids, logits and predictions for gaps are those of the model."""
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    row = gapped(model, text)
+    row = gapped_ids(model, text)
     ids = tokenizer(text, return_tensors="pt")["input_ids"].long()
     is_gap = ids[0] == tokenizer.mask_token_id
     assert is_gap.sum() == text.count("[MASK]")
@@ -146,7 +139,7 @@ def test_a_folder_of_theirs(transformers: Any, tmp_path: Path, values: dict[str,
     assert json.loads((tmp_path / "back" / "config.json").read_text())["vocab_size"] == 20
     pipeline = transformers.pipeline("fill-mask", str(tmp_path / "back"), top_k=3)
     theirs = [each["token"] for each in pipeline("the cat [MASK] on")]
-    ids = gapped(loaded, "the cat [MASK] on")[None]
+    ids = gapped_ids(loaded, "the cat [MASK] on")[None]
     assert theirs == loaded.fill(ids)[0].argsort(descending=True)[:3].tolist()
 
 
@@ -166,7 +159,7 @@ def test_names_of_the_first_releases(transformers: Any, tmp_path: Path) -> None:
         if name != "cls.predictions.decoder.bias"
     }
     save_file(weights, path)
-    old, ids = huggingface.load(tmp_path / "theirs"), gapped(new, "the [MASK]")[None]
+    old, ids = huggingface.load(tmp_path / "theirs"), gapped_ids(new, "the [MASK]")[None]
     assert torch.equal(old.fill(ids), new.fill(ids))
 
 
@@ -197,7 +190,10 @@ def test_tokenizers_that_lack_something(transformers: Any, tmp_path: Path) -> No
     their_folder(transformers, tmp_path / "theirs")
     config = tmp_path / "theirs" / "tokenizer_config.json"
     found = json.loads(config.read_text())
-    config.write_text(json.dumps({**found, "mask_token": None}))
+    del found["mask_token"]
+    config.write_text(json.dumps(found))
+    assert huggingface.load(tmp_path / "theirs").tokenizer.mask == 4  # by its usual name
+    config.write_text(json.dumps({**found, "mask_token": "<gap>"}))
     with pytest.raises(ChainruleError, match="a masked model needs a mask_token, which is not given"):
         huggingface.load(tmp_path / "theirs")
     (tmp_path / "theirs" / "tokenizer.json").unlink()

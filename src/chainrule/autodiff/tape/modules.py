@@ -164,8 +164,9 @@ class ErfGELU(Module):
     """z = x Φ(x), where Φ(x) = (1 + erf(x / sqrt(2))) / 2, as in BERT."""
 
     def forward(self, x: Array) -> Array:
-        self._Phi = (1 + _compiled_erf()(x * x.dtype.type(math.sqrt(0.5)))) * x.dtype.type(0.5)
-        return x * self._Phi
+        self._Phi: Array = (1 + _compiled_erf()(x * x.dtype.type(math.sqrt(0.5)))) * x.dtype.type(0.5)
+        z: Array = x * self._Phi
+        return z
 
     def backward(self, g: Array) -> tuple[Array]:
         x = self.in_modules[0].out_tensor

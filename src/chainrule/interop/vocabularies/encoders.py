@@ -20,6 +20,7 @@ from chainrule.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.published import PublishedTokenizer
 
+_USUAL = {"mask_token": MASK, "cls_token": "[CLS]", "sep_token": "[SEP]"}
 _UNSEEN = "<s> "  # with a space, which no piece of a text has at its end
 
 
@@ -114,8 +115,8 @@ def source_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
     """The tokenizer of an encoder-decoder in a folder, for its sources and targets."""
     path, definition, described = _described(folder)
     first, last = _around(definition, described)
-    end, start = (described.get(f"{name}_token_id") for name in ("eos", "decoder_start"))
-    end = end[0] if isinstance(end, list) and end else end
+    ends, start = (described.get(f"{name}_token_id") for name in ("eos", "decoder_start"))
+    end: Any = ends[0] if isinstance(ends, list) and ends else ends
     for what, token in (("eos_token_id", end), ("decoder_start_token_id", start)):
         if not isinstance(token, int):
             raise TokenizerError(f"{folder}: an encoder-decoder needs a {what}, which is not given")
@@ -158,8 +159,8 @@ def _template_end(step: Mapping[str, Any], place: int) -> int | None:
 
 
 def _named(definition: Definition, described: Mapping[str, Any], which: str) -> int | None:
-    """The id of a special token, by its name."""
-    name = described.get(which)
+    """The id of a special token, by the name that the folder gives it or else by its usual one."""
+    name = described.get(which, _USUAL[which])
     name = name.get("content") if isinstance(name, dict) else name
     ids = {token["content"]: int(token["id"]) for token in definition.get("added_tokens") or []}
     return ids.get(name) if isinstance(name, str) else None
