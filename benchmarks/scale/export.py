@@ -18,7 +18,14 @@ import torch
 
 import chainrule as cr
 from benchmarks.harness import DATA, show
-from benchmarks.scale.export_encoders import PAIRS, compare_masked, compare_pairs, some_gaps, some_pairs
+from benchmarks.scale.export_encoders import (
+    PAIRS,
+    compare_masked,
+    compare_pairs,
+    gap_between,
+    some_gaps,
+    some_pairs,
+)
 from chainrule.encoders.masked.model import EncoderModel
 from chainrule.encoders.seq2seq.model import EncoderDecoderModel
 from chainrule.interop import huggingface
@@ -84,6 +91,7 @@ def main(arguments: list[str]) -> None:
         "same ids",
         "largest difference of logits",
         "same texts",
+        "distinct texts",
         "theirs s",
         "ours s",
     ]
@@ -120,12 +128,12 @@ def compare(lm: NeuralModel, folder: Path, prompts: list[str], count: int) -> li
     found = cr.generate_many(lm, prompts, cr.Greedy(), max_tokens=count, heal=False)
     ours = time.perf_counter() - began
     same = sum(one.continuation == text for one, text in zip(found, texts, strict=True))
-    figures = f"{len(prompts)}", f"{same_ids}", f"{difference:.1e}", f"{same}", f"{theirs:.1f}", f"{ours:.1f}"
-    return [architecture, *figures]
+    figures = f"{len(prompts)}", f"{same_ids}", f"{difference:.1e}", f"{same}", f"{len(set(texts))}"
+    return [architecture, *figures, f"{theirs:.1f}", f"{ours:.1f}"]
 
 
 @torch.no_grad()
 def largest_difference(lm: NeuralModel, model: Any, ids_BT: torch.Tensor) -> float:
     """The largest difference of a logit here and there."""
     ours_BTV = lm.network.head(lm.network(ids_BT).features_BTD)
-    return float((ours_BTV - model(input_ids=ids_BT).logits).abs().max())
+    return gap_between(ours_BTV, model(input_ids=ids_BT).logits)

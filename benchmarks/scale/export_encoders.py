@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def compare_masked(model: EncoderModel, folder: Path, texts: list[str]) -> list[
     start, vocabulary = start_token(model.tokenizer, model.context), np.arange(model.tokenizer.vocab_size)
     predicted = vocabulary[vocabulary != model.tokenizer.bos]
     same_ids = same = 0
-    difference, seconds = 0.0, [0.0, 0.0]
+    difference, seconds, chosen = 0.0, [0.0, 0.0], set()
     for text in texts:
         ids = gapped_ids(model, text)
         ids_BT = torch.tensor([[start, *ids.tolist()]])
@@ -57,8 +58,9 @@ def compare_masked(model: EncoderModel, folder: Path, texts: list[str]) -> list[
         seconds = [seconds[0] + between - began, seconds[1] + time.perf_counter() - between]
         same += torch.equal(logits_TV[ids_BT[0] == model.mask].argmax(dim=-1), best)
         ours_TV = model.network.logits(model.network(ids_BT))[0]
-        difference = max(difference, float((ours_TV - logits_TV[:, :-1])[:, predicted].abs().max()))
-    return _row(architecture, len(texts), same_ids, difference, same, seconds)
+        difference = max(difference, gap_between(ours_TV[:, predicted], logits_TV[:, predicted]))
+        chosen.add(tuple(best.tolist()))
+    return _row(architecture, len(texts), same_ids, difference, same, len(chosen), seconds)
 
 
 @torch.no_grad()
@@ -83,7 +85,8 @@ def compare_pairs(model: EncoderDecoderModel, folder: Path, texts: list[str], co
         same_ids += one["input_ids"][0].tolist() == model.encode_source(text).tolist()
         same += ids == list(best.ids)
         difference = max(difference, _largest_difference(model, theirs, one, best))
-    return _row(architecture, len(texts), same_ids, difference, same, seconds)
+    distinct = len({best.ids for best, *_ in found})
+    return _row(architecture, len(texts), same_ids, difference, same, distinct, seconds)
 
 
 def _largest_difference(model: EncoderDecoderModel, theirs: Any, read: Any, found: Translation) -> float:
@@ -92,8 +95,19 @@ def _largest_difference(model: EncoderDecoderModel, theirs: Any, read: Any, foun
     source_BS = read["input_ids"].long()
     memory = model.network.begin_from(source_BS, torch.ones_like(source_BS, dtype=torch.bool))
     ours_BTV = model.network.head(model.network(ids_BT, memory).features_BTD)
-    return float((ours_BTV - theirs(**read, decoder_input_ids=ids_BT).logits).abs().max())
+    return gap_between(ours_BTV, theirs(**read, decoder_input_ids=ids_BT).logits)
 
 
-def _row(name: str, count: int, same_ids: int, difference: float, same: int, seconds: list[float]) -> list[str]:
-    return [name, f"{count}", f"{same_ids}", f"{difference:.1e}", f"{same}", *(f"{each:.1f}" for each in seconds)]
+def gap_between(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """The largest difference of two arrays of logits; NaN, which no maximum would show, is an error."""
+    gap = float((ours - theirs).abs().max())
+    if not math.isfinite(gap):
+        raise ValueError("logits that are no numbers cannot be compared")
+    return gap
+
+
+def _row(
+    name: str, count: int, same_ids: int, difference: float, same: int, distinct: int, seconds: list[float]
+) -> list[str]:
+    figures = f"{count}", f"{same_ids}", f"{difference:.1e}", f"{same}", f"{distinct}"
+    return [name, *figures, *(f"{each:.1f}" for each in seconds)]
