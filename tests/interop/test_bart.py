@@ -74,6 +74,10 @@ def test_there_and_back(transformers: Any, bpe: Tokenizer, tmp_path: Path, sourc
     model = pairs_model(bpe, source_start=source_start)
     assert huggingface.export(model, tmp_path / "hf") == "BartForConditionalGeneration"
     assert type(check_same(transformers, model, tmp_path / "hf")).__name__ == "BartForConditionalGeneration"
+    # not one text for every source, which any two models might have in common
+    assert len({best.ids for best, *_ in translate_texts(model, TEXTS, cr.Greedy(), max_tokens=COUNT)}) == len(
+        TEXTS
+    )
     huggingface.load(tmp_path / "hf").save(tmp_path / "model")
     loaded = cr.load(tmp_path / "model")
     assert loaded.kind == "seq2seq" and loaded.settings.source_start == source_start
