@@ -169,7 +169,7 @@ def test_other_kinds_are_refused(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["tape", "torch"])
-@pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])
+@pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "bert", "fast"])
 def test_a_transformer_is_explained_in_its_window(corpus: Path, engine: str, preset: str) -> None:
     """The window of four has slid by two, twice: "chase" is read in that of the tokens 4 to 7."""
     sizes = {"width": 8, "heads": 2, "layers": 2, "window": 4}

@@ -120,6 +120,7 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Tanh": torch.tanh,
     "ReLU": torch.relu,
     "GELU": lambda x: F.gelu(x, approximate="tanh"),
+    "ErfGELU": F.gelu,
     "Add": torch.add,
     "Add, repeated": torch.add,
     "Multiply": torch.mul,

@@ -76,7 +76,7 @@ def test_presets_positions_activations_and_heads(preset: str, positions: str) ->
 @pytest.mark.parametrize("norm", choices("norm"))
 @pytest.mark.parametrize("placement", choices("placement"))
 def test_norms_biases_and_tables(norm: str, placement: str) -> None:
-    names = ("gain", "bias", "tied", "qk_norm", "scaled_embedding")
+    names = ("gain", "bias", "tied", "qk_norm", "scaled_embedding", "embedding_norm")
     for values in product((False, True), repeat=len(names)):
         assert_same(norm=norm, placement=placement, **dict(zip(names, values, strict=True)))
 

@@ -52,6 +52,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lecture's": ("transformer", {"preset": "lecture", "layers": 1}),
     "gpt2": ("transformer", {"preset": "gpt2"}),
     "llama": ("transformer", {"preset": "llama", "kv_heads": 2, "heads": 4}),
+    "bert": ("transformer", {"preset": "bert"}),
     "alibi": ("transformer", {"positions": "alibi", "heads": 3, "width": 6, "slide": 0.2}),
     "no positions": ("transformer", {"positions": "none", "placement": "post", "bias": True, "slide": 1.0}),
 }

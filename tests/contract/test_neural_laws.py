@@ -22,6 +22,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lecture": ("transformer", {"preset": "lecture"}),
     "gpt2": ("transformer", {"preset": "gpt2"}),
     "llama": ("transformer", {"preset": "llama", "kv_heads": 2}),
+    "bert": ("transformer", {"preset": "bert"}),
     "fast": ("transformer", {"preset": "fast", "kv_heads": 1}),
     "alibi": ("transformer", {"positions": "alibi", "slide": 0.2}),
     "no positions": ("transformer", {"positions": "none", "slide": 1.0}),

@@ -217,6 +217,7 @@ def test_bad_weights(folder: Path, tmp_path: Path) -> None:
     ("design", "message"),
     [
         ({"preset": "lecture"}, "a gpt2 has placement=pre, this network placement=post"),
+        ({"preset": "bert"}, "placement=post; embedding_norm=False, this network embedding_norm=True"),
         ({"preset": "llama", "positions": "alibi"}, "a llama has positions=rotary, this network positions=alibi"),
         (
             {"preset": "llama", "activation": "gelu"},

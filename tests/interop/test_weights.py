@@ -66,7 +66,9 @@ def loaded(model: Any, weights: dict[str, Tensor]) -> Any:
     return model
 
 
-@pytest.mark.parametrize("settings", [{}, {"tied": False}, {"activation": "relu", "hidden": 48}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"tied": False}, {"activation": "relu", "hidden": 48}, {"activation": "gelu_erf"}]
+)
 def test_our_gpt2_is_theirs(library: Any, settings: dict[str, Any]) -> None:
     transformer = ours("gpt2", **settings)
     weights, described = to_gpt2_weights(transformer)

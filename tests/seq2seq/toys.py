@@ -28,6 +28,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "feeding": {"cell": "lstm", "attention": "general", "feeding": True},
     "transformer": {"cell": "transformer", "window": 5},
     "lecture": {"cell": "transformer", "preset": "lecture", "window": 6},
+    "bart": {"cell": "transformer", "preset": "bart", "window": 6, "source_start": True},
 }
 
 

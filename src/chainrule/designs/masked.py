@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, least_batch
 from chainrule.designs.settings import BlockSettings
+from chainrule.designs.transformer import AS_PRESET
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, setting
 
@@ -18,12 +19,20 @@ SHARE = 0.15
 class MaskedSettings(BlockSettings):
     """A masked model and its training."""
 
-    GROUPS: ClassVar[Groups] = {"design": ("share",)}
+    GROUPS: ClassVar[Groups] = {"design": ("share", "head_layer")}
 
     share: float = setting(SHARE, "share of the tokens that are hidden and predicted")
 
+    head_layer: bool = setting(
+        AS_PRESET, "a layer before the logits, Norm(φ(W h + b)) with φ the activation (default: if preset=bert)"
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.head_layer is AS_PRESET:
+            object.__setattr__(self, "head_layer", self.preset == "bert")
+        if self.head_layer and self.activation == "swiglu":
+            raise SettingsError("head_layer has no gate: set another activation than swiglu, or head_layer=false")
         if not 0 < self.share < 1:
             raise SettingsError(f"share should be above 0 and below 1, not {self.share}")
         if self.window is not None and self.window < 2:

@@ -9,7 +9,7 @@ from chainrule.designs.defaults import Cost, Prospect, Values, batch_size, dropo
 from chainrule.designs.networks import GATES, CellName, check_shares, check_sizes
 from chainrule.designs.settings import RECURRENT_RATES, NeuralSettings, by_width, heads_for
 from chainrule.designs.training import LEARNING_RATES, Averaging, Optimiser, TrainingSettings
-from chainrule.designs.transformer import TransformerConfig, blocks_of
+from chainrule.designs.transformer import Activation, Preset, TransformerConfig, blocks_of
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, left_open, open_names, setting
 
@@ -23,6 +23,7 @@ EXTRA_IDS = 64
 OF_A_START = (
     *("cell", "attention", "feeding", "bidirectional", "layers", "width", "heads", "hidden", "window"),
     *("shared", "tied", "preset", "positions", "norm", "placement", "activation"),
+    *("scaled_embedding", "embedding_norm", "source_start"),
 )
 """The settings that a network which begins with the weights of another one takes from it."""
 
@@ -45,6 +46,9 @@ class Seq2SeqConfig:
             "norm",
             "placement",
             "activation",
+            "scaled_embedding",
+            "embedding_norm",
+            "source_start",
             "pretrain",
         ),
         "regularisation": ("dropout", "attention_dropout", "token_dropout", "label_smoothing"),
@@ -63,15 +67,22 @@ class Seq2SeqConfig:
     window: int = setting(256, "transformer: the most tokens of a source or target read at once")
     shared: bool = setting(True, "one table of embeddings for sources and targets, if they share a tokenizer")
     tied: bool = setting(True, "one table for the embeddings and the logits of targets")
-    preset: Literal["lecture", "gpt2", "llama", "fast"] = setting("fast", "transformer: the design of blocks")
+    preset: Preset = setting("fast", "transformer: the design of blocks")  # noqa: RUF009
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] | None = setting(
         None, "transformer: how it knows where a token stands; none: as the preset"
     )
     norm: Literal["layernorm", "rmsnorm"] | None = setting(None, "transformer: the norm; none: as the preset")
     placement: Literal["pre", "post"] | None = setting(None, "transformer: where norms are; none: as the preset")
-    activation: Literal["gelu", "relu", "relu2", "swiglu"] | None = setting(
+    activation: Activation | None = setting(  # noqa: RUF009
         None, "transformer: the activation of the feed-forward part; none: as the preset"
     )
+    scaled_embedding: bool | None = setting(
+        None, "transformer: multiply embeddings by sqrt(width); none: as the preset"
+    )
+    embedding_norm: bool | None = setting(
+        None, "transformer: normalise the sum of embedding and position; none: as the preset"
+    )
+    source_start: bool = setting(False, "transformer: put <s> before a source")
     pretrain: Pretraining = setting(  # noqa: RUF009
         "none",
         "learn from text alone, to write what was taken out of it (spans), or all of it (infilling)",
@@ -97,6 +108,8 @@ class Seq2SeqConfig:
             )
         if self.cell == "transformer" and self.feeding:
             raise SettingsError("feeding=true goes with recurrent cells: set cell=lstm, gru or elman")
+        if self.cell != "transformer" and self.source_start:
+            raise SettingsError("source_start=true goes with cell=transformer")
         if self.feeding and self.attention == "none":
             raise SettingsError("feeding=true feeds what attention found: set an attention")
         if self.cell != "transformer" and self.bidirectional and self.width is not None and self.width % 2:
@@ -106,8 +119,17 @@ class Seq2SeqConfig:
 
     def transformer(self) -> TransformerConfig:
         """The configuration of the blocks, for cell=transformer."""
-        optional = ("positions", "norm", "placement", "activation", "hidden", "attention_dropout")
-        return blocks_of(self, optional, tied=self.tied, token_dropout=self.token_dropout or 0.0)
+        design = ("positions", "norm", "placement", "activation", "scaled_embedding", "embedding_norm")
+        return blocks_of(
+            self, (*design, "hidden", "attention_dropout"), tied=self.tied, token_dropout=self.token_dropout or 0.0
+        )
+
+    @property
+    def longest_sides(self) -> tuple[int | None, int | None]:
+        """The most tokens of a target and of a source; None: any number."""
+        if self.cell != "transformer":
+            return None, None
+        return self.window, self.window - self.source_start
 
     @property
     def extra_ids(self) -> int:

@@ -9,7 +9,7 @@ from chainrule.designs.defaults import Cost, Prospect, Values, dropout_share
 from chainrule.designs.networks import GATES, CellName, check_shares, check_sizes
 from chainrule.designs.settings import NeuralSettings, by_width, heads_for
 from chainrule.designs.training import LEARNING_RATES, Averaging, Optimiser, TrainingSettings
-from chainrule.designs.transformer import TransformerConfig, blocks_of
+from chainrule.designs.transformer import Preset, TransformerConfig, blocks_of
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, left_open, open_names, setting
 
@@ -61,7 +61,7 @@ class TaggerConfig:
     heads: int = setting(4, "transformer: heads of each attention")
     hidden: int | None = setting(None, "transformer: features inside a block; none: as the preset")
     window: int = setting(256, "transformer: the most words read at once; a longer sentence is read in pieces")
-    preset: Literal["lecture", "gpt2", "llama", "fast"] = setting("fast", "transformer: the design of blocks")
+    preset: Preset = setting("fast", "transformer: the design of blocks")  # noqa: RUF009
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] | None = setting(
         None, "transformer: how it knows where a word stands; none: as the preset"
     )

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from chainrule.designs.networks import check_shares, check_sizes
 from chainrule.errors import SettingsError
 from chainrule.settings import Groups, setting
+
+Preset: TypeAlias = Literal["lecture", "gpt2", "llama", "bert", "bart", "fast"]
+Activation: TypeAlias = Literal["gelu", "gelu_erf", "relu", "relu2", "swiglu"]
+
+# the encoder of BERT, and both halves of BART: post-norm, and a norm of the embeddings
+_BERT: Mapping[str, Any] = {
+    "norm": "layernorm",
+    "placement": "post",
+    "activation": "gelu_erf",
+    "positions": "learned",
+    "embedding_norm": True,
+    "initial_std": 0.02,
+}
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -33,6 +46,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "tied": False,
             "initial_std": 0.02,
         },
+        "bert": _BERT,
+        "bart": _BERT,
         # what trains fastest
         "fast": {
             "gain": False,
@@ -56,6 +71,7 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "qk_norm": False,
         "zero_init": False,
         "scaled_embedding": False,
+        "embedding_norm": False,
     }
 )
 """The values of the fields that a preset leaves open."""
@@ -86,6 +102,7 @@ class TransformerConfig:
             "qk_gain",
             "zero_init",
             "scaled_embedding",
+            "embedding_norm",
             "initial_std",
             "rotary_base",
             "norm_eps",
@@ -100,7 +117,7 @@ class TransformerConfig:
         ),
     }
 
-    preset: Literal["lecture", "gpt2", "llama", "fast"] = setting("fast", "the design that fills what is not set")
+    preset: Preset = setting("fast", "the design that fills what is not set")  # noqa: RUF009 (a field)
     layers: int = setting(4, "how many blocks")
     width: int = setting(256, "features of a token")
     heads: int = setting(4, "heads of queries in each block")
@@ -111,7 +128,7 @@ class TransformerConfig:
     norm: Literal["layernorm", "rmsnorm"] = setting(AS_PRESET, "how features are brought to one size")
     placement: Literal["pre", "post"] = setting(AS_PRESET, "normalise before each part of a block, or after it")
     gain: bool = setting(AS_PRESET, "whether norms scale each feature by a learned number")
-    activation: Literal["gelu", "relu", "relu2", "swiglu"] = setting(
+    activation: Activation = setting(  # noqa: RUF009
         AS_PRESET, "the activation of the feed-forward part"
     )
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = setting(
@@ -125,6 +142,7 @@ class TransformerConfig:
         AS_PRESET, "begin with zeros in output layers, so that each block adds nothing at first"
     )
     scaled_embedding: bool = setting(AS_PRESET, "multiply embeddings by sqrt(width)")
+    embedding_norm: bool = setting(AS_PRESET, "normalise the sum of embedding and position")
     initial_std: float = setting(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
     rotary_base: float = setting(10000.0, "the base of the rotary angles, t / base^(2i/K)")
     norm_eps: float = setting(1e-5, "what keeps norms from dividing by zero")

@@ -4,6 +4,8 @@ weights.py         published weights: names, shapes, what cannot be expressed
 gpt2.py            the weights of a GPT-2
 llama.py           the weights of a Llama, and of a Qwen3
 vocabularies/      tokenizers: ours as tokenizer.json, and files of others
+bert.py            the weights of a BERT
+bart.py            the weights of a BART
 shards.py          weights in safetensors files, one or several
 huggingface.py     folders as transformers keeps them
 hub.py             models of the Hugging Face hub, fetched into its cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from chainrule.errors import FolderError, ForeignFileError, MissingExtraError
 from chainrule.interop.hub import fetch_model, is_hub_address
@@ -58,12 +58,12 @@ def import_model(
     encoding: str = "utf-8",
     tokenizer: str | Path | None = None,
     progress: Progress = SILENT,
-) -> LanguageModel:
+) -> Any:
     """The model of a folder of transformers, of a GGUF or ARPA file, or of a checkpoint of llama2.c.
 
     hf://OWNER/NAME is a folder of transformers on the Hugging Face hub.
-    The context is stream for networks and line for an ARPA file, unless another is given. `tokenizer` is for
-    llama2.c, whose checkpoints have none.
+    The context is stream for networks and line for masked models and ARPA files, unless another is given.
+    `tokenizer` is for llama2.c, whose checkpoints have none.
     """
     if is_hub_address(path):
         _expect_torch("a model of the hub")
@@ -74,7 +74,7 @@ def import_model(
         _expect_torch("a network of another program")
         from chainrule.interop import huggingface
 
-        return huggingface.load(path, context=context or "stream")
+        return huggingface.load(path, context=context)
     with path.open("rb") as file:
         head = file.read(4)
     if head == b"GGUF":

@@ -9,11 +9,19 @@ from torch import Tensor
 
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published, whole_numbers
+from chainrule.interop.weights import (
+    ACTIVATIONS,
+    Pair,
+    activation_of,
+    completed,
+    expect,
+    expect_values,
+    from_published,
+    to_published,
+    whole_numbers,
+)
 from chainrule.neural.networks.transformer.decoder import Transformer
 
-_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "relu2": "relu2"}
-_BACK = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu", "relu2": "relu2"}
 _SIZES = ("n_layer", "n_embd", "n_head", "n_positions")
 _UNREAD = (".attn.bias", ".attn.masked_bias")  # the mask of attention, which older files have
 _CAN = {
@@ -21,7 +29,8 @@ _CAN = {
     "placement": ("pre",),
     "positions": ("learned", "sinusoidal", "none"),
     "qk_norm": (False,),
-    "activation": tuple(_ACTIVATIONS),
+    "activation": tuple(ACTIVATIONS),
+    "embedding_norm": (False,),
 }
 
 
@@ -43,7 +52,7 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
         "n_layer": config.layers,
         "n_head": config.heads,
         "n_inner": config.hidden,
-        "activation_function": _ACTIVATIONS[config.activation],
+        "activation_function": ACTIVATIONS[config.activation],
         "layer_norm_epsilon": config.norm_eps,
         "resid_pdrop": config.dropout or 0.0,
         "embd_pdrop": config.embedding_dropout or 0.0,
@@ -51,16 +60,14 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
         "tie_word_embeddings": config.tied,
         "initializer_range": config.initial_std,
     }
-    return to_published(network, _pairs(config), rows), described
+    return to_published(completed(network), _pairs(config), rows, config), described
 
 
 def from_gpt2_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
     """A network with the weights and the configuration of a `GPT2LMHeadModel`; `vocab_size` may add rows."""
-    activation = described.get("activation_function", "gelu_new")
-    if activation not in _BACK:
-        raise SettingsError(f"the activation of a GPT-2 should be one of {', '.join(_BACK)}, not {activation!r}")
+    activation = activation_of(described.get("activation_function", "gelu_new"), "GPT-2")
     whole_numbers(described, _SIZES)
     expect_values(described, "GPT-2", {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False})
     config = TransformerConfig(
@@ -70,7 +77,7 @@ def from_gpt2_weights(
         heads=described["n_head"],
         window=described["n_positions"],
         hidden=described.get("n_inner"),  # type: ignore[arg-type]  # None: 4 width, with us as with them
-        activation=_BACK[activation],  # type: ignore[arg-type]
+        activation=activation,  # type: ignore[arg-type]
         tied=described.get("tie_word_embeddings", True),
         norm_eps=described.get("layer_norm_epsilon", 1e-5),
         dropout=described.get("resid_pdrop", 0.1),
@@ -83,7 +90,9 @@ def from_gpt2_weights(
             pair._replace(theirs=[name.removeprefix("transformer.") for name in pair.theirs]) for pair in pairs
         ]
     rows, unread = described["vocab_size"], [*_UNREAD, *(["lm_head.weight"] if config.tied else [])]
-    return from_published(config, vocab_size or rows, bos, weights, pairs, rows=rows, unread=unread)
+    return from_published(
+        lambda: Transformer(config, vocab_size or rows, bos), weights, pairs, rows=rows, unread=unread
+    )
 
 
 def _pairs(config: TransformerConfig) -> Iterator[Pair]:

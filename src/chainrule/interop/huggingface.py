@@ -1,8 +1,9 @@
 """Folders as transformers keeps them: config.json, weights in safetensors, tokenizer.json.
 
 `export` writes a Transformer as `GPT2LMHeadModel`, `LlamaForCausalLM` or `Qwen3ForCausalLM`, whichever has its
-design; `load` reads folders of these three. What the model reads first and what it never writes stand in the
-configurations of the tokenizer and of generation, so that transformers writes the same text after the same prompt.
+design, a masked model as `BertForMaskedLM`, and an encoder-decoder as `BartForConditionalGeneration`; `load` reads
+folders of these. What the model reads first and what it never writes stand in the configurations of the tokenizer
+and of generation, so that transformers writes the same text after the same prompt.
 """
 
 from __future__ import annotations
@@ -11,18 +12,29 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from chainrule._version import __version__
 from chainrule.designs.settings import TransformerSettings
+from chainrule.encoders.masked.model import EncoderModel
+from chainrule.encoders.seq2seq.model import EncoderDecoderModel
 from chainrule.errors import FolderError, ForeignFileError, ModelError, SettingsError
 from chainrule.folder.tensors import write_tensors
+from chainrule.interop.bart import from_bart_weights, to_bart_weights
+from chainrule.interop.bert import from_bert_weights, to_bert_weights
 from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
 from chainrule.interop.llama import from_llama_weights, from_qwen3_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.shards import Shards
+from chainrule.interop.vocabularies.encoders import (
+    mask_of,
+    masked_files,
+    masked_tokenizer,
+    source_files,
+    source_tokenizer,
+)
 from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json, read_tokenizer
 from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of
 from chainrule.lm import Context, start_token
@@ -33,12 +45,14 @@ from chainrule.system.disk.atomic import new_folder
 from chainrule.tokens.published import PublishedTokenizer
 
 CONFIG = "config.json"
-_READERS: Mapping[str, Callable[..., Transformer]] = {
+_DECODERS: Mapping[str, Callable[..., Transformer]] = {
     "GPT2LMHeadModel": from_gpt2_weights,
     "LlamaForCausalLM": from_llama_weights,
     "Qwen3ForCausalLM": from_qwen3_weights,
 }
-_TYPES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_BERT, _BART = "BertForMaskedLM", "BartForConditionalGeneration"
+ARCHITECTURES = (*_DECODERS, _BERT, _BART)
+_TYPES = dict(zip(("gpt2", "llama", "qwen3", "bert", "bart"), ARCHITECTURES, strict=True))
 
 
 # -- writing ----------------------------------------------------------------------------------------------
@@ -46,43 +60,83 @@ _TYPES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "qwen3": "Qwen
 
 def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
     """Write the folder of a model for transformers; returns the name of its architecture."""
-    lm, folder = exportable(model), Path(folder)
+    folder = Path(folder)
+    if isinstance(model, EncoderModel):
+        published = _of_masked(model)
+    elif isinstance(model, EncoderDecoderModel):
+        published = _of_encoder_decoder(model)
+    else:
+        published = _of_decoder(exportable(model))
     check_new_folder(folder, overwrite=overwrite)
+    with new_folder(folder) as temporary:
+        arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in published.weights.items()}
+        write_tensors(temporary / "model.safetensors", arrays, {"format": "pt"})
+        for name, content in ((CONFIG, published.described), *published.files.items()):
+            (temporary / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+    return str(published.described["architectures"][0])
+
+
+class _Published(NamedTuple):
+    """What is written of a model."""
+
+    weights: dict[str, Tensor]
+    described: dict[str, Any]
+    """config.json."""
+    files: dict[str, Any]
+    """The other files, in JSON, by name."""
+
+
+def exportable(model: Model) -> NeuralModel:
+    """The model, if it is a Transformer that predicts text; any other is refused by what it is."""
+    if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
+        raise ModelError(f"only a Transformer is written for hf and gguf, not a model of the kind {model.kind}")
+    return model
+
+
+def _of_decoder(lm: NeuralModel) -> _Published:
     assert isinstance(lm.network, Transformer)
     weights, described = _published(lm.network, rows_of(lm.tokenizer))
     definition, config = published_files(lm.tokenizer, lm.context, lm.network.config.window)
     ids = _special_ids(lm)
     described |= {"dtype": "float32", **ids, "use_cache": True}
     generation = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False}
-    with new_folder(folder) as temporary:
-        arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in weights.items()}
-        write_tensors(temporary / "model.safetensors", arrays, {"format": "pt"})
-        for name, content in (
-            (CONFIG, described),
-            ("generation_config.json", generation),
-            ("tokenizer.json", definition),
-            ("tokenizer_config.json", config),
-        ):
-            (temporary / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-    return str(described["architectures"][0])
+    return _Published(weights, described, {"generation_config.json": generation, **_files(definition, config)})
 
 
-def exportable(model: Model) -> NeuralModel:
-    """The model, if it is a Transformer that predicts text; any other is refused by what it is."""
-    if model.kind == "seq2seq":
+def _of_masked(model: EncoderModel) -> _Published:
+    tokenizer, mask = model.tokenizer, mask_of(model.tokenizer)
+    rows = max(rows_of(tokenizer), mask + 1)
+    # what a published model predicts is predicted there as well; ours predict neither <s> nor [MASK]
+    never = {mask} if mask >= rows_of(tokenizer) else set()
+    never |= set() if isinstance(tokenizer, PublishedTokenizer) else {tokenizer.bos}
+    weights, described = to_bert_weights(model.network, rows, mask, sorted(never))
+    definition, config = masked_files(tokenizer, model.context, model.network.config.window)
+    described |= {"dtype": "float32", "pad_token_id": tokenizer.eos}
+    return _Published(weights, described, _files(definition, config))
+
+
+def _of_encoder_decoder(model: EncoderDecoderModel) -> _Published:
+    tokenizer, settings = model.tokenizer, model.settings
+    if model.source_tokenizer is not tokenizer:
         raise SettingsError(
-            "a BartForConditionalGeneration normalises its embeddings (layernorm_embedding), for which a seq2seq "
-            "has no setting: it cannot be written for transformers"
+            "a BartForConditionalGeneration has one vocabulary for sources and targets, this model one for each"
         )
-    if model.kind == "masked":
-        raise SettingsError(
-            "a BertForMaskedLM normalises its embeddings (embeddings.LayerNorm) and has a layer before its logits "
-            "(cls.predictions.transform), for which a masked model has no setting: it cannot be written for "
-            "transformers"
-        )
-    if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
-        raise ModelError(f"only a Transformer is written for hf and gguf, not a model of the kind {model.kind}")
-    return model
+    before = tokenizer.before if isinstance(tokenizer, PublishedTokenizer) else None
+    if isinstance(tokenizer, PublishedTokenizer) and settings.source_start and before is None:
+        raise SettingsError("source_start=True needs a token before sources, which the published vocabulary lacks")
+    rows = rows_of(tokenizer)
+    weights, described = to_bart_weights(model.network, settings, rows, before)
+    definition, config = source_files(tokenizer, settings.window, starts=settings.source_start)
+    ids = _special_ids(model)
+    ids |= {"decoder_start_token_id": start_token(tokenizer, model.context), "forced_eos_token_id": None}
+    described |= {"dtype": "float32", **ids, "use_cache": True}
+    never = never_written(tokenizer) or None
+    generation = {**ids, "suppress_tokens": never, "do_sample": False, "max_length": settings.window}
+    return _Published(weights, described, {"generation_config.json": generation, **_files(definition, config)})
+
+
+def _files(definition: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    return {"tokenizer.json": definition, "tokenizer_config.json": config}
 
 
 def check_new_folder(folder: Path, *, overwrite: bool) -> None:
@@ -112,20 +166,56 @@ def _special_ids(lm: NeuralModel) -> dict[str, Any]:
 # -- reading ----------------------------------------------------------------------------------------------
 
 
-def load(folder: str | Path, *, context: Context = "stream") -> NeuralModel:
-    """The model of a folder of transformers, which saves, loads, evaluates and generates as any other."""
+def load(folder: str | Path, *, context: Context | None = None) -> Any:
+    """The model of a folder of transformers, which saves, loads and does its work as any other of its kind.
+
+    The context of a masked model is a line, and of a language model a stream, unless another one is given; that of
+    an encoder-decoder is always a line.
+    """
     folder = Path(folder)
     described = description(folder)
     architecture = _architecture(folder, described)
     weights = Shards(folder)
-    tokenizer = _tokenizer(folder, described)
+    size = _vocabulary_size(folder, described)
+    provenance = {"from": folder.name, "architecture": architecture}
     try:
-        network = _READERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
+        if architecture == _BERT:
+            return _masked_model(folder, weights, described, size, context or "line", provenance)
+        if architecture == _BART:
+            return _encoder_decoder(folder, weights, described, size, provenance)
+        tokenizer = _tokenizer(folder, size)
+        network = _DECODERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
     except KeyError as error:
         raise ForeignFileError(f"{folder / CONFIG}: it does not say {error}") from None
     except (SettingsError, TypeError) as error:
         raise ForeignFileError(f"{folder}: {error}") from None
-    return as_model(network, tokenizer, context, {"from": folder.name, "architecture": architecture})
+    return as_model(network, tokenizer, context or "stream", provenance)
+
+
+def _masked_model(
+    folder: Path,
+    weights: Shards,
+    described: Mapping[str, Any],
+    size: int,
+    context: Context,
+    provenance: Mapping[str, Any],
+) -> EncoderModel:
+    tokenizer = _fitting(folder, masked_tokenizer(folder, size), size)
+    assert tokenizer.mask is not None
+    network = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
+    model = EncoderModel(network, tokenizer, context, kind="masked", settings=network.config)
+    model.provenance = {**provenance, "chainrule": __version__}
+    return model
+
+
+def _encoder_decoder(
+    folder: Path, weights: Shards, described: Mapping[str, Any], size: int, provenance: Mapping[str, Any]
+) -> EncoderDecoderModel:
+    tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
+    network, settings = from_bart_weights(weights, described, tokenizer.vocab_size, tokenizer.bos, tokenizer.before)
+    model = EncoderDecoderModel(network, tokenizer, tokenizer, kind="seq2seq", settings=settings)
+    model.provenance = {**provenance, "chainrule": __version__}
+    return model
 
 
 def as_model(
@@ -150,23 +240,33 @@ def description(folder: Path) -> dict[str, Any]:
 
 def _architecture(folder: Path, described: Mapping[str, Any]) -> str:
     named = described.get("architectures") or [_TYPES.get(str(described.get("model_type")), "")]
-    if named[0] not in _READERS:
+    if named[0] not in ARCHITECTURES:
         found = named[0] or described.get("model_type")
-        raise ForeignFileError(f"{folder / CONFIG}: the architecture {found!r} is none of {', '.join(_READERS)}")
+        raise ForeignFileError(
+            f"{folder / CONFIG}: the architecture {found!r} is none of {', '.join(ARCHITECTURES)}"
+        )
     if described.get("quantization_config"):
         raise ForeignFileError(f"{folder / CONFIG}: its weights are quantised, which cannot be read")
     return str(named[0])
 
 
-def _tokenizer(folder: Path, described: Mapping[str, Any]) -> PublishedTokenizer:
+def _vocabulary_size(folder: Path, described: Mapping[str, Any]) -> int:
     size = described.get("vocab_size")
     if not isinstance(size, int) or size < 1:
         raise ForeignFileError(f"{folder / CONFIG}: vocab_size should be a number of tokens, not {size!r}")
+    return size
+
+
+def _tokenizer(folder: Path, size: int) -> PublishedTokenizer:
     if (folder / "tokenizer.json").is_file():
         tokenizer = json_tokenizer(folder / "tokenizer.json", described=folder_description(folder), size=size)
     else:
         found = read_tokenizer(folder)
         tokenizer = PublishedTokenizer(found.definition, size=size, start=found.start, stop=found.stop)
+    return _fitting(folder, tokenizer, size)
+
+
+def _fitting(folder: Path, tokenizer: PublishedTokenizer, size: int) -> PublishedTokenizer:
     if tokenizer.size > size:
         raise ForeignFileError(f"{folder}: its tokenizer has {tokenizer.size} tokens, its model {size}")
     return tokenizer

@@ -14,12 +14,26 @@ from torch import Tensor
 
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import Pair, expect, expect_values, from_published, to_published, whole_numbers
+from chainrule.interop.weights import (
+    Pair,
+    completed,
+    expect,
+    expect_values,
+    from_published,
+    to_published,
+    whole_numbers,
+)
 from chainrule.neural.networks.transformer.decoder import Transformer
 
-_CAN = {"norm": ("rmsnorm",), "placement": ("pre",), "positions": ("rotary",), "activation": ("swiglu", "relu2")}
 _SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
 _UNREAD = ("rotary_emb.inv_freq",)  # computed from the configuration; older files have them
+_CAN: Mapping[str, tuple[Any, ...]] = {
+    "norm": ("rmsnorm",),
+    "placement": ("pre",),
+    "positions": ("rotary",),
+    "activation": ("swiglu", "relu2"),
+    "embedding_norm": (False,),
+}
 _GATE, _UP = "mlp.gate_proj.weight", "mlp.up_proj.weight"
 
 
@@ -64,7 +78,7 @@ def _to(
         "tie_word_embeddings": config.tied,
         "initializer_range": config.initial_std,
     }
-    return to_published(network, _pairs(config, to_publish=True), rows), described
+    return to_published(completed(network), _pairs(config, to_publish=True), rows, config), described
 
 
 def from_llama_weights(
@@ -123,7 +137,10 @@ def _from(
         **design,
     )
     rows, unread = described["vocab_size"], [*_UNREAD, *unread, *(["lm_head.weight"] if config.tied else [])]
-    return from_published(config, vocab_size or rows, bos, weights, list(_pairs(config)), rows=rows, unread=unread)
+    size = vocab_size or rows
+    return from_published(
+        lambda: Transformer(config, size, bos), weights, list(_pairs(config)), rows=rows, unread=unread
+    )
 
 
 def _activation(weights: Mapping[str, Tensor], described: Mapping[str, Any], name: str) -> str:

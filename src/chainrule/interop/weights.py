@@ -7,14 +7,20 @@ What a design of ours leaves out (the gains of a norm, the biases of a product) 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.neural.networks.transformer.stack import Stack
+
+N = TypeVar("N", bound=nn.Module)
+
+ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu", "relu2": "relu2"}
+"""Activations without a gate, by our names: what transformers calls them."""
+_OURS = {"gelu_pytorch_tanh": "gelu", **{theirs: ours for ours, theirs in ACTIVATIONS.items()}}
 
 
 class Pair(NamedTuple):
@@ -25,11 +31,14 @@ class Pair(NamedTuple):
     is_transposed: bool = False
     is_table: bool = False
     """Whether it has a row for each token; ours then has padding rows as well."""
+    skipped: int = 0
+    """How many rows theirs has before the first one of ours."""
 
 
-def to_published(network: Transformer, pairs: Iterable[Pair], rows: int) -> dict[str, Tensor]:
-    """The published weights of a network; tables with that many rows."""
-    config, state = network.config, completed(network)
+def to_published(
+    state: Mapping[str, Tensor], pairs: Iterable[Pair], rows: int, config: TransformerConfig
+) -> dict[str, Tensor]:
+    """The published weights of a network with these weights; tables with that many rows."""
     weights = {}
     for pair in pairs:
         weight = state[pair.ours][:rows] if pair.is_table else state[pair.ours]
@@ -37,21 +46,25 @@ def to_published(network: Transformer, pairs: Iterable[Pair], rows: int) -> dict
             sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
         else:
             sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
+        if pair.skipped:
+            weight, sizes = (
+                torch.cat([weight.new_zeros(pair.skipped, weight.shape[1]), weight]),
+                [len(weight) + pair.skipped],
+            )
         for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):
             weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
     return weights
 
 
-def completed(network: Transformer) -> dict[str, Tensor]:
+def completed(network: Stack) -> dict[str, Tensor]:
     """The weights of a network, with the gains, biases and positions that its design leaves out."""
     config, state = network.config, {name: weight.detach() for name, weight in network.state_dict().items()}
     like = state["embedding"]
     norms = ["norm", *(f"blocks.{i}.{part}_norm" for i in range(config.layers) for part in _PARTS)]
-    for norm in norms:
-        state.setdefault(f"{norm}.weight", like.new_ones(config.width))
-        state.setdefault(f"{norm}.bias", like.new_zeros(config.width))
+    for norm in [*norms, *(["embedding_norm"] if config.embedding_norm else [])]:
+        complete_norm(state, norm, config.width)
     for name in [name for name in state if name.startswith("blocks.") and state[name].dim() == 2]:
-        state.setdefault(name.removesuffix("weight") + "bias", like.new_zeros(len(state[name])))
+        complete_product(state, name)
     if "positions.added_TD" not in state:
         computed = network.positions.added_TD
         state["positions.added_TD"] = like.new_zeros(config.window, config.width) if computed is None else computed
@@ -60,26 +73,36 @@ def completed(network: Transformer) -> dict[str, Tensor]:
     return state
 
 
-_PARTS = ("attention", "feedforward")
+_PARTS = ("attention", "cross", "feedforward")
+
+
+def complete_norm(state: dict[str, Tensor], name: str, width: int) -> None:
+    """Give a norm the gains and the shift that it lacks."""
+    like = next(iter(state.values()))
+    state.setdefault(f"{name}.weight", like.new_ones(width))
+    state.setdefault(f"{name}.bias", like.new_zeros(width))
+
+
+def complete_product(state: dict[str, Tensor], name: str) -> None:
+    """Give a product, by the name of its matrix, the bias that it lacks."""
+    state.setdefault(name.removesuffix("weight") + "bias", state[name].new_zeros(len(state[name])))
 
 
 def from_published(
-    config: TransformerConfig,
-    vocab_size: int,
-    bos: int,
+    make: Callable[[], N],
     weights: Mapping[str, Tensor],
     pairs: Sequence[Pair],
     *,
     rows: int,
     unread: Sequence[str] = (),
-) -> Transformer:
-    """The network of a configuration with published weights; they are checked before memory is taken.
+) -> N:
+    """The network that `make` makes, with published weights; they are checked before memory is taken.
 
     Published tables have `rows` rows. `unread` are endings of the names that a network here does without; any other
     weight that no pair names would be lost, and is refused.
     """
     with torch.device("meta"):
-        shapes = {name: weight.shape for name, weight in Transformer(config, vocab_size, bos).state_dict().items()}
+        shapes = {name: weight.shape for name, weight in make().state_dict().items()}
     for pair in pairs:
         _check(pair, shapes[pair.ours], weights, rows)
     read = {name for pair in pairs for name in pair.theirs}
@@ -87,11 +110,11 @@ def from_published(
     if lost:
         raise SettingsError(f"the configuration has no place for {lost[0]!r}, one of {len(lost)} such weights")
     with torch.random.fork_rng([]):
-        network = Transformer(config, vocab_size, bos)
+        network = make()
     state = network.state_dict()
     for pair in pairs:
         parts = [weights[name].T if pair.is_transposed else weights[name] for name in pair.theirs]
-        weight = torch.cat([part.float() for part in parts])
+        weight = torch.cat([part.float() for part in parts])[pair.skipped :]
         if pair.is_table:
             weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
         state[pair.ours].copy_(weight)
@@ -111,7 +134,7 @@ def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor], rows: i
     sizes = [list(shape_of(weights, name)) for name in pair.theirs]
     if pair.is_transposed:
         sizes = [size[::-1] for size in sizes]
-    found = [sum(size[0] for size in sizes), *sizes[0][1:]]
+    found = [sum(size[0] for size in sizes) - pair.skipped, *sizes[0][1:]]
     expected = [rows if pair.is_table else shape[0], *shape[1:]]
     if found != expected:
         raise SettingsError(f"{', '.join(pair.theirs)} should make {expected}, not {found}")
@@ -146,19 +169,34 @@ def _with_rows(table_VD: Tensor, rows: int) -> Tensor:
 
     New rows have the mean of all logits, and e^mean(z) <= mean(e^z): none is more likely than the average token.
     """
-    return torch.cat([table_VD, table_VD.mean(dim=0, keepdim=True).expand(rows - len(table_VD), -1)])
+    mean = table_VD.mean(dim=0, keepdim=True)
+    return torch.cat([table_VD, mean.expand(rows - len(table_VD), *table_VD.shape[1:])])
 
 
 def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse, by its name, a setting that an architecture cannot express."""
-    for name, values in allowed.items():
-        found = getattr(config, name)
-        if found not in values:
-            raise SettingsError(
-                f"a {architecture} has {name}={' or '.join(map(str, values))}, this network {name}={found}"
-            )
+    """Refuse, by their names, the settings that an architecture cannot express."""
+    found = {name: getattr(config, name) for name in allowed}
     if config.scaled_embedding and config.tied:
-        raise SettingsError(f"a {architecture} has scaled_embedding=False, this network scaled_embedding=True")
+        found, allowed = {**found, "scaled_embedding": True}, {**allowed, "scaled_embedding": (False,)}
+    refuse(architecture, found, allowed)
+
+
+def refuse(architecture: str, found: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> None:
+    """The same for values by name: all that disagree, in one line."""
+    different = [
+        f"{name}={' or '.join(map(str, values))}, this network {name}={found[name]}"
+        for name, values in allowed.items()
+        if found[name] not in values
+    ]
+    if different:
+        raise SettingsError(f"a {architecture} has {'; '.join(different)}")
+
+
+def activation_of(name: Any, architecture: str) -> str:
+    """Our name of an activation."""
+    if name not in _OURS:
+        raise SettingsError(f"the activation of a {architecture} should be one of {', '.join(_OURS)}, not {name!r}")
+    return _OURS[name]
 
 
 def whole_numbers(described: Mapping[str, Any], names: Iterable[str]) -> None:

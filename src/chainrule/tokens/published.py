@@ -30,22 +30,39 @@ class PublishedTokenizer(Tokenizer):
     lossless: ClassVar[bool] = True
     name = "published"
     start: int
+    mask: int | None
+    """The token that stands for a hidden one in the vocabulary of a masked model; None: it has none."""
+    before: int | None
+    """The token before a source in the vocabulary of an encoder-decoder; None: there is none."""
 
-    def __init__(self, definition: str, *, size: int | None = None, start: int, stop: int | None = None) -> None:
-        """`size` is the number of ids of the model, if that is more than the tokenizer has; `stop` ends a text."""
+    def __init__(
+        self,
+        definition: str,
+        *,
+        size: int | None = None,
+        start: int,
+        stop: int | None = None,
+        mask: int | None = None,
+        before: int | None = None,
+        closes: bool = False,
+    ) -> None:
+        """`size` is the number of ids of the model, if that is more than the tokenizer has; `stop` ends a text.
+
+        `closes`: so it ends a line, as in models of single sentences; otherwise the token of a line end does.
+        """
         self.definition = definition
         self.reference = library_tokenizer(definition)
         known = max(self.reference.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self.size = max(known, size or 0)
-        for name, token in (("start", start), ("stop", stop)):
+        for name, token in (("start", start), ("stop", stop), ("mask", mask), ("before", before)):
             if token is not None and not 0 <= token < self.size:
                 raise TokenizerError(f"the token {name}={token} should be below {self.size}")
-        self.start, self.stop = start, stop
+        self.start, self.stop, self.mask, self.before, self.closes = start, stop, mask, before, closes
         self.bos, self.vocab_size = self.size, self.size + 1
         model = json.loads(definition)["model"]
         unk = model.get("unk_token")
         self.unk = None if unk is None or model.get("byte_fallback") else self.reference.token_to_id(unk)
-        ends = self.reference.encode("\n", add_special_tokens=False).ids[-1:]
+        ends = [] if closes else self.reference.encode("\n", add_special_tokens=False).ids[-1:]
         end = ends[0] if ends and self.reference.decode(ends) == "\n" else stop
         if end is None:
             raise TokenizerError("the vocabulary has no token for a line end, nor one that ends a text")
@@ -108,12 +125,16 @@ class PublishedTokenizer(Tokenizer):
 
     def to_json(self) -> dict[str, Any]:
         library = {"tokenizers": json.loads(self.definition)}
-        return {"kind": self.kind, "size": self.size, "start": self.start, "stop": self.stop, **library}
+        described = {"kind": self.kind, "size": self.size, "start": self.start, "stop": self.stop}
+        # what decoders have no use for is left out
+        more = {"mask": self.mask, "before": self.before, "closes": self.closes or None}
+        return {**described, **{name: value for name, value in more.items() if value is not None}, **library}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PublishedTokenizer:
         definition = json.dumps(data["tokenizers"], ensure_ascii=False)
-        return cls(definition, size=data["size"], start=data["start"], stop=data["stop"])
+        more = {name: data[name] for name in ("mask", "before", "closes") if name in data}
+        return cls(definition, size=data["size"], start=data["start"], stop=data["stop"], **more)
 
 
 _BYTE_OF = {character: byte for byte, character in byte_characters().items()}

@@ -79,6 +79,7 @@ _RIGHT_SIDES: dict[type[Module], Callable[..., str]] = {
     modules.Tanh: lambda module, x: f"tanh({x})",
     modules.ReLU: lambda module, x: f"max(0, {x})",
     modules.GELU: lambda module, x: f"gelu({x})",
+    modules.ErfGELU: lambda module, x: f"{x} Φ({x})",
     modules.Add: lambda module, a, b: f"{a} + {b}",
     modules.Multiply: lambda module, a, b: f"{a} ⊙ {b}",
     modules.Scale: _scale,

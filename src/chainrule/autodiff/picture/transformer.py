@@ -40,6 +40,8 @@ _LETTERS = {
     "feedforward.up.bias": "b₁",
     "feedforward.out.weight": "W₂",
     "feedforward.out.bias": "b₂",
+    "embedding_norm.weight": "γ⁰",
+    "embedding_norm.bias": "β⁰",
     "norm.weight": "γ",
     "norm.bias": "β",
     "head.weight": "U",
@@ -63,9 +65,10 @@ def last_features(network: TapeTransformer, ids: Sequence[int], tokens: str) -> 
     config, tape = network.config, current_tape()
     x: Module = network.embed_at(np.array(ids))
     symbols: dict[Node, str] = {_ids(tape, tokens): "x", x: "h⁰"}
-    if isinstance(x, Add):
-        # h⁰ = e + P
-        embedded, position = x.in_modules
+    placed = x.in_modules[0] if config.embedding_norm else x
+    if isinstance(placed, Add):
+        # h⁰ = e + P, or the norm of that
+        embedded, position = placed.in_modules
         symbols |= {embedded: "e"} if isinstance(position, Module) else {embedded: "e", position: "P"}
     places = find_places(config, len(ids))
     for layer in range(config.layers):

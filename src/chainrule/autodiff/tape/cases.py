@@ -88,6 +88,7 @@ def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
     # away from 0, where max(0, x) has no derivative
     yield Case("ReLU", modules.ReLU, {"x": x + np.sign(x) * 0.1})
     yield Case("GELU", modules.GELU, {"x": some(3, 4)})
+    yield Case("ErfGELU", modules.ErfGELU, {"x": some(3, 4)})
     yield Case("Add", modules.Add, {"a": some(3, 4), "b": some(3, 4)})
     yield Case("Add, repeated", modules.Add, {"a": some(2, 3, 4), "b": some(3, 1)})
     yield Case("Multiply", modules.Multiply, {"a": some(3, 4), "b": some(3, 4)})

@@ -8,6 +8,8 @@ attention.py, losses are in losses.py, modules that only rearrange numbers in mo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -156,6 +158,34 @@ class GELU(Module):
         dx *= 0.5
         dx *= g
         return (dx,)
+
+
+class ErfGELU(Module):
+    """z = x Φ(x), where Φ(x) = (1 + erf(x / sqrt(2))) / 2, as in BERT."""
+
+    def forward(self, x: Array) -> Array:
+        self._Phi: Array = (1 + _compiled_erf()(x * x.dtype.type(math.sqrt(0.5)))) * x.dtype.type(0.5)
+        z: Array = x * self._Phi
+        return z
+
+    def backward(self, g: Array) -> tuple[Array]:
+        x = self.in_modules[0].out_tensor
+        # dz/dx = Φ(x) + x φ(x),  φ(x) = e^(-x²/2) / sqrt(2π)
+        density = np.exp(np.square(x) * x.dtype.type(-0.5)) * x.dtype.type(_SLOPE / 2)
+        return ((self._Phi + x * density) * g,)
+
+
+@cache
+def _compiled_erf() -> Callable[[Array], Array]:
+    """The error function for arrays, which NumPy lacks."""
+    from numba import vectorize
+
+    compiled: Callable[[Array], Array] = vectorize(["float32(float32)", "float64(float64)"], cache=True)(_erf)
+    return compiled
+
+
+def _erf(x: float) -> float:
+    return math.erf(x)
 
 
 class Add(Module):

@@ -21,9 +21,10 @@ from chainrule.cli.screen.words import number
 def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> None:
     """Write a model for transformers, llama.cpp or KenLM.
 
-    hf is a folder that transformers loads, with weights and tokenizer: a Transformer as GPT-2, Llama or Qwen3,
-    as its design is. gguf is a file for llama.cpp, of a Transformer with preset=llama and BPE tokens. arpa is a
-    file of an n-gram model of words.
+    hf is a folder that transformers loads, with weights and tokenizer: a Transformer as GPT-2, Llama or Qwen3, as
+    its design is; a masked model with preset=bert as BERT, an encoder-decoder with preset=bart as BART. gguf is a
+    file for llama.cpp, of a Transformer with preset=llama and BPE tokens. arpa is a file of an n-gram model of
+    words.
 
     \b
     chainrule export model --to hf --out model-hf

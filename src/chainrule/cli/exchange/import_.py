@@ -18,7 +18,7 @@ from chainrule.cli.screen.words import number
 @click.option(
     "--context",
     type=click.Choice(["line", "stream"]),
-    help="A line is a sequence, or context flows across lines. [default: line for ARPA, stream for networks]",
+    help="Lines are sequences, or context flows across them. [default: stream for GPT-2, Llama, Qwen3, else line]",
 )
 @click.option("--encoding", metavar="NAME", default="utf-8", help="Of an ARPA file: latin-1, ... [default: utf-8]")
 @click.option("--tokenizer-file", type=click.Path(), metavar="FILE", help="Of llama2.c: the tokenizer's .bin file.")
@@ -41,10 +41,10 @@ def import_verb(
 ) -> None:
     """Make a model folder of a model of another program.
 
-    PATH is a folder of transformers (GPT-2, Llama or Qwen3, weights in safetensors), also one of the Hugging Face
-    hub as hf://OWNER/NAME, a GGUF file (llama), an ARPA file, or a .bin checkpoint of llama2.c. Of a vocabulary
-    alone (tokenizer.json, GPT-2's encoder.json and vocab.bpe, a .tiktoken or .model file), a folder is made that
-    --tokenizer takes.
+    PATH is a folder of transformers (GPT-2, Llama, Qwen3, BERT or BART, weights in safetensors), also one of the
+    Hugging Face hub as hf://OWNER/NAME, a GGUF file (llama), an ARPA file, or a .bin checkpoint of llama2.c. Of a
+    vocabulary alone (tokenizer.json, GPT-2's encoder.json and vocab.bpe, a .tiktoken or .model file), a folder is
+    made that --tokenizer takes.
 
     \b
     chainrule import SmolLM --out smollm

@@ -78,6 +78,11 @@ def best_tokens(model: MaskedModel, ids: np.ndarray) -> np.ndarray:
     return best
 
 
+def gapped_ids(model: MaskedModel, text: str) -> np.ndarray:
+    """The ids of a text with the id of a gap where it has [MASK], ended by </s>: what `MaskedModel.fill` takes."""
+    return _gapped(model, text).ids
+
+
 def _together(model: MaskedModel, gapped: _Gapped, k: int) -> Iterator[FilledText]:
     """The k best fillings of all gaps: each gap in turn is filled in the k best texts so far."""
     ids_BT, scores_B = gapped.ids[None], np.zeros(1)
@@ -126,6 +131,11 @@ def _gapped(model: MaskedModel, text: str) -> _Gapped:
     if len(ids) > model.longest:
         raise ModelError(f"the text has {len(ids):,} tokens, and the model reads {model.longest:,} at once: cut it")
     return _Gapped(np.asarray(ids), tuple(places), tuple(may_fill))
+
+
+def gaps_take_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether a gap takes the space before it, since tokens carry the space before a word."""
+    return _Spelling(tokenizer).has_spaces
 
 
 class _Spelling:

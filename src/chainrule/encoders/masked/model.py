@@ -47,7 +47,7 @@ class EncoderModel(TorchModel, MaskedModel):
         has_padding = not bool(is_token_BS.all())
         features_BSD = self.network(ids_BS.clamp(min=0), is_token_BS if has_padding else None)
         features_ND = features_BSD[ids_BS == self.mask]
-        logits_NV = self.network.head(features_ND)
+        logits_NV = self.network.logits(features_ND)
         logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
         logits_NV[:, self.tokenizer.bos] = -torch.inf
         # ln p(x) = z_x - ln Σ e^z

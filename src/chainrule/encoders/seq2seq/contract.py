@@ -40,7 +40,8 @@ class ConditionalModel(LanguageModel):
     def attention_weights(self, source: np.ndarray, target: np.ndarray) -> np.ndarray | None:
         """The attention weights when each target token was predicted, [L, H, T, S]: layers, heads, target, source.
 
-        Both sides are ids ended by </s>. None for a model without attention.
+        Both sides are ids ended by </s>. None for a model without attention. The weights of a target token sum to
+        one, or to less where the model puts a token of its own before a source.
         """
         return None
 

@@ -26,6 +26,7 @@ from chainrule.designs.seq2seq import EXTRA_IDS, Pretraining
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
 from chainrule.kinds import TrainingData
+from chainrule.lm import start_token
 from chainrule.tokens.base import Tokenizer, line_bounds
 from chainrule.training.batches.layouts import Lines, Predicting, Rows, Size
 from chainrule.training.engines.base import Engine, Feed
@@ -50,7 +51,7 @@ class Denoising(Objective):
     @classmethod
     def of(cls, tokenizer: Tokenizer, seed: int) -> Denoising:
         """The objective for a tokenizer."""
-        return cls(tokenizer.bos, tokenizer.eos, tokenizer.vocab_size, seed)
+        return cls(start_token(tokenizer, "line"), tokenizer.eos, tokenizer.vocab_size, seed)
 
     @abstractmethod
     def targets_of(self, length: int) -> int:

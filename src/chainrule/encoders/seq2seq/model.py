@@ -11,7 +11,7 @@ import torch
 from chainrule.arrays import PAD, check_ids, pad, to_numpy
 from chainrule.designs.memory import Memory
 from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.lm import State
+from chainrule.lm import State, start_token
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.inference.state import NeuralState
 from chainrule.neural.networks.network import Network
@@ -71,7 +71,12 @@ class EncoderDecoderModel(ConditionalModel, NeuralModel):
         source_BS = torch.from_numpy(pad([source])).to(self.torch_device)
         memory = self.network.begin_from(source_BS, source_BS != PAD)
         # the token before each target token is read when that is predicted
-        read = torch.from_numpy(pad([[self.tokenizer.bos, *target[:-1]]])).to(self.torch_device)
+        read = torch.from_numpy(pad([[start_token(self.tokenizer, self.context), *target[:-1]]])).to(
+            self.torch_device
+        )
         kept: list[torch.Tensor] = []
         self.network(read, memory, kept=kept)
-        return to_numpy(torch.stack([weights_BHTS[0] for weights_BHTS in kept])) if kept else None
+        # without that of <s> before the source, where the network puts one
+        return (
+            to_numpy(torch.stack([weights_BHTS[0, ..., -len(source) :] for weights_BHTS in kept])) if kept else None
+        )

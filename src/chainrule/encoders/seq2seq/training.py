@@ -38,11 +38,11 @@ class Seq2SeqKind(TaskKind):
         """Pairs no side of which is longer than what the network reads at once; or text, for pretraining."""
         if settings.pretrain != "none":
             return denoising_texts(data, settings.pretrain)
-        most = settings.window if settings.cell == "transformer" else None
+        target, source = settings.longest_sides
         train, valid = pairs_of(data)
         assert isinstance(train, PairExamples)
-        fitting = train.fitting(most, most, data.progress)
-        return Texts(fitting, valid.fitting(most, most) if isinstance(valid, PairExamples) else None)
+        fitting = train.fitting(target, source, data.progress)
+        return Texts(fitting, valid.fitting(target, source) if isinstance(valid, PairExamples) else None)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """The translation of the first source that is held out; in pretraining, what a text becomes."""

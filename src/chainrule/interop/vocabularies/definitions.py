@@ -63,13 +63,19 @@ def steps(kind: str, *parts: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", kind: list(parts)}
 
 
-def beginning_with(number: int, content: str) -> dict[str, Any]:
-    """The step that puts a token before every text."""
-    first, text = {"SpecialToken": {"id": content, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-    other = {"Sequence": {"id": "B", "type_id": 1}}
+def surrounded_by(first: tuple[int, str] | None, last: tuple[int, str] | None = None) -> dict[str, Any]:
+    """The step that puts a token before every text, and one after it: each by its id and name; None: none."""
+    before, after = ([] if token is None else [_special(token[1])] for token in (first, last))
+    text, other = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
     return {
         "type": "TemplateProcessing",
-        "single": [first, text],
-        "pair": [first, text, other],
-        "special_tokens": {content: {"id": content, "ids": [number], "tokens": [content]}},
+        "single": [*before, text, *after],
+        "pair": [*before, text, *after, other, *after],
+        "special_tokens": {
+            name: {"id": name, "ids": [number], "tokens": [name]} for number, name in filter(None, (first, last))
+        },
     }
+
+
+def _special(name: str) -> dict[str, Any]:
+    return {"SpecialToken": {"id": name, "type_id": 0}}

@@ -13,13 +13,13 @@ from chainrule.errors import TokenizerError
 from chainrule.interop.vocabularies.definitions import (
     Definition,
     added_token,
-    beginning_with,
     bpe,
     byte_level,
     definition_of,
     replace,
     split,
     steps,
+    surrounded_by,
 )
 from chainrule.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
@@ -36,11 +36,11 @@ _SPACED = "{} "  # a name with a space in it, which no word has
 
 def published_files(tokenizer: Tokenizer, context: Context, longest: int) -> tuple[Definition, dict[str, Any]]:
     """tokenizer.json, and tokenizer_config.json for a model that reads at most `longest` tokens."""
-    definition, start_name, config = _definition(tokenizer)
+    definition, start_name, config = definition_and_names(tokenizer)
     start = start_token(tokenizer, context)
     if start != tokenizer.bos:
         start_name = LINE_END if start == tokenizer.eos else str(_name(tokenizer, start))
-    definition["post_processor"] = beginning_with(start, start_name)
+    definition["post_processor"] = surrounded_by((start, start_name))
     return definition, {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
@@ -60,12 +60,20 @@ def never_written(tokenizer: Tokenizer) -> list[int]:
     return [i for i in (tokenizer.bos, tokenizer.unk) if i is not None and i < rows_of(tokenizer)]
 
 
+def token_name(tokenizer: PublishedTokenizer, token: int) -> str:
+    """The name of a token in a published vocabulary."""
+    name = tokenizer.reference.id_to_token(token)
+    if name is None:
+        raise TokenizerError(f"the token {token} has no name in the vocabulary")
+    return str(name)
+
+
 def _name(tokenizer: Tokenizer, token: int | None) -> str | None:
     assert isinstance(tokenizer, PublishedTokenizer)
     return None if token is None else tokenizer.reference.id_to_token(token)
 
 
-def _definition(tokenizer: Tokenizer) -> tuple[Definition, str, dict[str, Any]]:
+def definition_and_names(tokenizer: Tokenizer) -> tuple[Definition, str, dict[str, Any]]:
     """tokenizer.json, the name of <s> in it, and the names of special tokens."""
     if isinstance(tokenizer, PublishedTokenizer):
         names = {"bos_token": _name(tokenizer, tokenizer.start), "eos_token": _name(tokenizer, tokenizer.stop)}

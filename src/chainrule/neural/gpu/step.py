@@ -23,7 +23,7 @@ def is_available(network: Transformer, batch_size: int) -> bool:
     config = network.config
     if config.placement != "pre" or batch_size > MOST_ROWS or weight.device.type != "cuda":
         return False
-    if config.qk_gain or config.heads * config.head_size != config.width:
+    if config.qk_gain or config.activation not in _ACTIVATIONS or config.heads * config.head_size != config.width:
         return False
     return weight.dtype != torch.float64 and has_triton()
 

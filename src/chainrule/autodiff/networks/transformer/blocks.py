@@ -15,7 +15,7 @@ import numpy as np
 from chainrule.autodiff.networks.network import Randomness, dropout
 from chainrule.autodiff.networks.transformer.attention import linear, self_attention
 from chainrule.autodiff.networks.transformer.positions import Places
-from chainrule.autodiff.tape.modules import GELU, Add, Multiply, ReLU, Sigmoid
+from chainrule.autodiff.tape.modules import GELU, Add, ErfGELU, Multiply, ReLU, Sigmoid
 from chainrule.autodiff.tape.moves import Slice
 from chainrule.autodiff.tape.nodes import Node, Parameter
 from chainrule.autodiff.tape.norms import LayerNorm, RMSNorm
@@ -61,6 +61,8 @@ def activate(activation: str, z: Module) -> Module:
     if activation == "gelu":
         # z Φ(z)
         return GELU().apply_fwd(z)
+    if activation == "gelu_erf":
+        return ErfGELU().apply_fwd(z)
     if activation == "swiglu":
         half = z.out_tensor.shape[-1] // 2
         gate, through = (Slice(where).apply_fwd(z) for where in (np.s_[..., :half], np.s_[..., half:]))

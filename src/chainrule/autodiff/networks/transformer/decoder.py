@@ -1,6 +1,6 @@
 """The Transformer decoder on the tape: every token attends to the tokens before it, layer after layer.
 
-    x⁰   = E[id] + position
+    x⁰   = E[id] + position                      normalised, where the design has it so
     xˡ   = Blockˡ(xˡ⁻¹)                          attention over the tokens so far, then a network on each token
     p(·) = softmax(U Norm(xᴸ))                   the head
 
@@ -69,7 +69,12 @@ class TapeTransformer(TapeNetwork):
         return norm(self.parameters, "norm", config, x) if config.placement == "pre" else _as_module(x)
 
     def embed_at(self, ids: Array, randomness: Randomness | None = None) -> Module:
-        """x⁰ = E[id] + position."""
+        """x⁰ = E[id] + position, or the norm of that."""
+        x = self._placed(ids, randomness)
+        return norm(self.parameters, "embedding_norm", self.config, x) if self.config.embedding_norm else x
+
+    def _placed(self, ids: Array, randomness: Randomness | None) -> Module:
+        """E[id] + position."""
         config, steps = self.config, ids.shape[-1]
         x = self.embed(ids, config.token_dropout, randomness)
         if config.positions == "learned":

@@ -16,6 +16,8 @@ def shapes(config: TransformerConfig, vocab_size: int) -> dict[str, tuple[int, .
     found: dict[str, tuple[int, ...]] = {"embedding": (rows, width)}
     if config.positions == "learned":
         found["positions.added_TD"] = config.window, width
+    if config.embedding_norm:
+        found |= _norm(config, "embedding_norm")
     for layer in range(config.layers):
         found |= _block(config, f"blocks.{layer}")
     if config.placement == "pre":

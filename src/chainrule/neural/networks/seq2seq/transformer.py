@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from chainrule.designs.seq2seq import Seq2SeqConfig
 from chainrule.neural.networks.head import Head
@@ -27,7 +28,8 @@ class TransformerEncoderDecoder(EncoderDecoder):
         """`shares`: sources and targets have one vocabulary, and one table of embeddings."""
         super().__init__()
         design = config.transformer()
-        self.window = self.source_window = design.window
+        self.window, self.source_window = config.longest_sides
+        self.source_start = bos if config.source_start else None
         self.label_smoothing = config.label_smoothing
         extra, predicts_extra = config.extra_ids, config.pretrain == "spans"
         self.decoder = Transformer(design, vocab_size, bos, crosses=True, extra=extra, extra_targets=predicts_extra)
@@ -43,6 +45,11 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return self.decoder.table()
 
     def encode(self, source_BS: Tensor, is_token_BS: Tensor) -> SourcedMemory:
+        if self.source_start is not None:
+            source_BS, is_token_BS = (
+                pad(source_BS, (1, 0), value=self.source_start),
+                pad(is_token_BS, (1, 0), value=True),
+            )
         features_BSD = self.encoder(source_BS, is_token_BS)
         arrays = [array for cross in self._crosses() for array in cross.keys_values(features_BSD)]
         return SourcedMemory(None, Sources(tuple(arrays), is_token_BS))

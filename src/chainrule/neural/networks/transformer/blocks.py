@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.designs.transformer import Activation, TransformerConfig
 from chainrule.neural.networks.transformer.attention import Attend, CrossAttention, SelfAttention, SourceView
 from chainrule.neural.networks.transformer.norms import rms_norm
 
@@ -38,10 +38,7 @@ class Norm(nn.Module):
 class FeedForward(nn.Module):
     """The feed-forward part, applied to each token by itself: f(x) = W₂ φ(W₁ x + b₁) + b₂.
 
-    gelu:    φ(z) = z Φ(z), by tanh as in GPT-2
-    relu:    φ(z) = max(0, z)
-    relu2:   φ(z) = max(0, z)²
-    swiglu:  W₁ x is two halves, a gate and what it lets through: φ(g, z) = g σ(g) ⊙ z
+    φ is that of `activate`.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -52,19 +49,28 @@ class FeedForward(nn.Module):
         self.out = nn.Linear(config.hidden, config.width, bias=config.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        hidden = self._bend(self.up(x_BTD))
+        hidden = activate(self.activation, self.up(x_BTD))
         if self.dropout and self.training:
             hidden = F.dropout(hidden, self.dropout)
         result: Tensor = self.out(hidden)
         return result
 
-    def _bend(self, z: Tensor) -> Tensor:
-        if self.activation == "gelu":
-            return F.gelu(z, approximate="tanh")
-        if self.activation == "swiglu":
-            gate, through = z.chunk(2, dim=-1)
-            return F.silu(gate) * through
-        return F.relu(z).square() if self.activation == "relu2" else F.relu(z)
+
+def activate(activation: Activation, z: Tensor) -> Tensor:
+    """φ(z).
+
+    gelu:      z Φ(z), by tanh as in GPT-2
+    gelu_erf:  z Φ(z), by the error function as in BERT
+    relu:      max(0, z)
+    relu2:     max(0, z)²
+    swiglu:    z is two halves, a gate and what it lets through: φ(g, z) = g σ(g) ⊙ z
+    """
+    if activation in ("gelu", "gelu_erf"):
+        return F.gelu(z, approximate="tanh" if activation == "gelu" else "none")
+    if activation == "swiglu":
+        gate, through = z.chunk(2, dim=-1)
+        return F.silu(gate) * through
+    return F.relu(z).square() if activation == "relu2" else F.relu(z)
 
 
 class Block(nn.Module):

@@ -1,6 +1,6 @@
 """The Transformer decoder: every token attends to the tokens before it, layer after layer.
 
-    x⁰   = E[id] + position
+    x⁰   = E[id] + position      normalised, where the design has it so
     xˡ   = Blockˡ(xˡ⁻¹)          attention over the tokens so far, then a small network on each token
     p(·) = softmax(W Norm(xᴸ))   the head
 

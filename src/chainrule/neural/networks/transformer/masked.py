@@ -12,6 +12,7 @@ from chainrule.arrays import PAD
 from chainrule.designs.masked import MaskedSettings
 from chainrule.neural.networks.head import Head
 from chainrule.neural.networks.network import BatchLoss, Table, Trainable
+from chainrule.neural.networks.transformer.blocks import Norm, activate
 from chainrule.neural.networks.transformer.stack import Encoder
 
 
@@ -26,6 +27,7 @@ class MaskedTransformer(Trainable):
         self.encoder = Encoder(config, vocab_size + 1)
         tied_to = self.encoder.embedding if config.tied else None
         self.head = Head(config.width, vocab_size, tied_to=tied_to, bias=True, extra=1)
+        self.head_layer = HeadLayer(config) if config.head_layer else None
         if tied_to is None:
             nn.init.normal_(self.head.weight, std=config.initial_std)
 
@@ -39,6 +41,15 @@ class MaskedTransformer(Trainable):
         features_BSD: Tensor = self.encoder(ids_BS, is_token_BS)
         return features_BSD
 
+    def before_logits(self, features: Tensor) -> Tensor:
+        """What the head multiplies: the features, or what the layer before the logits makes of them."""
+        return features if self.head_layer is None else self.head_layer(features)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """The logits of the vocabulary, [..., V]."""
+        found: Tensor = self.head(self.before_logits(features))
+        return found
+
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         """The loss of the hidden tokens after the inputs that `Masking` makes; PAD is not predicted."""
         ids_BS, is_token_BS = inputs if isinstance(inputs, tuple) else (inputs, None)
@@ -46,7 +57,9 @@ class MaskedTransformer(Trainable):
         # only the hidden tokens reach the head. As many are taken from each row: shapes do not depend on values
         places_BP = first_targets(targets_BT, most_targets(targets_BT.shape[1], self.config.share))
         features_BPD = features_BSD.gather(1, (places_BP + 1)[..., None].expand(-1, -1, features_BSD.shape[2]))
-        return BatchLoss(self.head.nats(features_BPD, targets_BT.gather(1, places_BP)), None, None)
+        return BatchLoss(
+            self.head.nats(self.before_logits(features_BPD), targets_BT.gather(1, places_BP)), None, None
+        )
 
     def flops_per_token(self) -> float:
         """Floating-point operations of training for each token that is predicted.
@@ -56,7 +69,25 @@ class MaskedTransformer(Trainable):
         config = self.config
         products = sum(weight.numel() for weight in self.encoder.blocks.parameters() if weight.dim() == 2)
         reading = 6.0 * products + 12.0 * config.layers * config.window * config.width
-        return reading / config.share + 6.0 * self.head.weight.numel()
+        before = 0 if self.head_layer is None else self.head_layer.dense.weight.numel()
+        return reading / config.share + 6.0 * (before + self.head.weight.numel())
+
+
+class HeadLayer(nn.Module):
+    """The layer before the logits, as BERT has it: Norm(φ(W h + b))."""
+
+    def __init__(self, config: MaskedSettings) -> None:
+        super().__init__()
+        self.activation = config.activation
+        self.dense = nn.Linear(config.width, config.width, bias=config.bias)
+        nn.init.normal_(self.dense.weight, std=config.initial_std)
+        if self.dense.bias is not None:
+            nn.init.zeros_(self.dense.bias)
+        self.norm = Norm(config)
+
+    def forward(self, features: Tensor) -> Tensor:
+        normed: Tensor = self.norm(activate(self.activation, self.dense(features)))
+        return normed
 
 
 def most_targets(length: int, share: float) -> int:

@@ -35,6 +35,7 @@ class Layers(nn.Module):
     def _make(self, config: TransformerConfig, *, crosses: bool) -> None:
         self.config = config
         self.positions = Positions(config)
+        self.embedding_norm = Norm(config) if config.embedding_norm else None
         self.blocks = nn.ModuleList(Block(config, crosses=crosses) for _ in range(config.layers))
         # pre-norm blocks do not normalise their sum, so that is done after the last one
         self.norm = Norm(config) if config.placement == "pre" else nn.Identity()
@@ -58,9 +59,11 @@ class Layers(nn.Module):
                 nn.init.zeros_(parameter)
 
     def placed(self, x_BTD: Tensor, places: slice | Tensor) -> Tensor:
-        """x + position, where positions are added."""
+        """x + position, where positions are added; normalised, where the design has it so."""
         if self.positions.added_TD is not None:
             x_BTD = x_BTD + self.positions.added_TD[places]
+        if self.embedding_norm is not None:
+            x_BTD = self.embedding_norm(x_BTD)
         # in the working precision, since x is read and written more often than anything else
         return x_BTD.to(working_type(x_BTD))
 
@@ -104,7 +107,7 @@ class Layers(nn.Module):
 
 
 class Stack(Layers):
-    """x⁰ = E[id] + position, then the blocks: features of tokens."""
+    """x⁰ = E[id] + position, or the norm of that; then the blocks: features of tokens."""
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class Stack(Layers):
         self._make(config, crosses=crosses)
 
     def embed(self, ids_BT: Tensor, places: slice | Tensor) -> Tensor:
-        """x⁰ = E[id] + position."""
+        """x⁰ = E[id] + position, or the norm of that."""
         x_BTD: Tensor = self.token_dropout(F.embedding(ids_BT, self.embedding), ids_BT, len(self.embedding))
         if self.config.scaled_embedding:
             x_BTD = x_BTD * math.sqrt(self.config.width)
