@@ -6,6 +6,7 @@ import pytest
 
 from chainrule.designs.transformer import PRESETS, TransformerConfig
 from chainrule.errors import SettingsError
+from chainrule.neural.gpu.step import suits
 from chainrule.settings import describe, parse
 
 
@@ -60,3 +61,14 @@ def test_what_does_not_fit_is_refused(settings: dict[str, object], message: str)
     with pytest.raises(SettingsError) as refused:
         TransformerConfig(**settings)  # type: ignore[arg-type]
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_designs_that_the_kernels_of_a_gpu_compute(preset: str) -> None:
+    """Kernels that embed a token themselves know no norm of embeddings, and no gains of queries and keys."""
+    config = TransformerConfig(preset=preset, layers=1, width=32, heads=2, window=8)  # type: ignore[arg-type]
+    assert suits(config) == (config.placement == "pre" and not config.embedding_norm)
+    assert not suits(dataclasses.replace(config, embedding_norm=True)) and not suits(
+        dataclasses.replace(config, activation="gelu_erf")
+    )
+    assert not suits(dataclasses.replace(config, head_size=8))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from chainrule.designs.transformer import TransformerConfig
 from chainrule.neural.networks.transformer.blocks import Block, Norm
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.system.devices import has_triton
@@ -20,12 +21,16 @@ _TILE = 8192  # elements of a weight matrix that one program loads at once
 def is_available(network: Transformer, batch_size: int) -> bool:
     """Whether the kernels can run on the network's device, for its design and this batch size."""
     weight = network.embedding
-    config = network.config
-    if config.placement != "pre" or batch_size > MOST_ROWS or weight.device.type != "cuda":
+    if batch_size > MOST_ROWS or weight.device.type != "cuda" or weight.dtype == torch.float64:
         return False
-    if config.qk_gain or config.activation not in _ACTIVATIONS or config.heads * config.head_size != config.width:
+    return suits(network.config) and has_triton()
+
+
+def suits(config: TransformerConfig) -> bool:
+    """Whether the kernels, and those that choose a token and embed it, compute this design."""
+    if config.placement != "pre" or config.qk_gain or config.embedding_norm:
         return False
-    return weight.dtype != torch.float64 and has_triton()
+    return config.activation in _ACTIVATIONS and config.heads * config.head_size == config.width
 
 
 class NormArguments(NamedTuple):
