@@ -45,7 +45,7 @@ def test_every_field_is_explained() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"preset": "gpt5"}, "preset should be lecture|gpt2|llama|fast, not 'gpt5'"),
+        ({"preset": "gpt5"}, "preset should be lecture|gpt2|llama|bert|bart|fast, not 'gpt5'"),
         ({"width": 10, "heads": 4}, "width should be a multiple of heads"),
         ({"heads": 4, "kv_heads": 3}, "kv_heads should divide heads"),
         ({"width": 12, "heads": 4}, "width / heads should be even, not 3"),
