@@ -19,7 +19,14 @@ SHARING = ("tests/serve/", "tests/report/")
 COMPILING = ("tests/contract/test_laws.py", "tests/ngram/", "tests/contract/", "tests/decode/")
 """Tests that between them call every kernel, those that call most of them first."""
 
-COMPILED = ("tests/serve/", "tests/report/", "tests/neural/", "tests/seq2seq/", "tests/autodiff/", "tests/training/")
+COMPILED = (
+    "tests/serve/",
+    "tests/report/",
+    "tests/neural/",
+    "tests/seq2seq/",
+    "tests/autodiff/",
+    "tests/training/",
+)
 """Tests that call few kernels, and last those that call none."""
 
 settings.register_profile("chainrule", derandomize=True, deadline=None, database=None, max_examples=40)
