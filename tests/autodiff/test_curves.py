@@ -15,7 +15,7 @@ from chainrule.training.train import train_network
 from .twins import KINDS, data, settings_of, twins
 
 OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
-STEPS = 100
+STEPS = 60
 
 
 def curves(kind: str, context: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -74,8 +74,17 @@ def write(lm: LanguageModel, draft: Draft, strategy: Strategy, uniforms: Uniform
     return speculated(steps).ids
 
 
-@pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("strategy", [Sample(), cr.Temperature(0.7) | cr.TopK(3), cr.TopP(0.8)])
+@pytest.mark.parametrize(
+    ("sampled", "strategy"),
+    [
+        (False, Sample()),
+        (True, cr.Temperature(0.7) | cr.TopK(3)),
+        (True, cr.TopP(0.8)),
+        pytest.param(True, Sample(), marks=pytest.mark.slow),
+        pytest.param(False, cr.Temperature(0.7) | cr.TopK(3), marks=pytest.mark.slow),
+        pytest.param(False, cr.TopP(0.8), marks=pytest.mark.slow),
+    ],
+)
 def test_distribution_is_that_of_the_model(sampled: bool, strategy: Strategy) -> None:
     """A chi-square test of 1,000 texts of at most three tokens, by a draft that is quite another model."""
     lm, other = model("bigram"), model("unigram")

@@ -102,7 +102,7 @@ def test_a_greatest_length_that_is_never_reached_takes_no_memory() -> None:
 TEXTS = st.lists(st.text("ab ", min_size=1, max_size=6), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     texts=TEXTS,
     beam=st.builds(
