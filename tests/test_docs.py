@@ -21,6 +21,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 RUNGS = """
 [[rung]]
 kind = "ngram"
+name = "trigram, kneser-ney"
 settings = { order = 3, smoothing = "kneser-ney" }
 [[rung]]
 kind = "elman"
