@@ -40,10 +40,10 @@ IN_BOTH = {
 
 
 def variant(place: int) -> Any:
-    """A model of the matrix; slow if its rung is there with the other context (see also test_neural_laws.py)."""
+    """A model of the matrix; slow if its rung has the other context, or if its design is in tests/seq2seq."""
     kind, rung, context, _ = MODELS[place]
     usual = ("line", "stream")[RUNGS.index((kind, rung)) % 2] if (kind, rung) in RUNGS else context
-    is_slow = rung.name not in IN_BOTH and context != usual
+    is_slow = (rung.name not in IN_BOTH and context != usual) or (kind, rung) in PAIRED[:-2]
     return pytest.param(place, id=name(place), marks=[pytest.mark.slow] if is_slow else [])
 
 
