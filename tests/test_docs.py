@@ -18,12 +18,25 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+RUNGS = """
+[[rung]]
+kind = "ngram"
+name = "trigram, kneser-ney"
+settings = { order = 3, smoothing = "kneser-ney" }
+[[rung]]
+kind = "elman"
+settings = { embedding = 8, hidden = 8 }
+"""
+"""A ladder of two models that are trained in an instant; test_cli_compare.py climbs the usual one."""
+
+
 @pytest.fixture
 def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts that the README's commands name, in the present folder."""
     monkeypatch.chdir(tmp_path)
     documents = [document.decode() for document in cr.Corpus.open("builtin:python").documents()]
     Path("corpus.txt").write_text("i want to eat\n" + "".join(documents[:40]), encoding="utf-8")
+    Path("rungs.toml").write_text(RUNGS, encoding="utf-8")
     Path("tickets.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in documents[:20]))
     names = (
         "test.txt",
@@ -58,7 +71,7 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
     for command in commands:
         command = re.sub(r"--minutes \d+", "--minutes 0.01", command)
         if command.startswith("chainrule compare"):
-            command += " --minutes 0.01 --kind ngram --kind lstm"
+            command += " --minutes 0.01 --ladder rungs.toml"
         with pytest.raises(SystemExit) as ended:
             main(shlex.split(command)[1:])
         assert ended.value.code == 0, (command, capsys.readouterr().err)

@@ -299,9 +299,13 @@ RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
 OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
 
 
-@pytest.mark.parametrize(  # each with each optimiser, stopped at steps that take turns
+@pytest.mark.parametrize(  # each with one optimiser, slowly with all; stopped at steps that take turns
     ("name", "optimiser", "at"),
-    [(name, one, (1, 7, 19)[(i + j) % 3]) for i, name in enumerate(RESUMED) for j, one in enumerate(OPTIMISERS)],
+    [
+        pytest.param(name, one, (1, 7, 19)[(i + j) % 3], marks=[] if i == j else [pytest.mark.slow])
+        for i, name in enumerate(RESUMED)
+        for j, one in enumerate(OPTIMISERS)
+    ],
 )
 def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
     name: str, optimiser: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

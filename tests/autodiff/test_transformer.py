@@ -69,8 +69,11 @@ def assert_same(**settings: Any) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("positions", choices("positions"))
 def test_presets_positions_activations_and_heads(preset: str, positions: str) -> None:
-    for activation, kv_heads in product(choices("activation"), (1, 2, 3, 6)):
-        assert_same(preset=preset, positions=positions, activation=activation, kv_heads=kv_heads)
+    """Every preset with every kind of positions; the activations and numbers of heads take turns."""
+    turn = list(PRESETS).index(preset) + choices("positions").index(positions)
+    for i, (activation, kv_heads) in enumerate(product(choices("activation"), (1, 2, 3, 6))):
+        if i % 3 == turn % 3:
+            assert_same(preset=preset, positions=positions, activation=activation, kv_heads=kv_heads)
 
 
 @pytest.mark.parametrize("norm", choices("norm"))

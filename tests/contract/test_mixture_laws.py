@@ -74,7 +74,14 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module", params=NAMES)
+AGAIN = {"by length, stream", "by match, line", "by entropy, line"}
+"""Gates that are there with the other context, too."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in AGAIN else []) for name in NAMES],
+)
 def lm(request: pytest.FixtureRequest) -> cr.LanguageModel:
     return mixture(request.param)
 

@@ -74,8 +74,17 @@ def write(lm: LanguageModel, draft: Draft, strategy: Strategy, uniforms: Uniform
     return speculated(steps).ids
 
 
-@pytest.mark.parametrize("sampled", [False, True])
-@pytest.mark.parametrize("strategy", [Sample(), cr.Temperature(0.7) | cr.TopK(3), cr.TopP(0.8)])
+@pytest.mark.parametrize(
+    ("sampled", "strategy"),
+    [
+        (False, Sample()),
+        (True, cr.Temperature(0.7) | cr.TopK(3)),
+        (True, cr.TopP(0.8)),
+        pytest.param(True, Sample(), marks=pytest.mark.slow),
+        pytest.param(False, cr.Temperature(0.7) | cr.TopK(3), marks=pytest.mark.slow),
+        pytest.param(False, cr.TopP(0.8), marks=pytest.mark.slow),
+    ],
+)
 def test_distribution_is_that_of_the_model(sampled: bool, strategy: Strategy) -> None:
     """A chi-square test of 1,000 texts of at most three tokens, by a draft that is quite another model."""
     lm, other = model("bigram"), model("unigram")
@@ -151,8 +160,14 @@ PAIRS = [("transformer", "ngram"), ("transformer", "anygram"), ("transformer", "
 PAIRS += [("ngram", "anygram"), ("anygram", "transformer"), ("feedforward", "unigram")]
 
 
-@pytest.mark.parametrize("context", ["line", "stream"])
-@pytest.mark.parametrize(("target", "draft"), PAIRS)
+@pytest.mark.parametrize(
+    ("target", "draft", "context"),
+    [
+        pytest.param(*pair, context, marks=[] if (i + j) % 2 else [pytest.mark.slow])
+        for i, pair in enumerate(PAIRS)
+        for j, context in enumerate(["line", "stream"])
+    ],
+)
 def test_greedy_text_is_the_same_text(target: str, draft: str, context: str) -> None:
     """Also beyond the window of 24 tokens, which slides."""
     most = 40 if target == "transformer" else 15

@@ -119,8 +119,17 @@ def rewrite(folder: Path, tensors: dict[str, np.ndarray]) -> None:
     write_manifest(folder, manifest)
 
 
-@pytest.mark.parametrize("strategy", [cr.Sample(), cr.TopK(4) | cr.Temperature(0.9), cr.TopP(0.8), cr.Greedy()])
-@pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])
+CHOOSING: list[cr.Strategy] = [cr.Sample(), cr.TopK(4) | cr.Temperature(0.9), cr.TopP(0.8), cr.Greedy()]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "preset"),
+    [
+        pytest.param(strategy, preset, marks=[] if i == j else [pytest.mark.slow])
+        for i, preset in enumerate(["lecture", "gpt2", "llama", "fast"])
+        for j, strategy in enumerate(CHOOSING)
+    ],
+)
 def test_recorded_steps_write_what_single_steps_write(
     strategy: cr.Strategy, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

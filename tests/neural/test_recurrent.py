@@ -25,11 +25,20 @@ def made(**settings: Any) -> Recurrent:
     return Recurrent(RecurrentConfig(**{"embedding": 3, "hidden": 4, **settings}), VOCABULARY, BOS)
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
+DESIGNS: list[dict[str, Any]] = [
+    {"layers": 2, "last": 2, "tied": False},
+    {"learned_start": True, "weight_dropout": 0.5},
+    {"layers": 1},
+]
+
+
 @pytest.mark.parametrize(
-    "settings",
-    [{"layers": 1}, {"layers": 2, "last": 2, "tied": False}, {"learned_start": True, "weight_dropout": 0.5}],
-    ids=str,
+    ("cell", "settings"),
+    [
+        pytest.param(cell, settings, marks=[] if i % 3 == j else [pytest.mark.slow], id=f"{cell} {settings}")
+        for i, cell in enumerate(CELLS)
+        for j, settings in enumerate(DESIGNS)
+    ],
 )
 def test_laws(cell: dict[str, Any], settings: dict[str, Any]) -> None:
     check(made(**cell, **settings))

@@ -99,9 +99,15 @@ def test_the_model_is_the_equation(
         assert_sums_to_one(lm)
 
 
-@pytest.mark.parametrize("order", [1, 3, 20])
-@pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("smoothing", FINITE)
+@pytest.mark.parametrize(  # all with order 3, and with one of the others
+    ("smoothing", "edge", "order"),
+    [
+        pytest.param(smoothing, edge, order, marks=[pytest.mark.slow] if order == (1, 20)[(i + j) % 2] else [])
+        for i, smoothing in enumerate(FINITE)
+        for j, edge in enumerate(EDGES)
+        for order in (1, 3, 20)
+    ],
+)
 def test_at_the_edges_too(smoothing: str, edge: str, order: int) -> None:
     lines, size = EDGES[edge]
     ids = ids_of(lines)

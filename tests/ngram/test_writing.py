@@ -116,8 +116,14 @@ PENALTIES = {
 }
 
 
-@pytest.mark.parametrize("name", PENALTIES)
-@pytest.mark.parametrize("tokenizer", ["word", "char"])
+@pytest.mark.parametrize(
+    ("name", "tokenizer"),
+    [
+        pytest.param(name, tokenizer, marks=[] if (i + j) % 2 == 0 else [pytest.mark.slow])
+        for i, name in enumerate(PENALTIES)
+        for j, tokenizer in enumerate(["word", "char"])
+    ],
+)
 def test_penalties_over_a_long_text(name: str, tokenizer: str) -> None:
     """So long that most tokens are no longer looked up, but in lists of their own."""
     assert check(model(tokenizer=tokenizer), PENALTIES[name], None, steps=350) == ROWS * 350

@@ -71,7 +71,7 @@ MEMORY = """
 import resource, sys, chainrule as cr
 small = cr.Corpus.from_text("a few words of a text\\n" * 50)
 lm = cr.train("lstm", small, steps=1, hidden=256, embedding=64, layers=1)
-text = "a few words of a text\\n" * 15_000
+text = "a few words of a text\\n" * 6_000
 lm.perplexity(text[:2200])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 lm.perplexity(text)
@@ -80,9 +80,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def test_the_perplexity_of_many_lines_takes_little_memory() -> None:
-    """In megabytes beyond those of a short text; it was more than a thousand."""
+    """In megabytes beyond those of a short text; it was more than a thousand for 15,000 lines."""
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=300)
-    assert int(done.stdout) < 300
+    assert int(done.stdout) < 150
 
 
 def test_an_exception_while_packing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,7 @@ class DyingWorkers(RayEngine):
             yield from super().in_order(work, pieces)
 
 
+@pytest.mark.slow
 def test_workers_that_die_in_the_middle_change_nothing(files: Path, tmp_path: Path, ray_workers: RayEngine) -> None:
     expected = cr.train("ngram", files, order=3)
     engine = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]

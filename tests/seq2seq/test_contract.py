@@ -99,7 +99,7 @@ def test_hypotheses_share_their_source(lm: EncoderDecoderModel, sources: list[np
             assert own == pytest.approx(one.log_prob, abs=1e-4)
 
 
-@pytest.mark.parametrize("strategy", [cr.Beam(2), cr.Greedy(), cr.TopK(3)])
+@pytest.mark.parametrize("strategy", [cr.Beam(2), pytest.param(cr.Greedy(), marks=pytest.mark.slow), cr.TopK(3)])
 def test_a_translation_does_not_depend_on_the_batch(
     lm: EncoderDecoderModel, sources: list[np.ndarray], strategy: cr.Strategy | cr.Beam
 ) -> None:

@@ -43,7 +43,7 @@ class Opened:
         """The state in the address once it does not change any more: a view writes it a moment after a change."""
         before, now = None, self.params()
         while now != before:
-            time.sleep(0.25)
+            time.sleep(0.2)  # more than the page waits (main.js)
             before, now = now, self.params()
         return now
 

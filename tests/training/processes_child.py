@@ -89,7 +89,6 @@ def refused(folder: Path) -> None:
 
 
 def two(folder: Path) -> None:
-    killed(folder)
     refused(folder)
     trained("muon", folder, "transformer", **MUON, parallel="fsdp")
     trained("lstm", folder, "lstm", **LSTM, context="stream")
@@ -107,4 +106,4 @@ def three(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"two": two, "three": three}[sys.argv[2]](Path(sys.argv[1]))
+    {"killed": killed, "two": two, "three": three}[sys.argv[2]](Path(sys.argv[1]))

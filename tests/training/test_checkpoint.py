@@ -94,12 +94,18 @@ def test_an_interrupted_run_goes_on_bit_by_bit(
 
 
 @pytest.mark.parametrize(
-    ("number", "case"),
-    [(signal.SIGKILL, CASES[2]), pytest.param(signal.SIGTERM, CASES[1], marks=pytest.mark.slow)],
+    ("number", "case", "times"),
+    [
+        (signal.SIGKILL, CASES[2], 1),
+        pytest.param(signal.SIGKILL, CASES[0], 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, CASES[1], 2, marks=pytest.mark.slow),
+    ],
 )
-def test_a_killed_run_goes_on_bit_by_bit(number: int, case: tuple[str, str, str, str], tmp_path: Path) -> None:
-    """Killed wherever it is, also while it writes: twice, after it got a little further each time."""
-    for _ in range(2):
+def test_a_killed_run_goes_on_bit_by_bit(
+    number: int, case: tuple[str, str, str, str], times: int, tmp_path: Path
+) -> None:
+    """Killed wherever it is, also while it writes, so many times, after it got a little further each time."""
+    for _ in range(times):
         before = newest(tmp_path)
         command = [sys.executable, str(HERE / "training_child.py"), str(tmp_path), *case, str(before + 15)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)]), "OMP_NUM_THREADS": "1"}
@@ -202,16 +208,25 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
-@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    name: str, damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
+@pytest.fixture(scope="module")
+def stopped_twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
+    """A run with two checkpoints, and what the run becomes that is never stopped."""
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patched:
         stopping(patched, 20, 30)
         for _ in range(2):
             with pytest.raises(Interrupted):
-                trained(tmp_path, *CASES[2])
+                trained(run, *CASES[2])
+    return run, trained(None, *CASES[2])
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    name: str, damage: Any, tmp_path: Path, stopped_twice: tuple[Path, Trained]
+) -> None:
+    run, whole = stopped_twice
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
     damage(checkpoint_folders(tmp_path)[0] / name)
     progress = Listening()
     resumed = train(
@@ -220,7 +235,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert len(progress.notes) == 1
     assert "step-000030" in progress.notes[0]
     assert "going back to the checkpoint before" in progress.notes[0]
-    assert_same(resumed, trained(None, *CASES[2]))
+    assert_same(resumed, whole)
 
 
 def test_damage_to_all_is_an_error(tmp_path: Path) -> None:

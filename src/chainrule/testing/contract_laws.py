@@ -119,8 +119,9 @@ def select_permutes(lm: LanguageModel) -> None:
 
 @law
 def score_goes_on_from_a_state(lm: LanguageModel) -> None:
-    for prefix in prefixes(lm):
-        rows = prefixes(lm)[1:4]
+    every = prefixes(lm)
+    rows = every[1:4]
+    for prefix in every:
         state = lm.extend(lm.start(len(rows)), pad([prefix] * len(rows)))
         whole = to_numpy(lm.score(pad([[*prefix, *row] for row in rows])))[:, len(prefix) :]
         np.testing.assert_allclose(to_numpy(lm.score(pad(rows), state)), whole, **CLOSE)
