@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
-from tests.browsing import launched
 
 # Several tests run at once, a process each: threads of threads would wait for each other most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -65,13 +63,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Sharing(config, log)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A browser for all pages; two of them in one process get in each other's way."""
-    with launched() as found:
-        yield found
 
 
 @pytest.fixture(autouse=True, scope="session")

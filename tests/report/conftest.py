@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.browsing import launched
 
 import chainrule as cr
 from chainrule.evaluation.compare import compare
@@ -20,6 +23,13 @@ If the name is not found, a NameError is raised.
 
 The order of the arguments matters: <b>first</b> & "last" — naïve café.
 """
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    """A browser for all pages of this folder; while it runs, its process has an event loop."""
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
+from tests.browsing import launched
 from tests.report.test_run_report import run_folder
 from tests.serve.serving import Running, running
 
@@ -23,6 +25,13 @@ LINES = [
 SETTINGS = {"embedding": 16, "hidden": 24, "steps": 30, "batch": 64}
 TAGGED = ["the/DET cat/NOUN sat/VERB", "a/DET dog/NOUN ran/VERB"] * 4
 SMALL = {"steps": 8, "batch": 64}
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    """A browser for all pages of this folder; while it runs, its process has an event loop."""
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
