@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import ForeignFileError, MissingExtraError, SettingsError, TokenizerError
-from chainrule.interop.huggingface import as_model, exportable
+from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves
 from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
@@ -60,7 +60,7 @@ def library() -> ModuleType:
 
 def write_gguf(model: Model, path: str | Path) -> str:
     """Write the weights and the tokenizer of a model as a file for llama.cpp; returns the architecture."""
-    gguf, lm, path = library(), exportable(model), Path(path)
+    gguf, lm, path = library(), decoder(model, "gguf", "Transformers that predict text"), Path(path)
     assert isinstance(lm.network, Transformer)
     config, tokenizer = lm.network.config, lm.tokenizer
     expect(config, "llama of llama.cpp", {"activation": ("swiglu",), "bias": (False,)})

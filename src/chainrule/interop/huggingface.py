@@ -66,7 +66,7 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
     elif isinstance(model, EncoderDecoderModel):
         published = _of_encoder_decoder(model)
     else:
-        published = _of_decoder(exportable(model))
+        published = _of_decoder(decoder(model, "hf", "Transformers, masked models and encoder-decoders"))
     check_new_folder(folder, overwrite=overwrite)
     with new_folder(folder) as temporary:
         arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in published.weights.items()}
@@ -86,10 +86,10 @@ class _Published(NamedTuple):
     """The other files, in JSON, by name."""
 
 
-def exportable(model: Model) -> NeuralModel:
-    """The model, if it is a Transformer that predicts text; any other is refused by what it is."""
+def decoder(model: Model, form: str, writable: str) -> NeuralModel:
+    """The model, if it is a Transformer that predicts text; another is refused, and told what the form takes."""
     if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
-        raise ModelError(f"only a Transformer is written for hf and gguf, not a model of the kind {model.kind}")
+        raise ModelError(f"--to {form} writes {writable}, not a model of the kind {model.kind}")
     return model
 
 
