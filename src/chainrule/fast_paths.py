@@ -201,6 +201,10 @@ class KnowsLikeliest(Protocol):
         """The contexts of 1, 2, ... `longest` tokens, and the likeliest token after each. None: there is none."""
 
 
+LONGEST_MATCH, SHORTEST_MATCH = 5, 2
+"""How many of the last tokens of a text have to have stood before, at most and at least, to copy what came next."""
+
+
 class DraftRules(NamedTuple):
     """How tokens are drafted and chosen, for a model that does both by itself."""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from chainrule.decode.strategies import Strategy
 from chainrule.errors import DecodingError
+from chainrule.fast_paths import LONGEST_MATCH, SHORTEST_MATCH
 from chainrule.lm import LanguageModel, draft
 from chainrule.tokens.base import Tokenizer
 
@@ -25,10 +26,6 @@ CONTEXT = "context"
 DRAFT_TOKENS = 5
 """How many tokens are drafted at once if nothing is said."""
 MOST_DRAFT_TOKENS = 64
-
-_LONGEST_MATCH = 5
-_SHORTEST_MATCH = 2
-"""How many of the last tokens of a text have to have stood before, at most and at least, to copy what came next."""
 
 DraftSource: TypeAlias = LanguageModel | str
 """A language model, or the word context."""
@@ -146,10 +143,10 @@ class ByCopying(Guesser):
     def guess(self, new: Sequence[int], count: int) -> list[int]:
         ids = self._ids
         for token in new:
-            for n in range(_SHORTEST_MATCH, min(_LONGEST_MATCH, len(ids)) + 1):
+            for n in range(SHORTEST_MATCH, min(LONGEST_MATCH, len(ids)) + 1):
                 self._ends[tuple(ids[-n:])] = len(ids)
             ids.append(int(token))
-        for n in range(min(_LONGEST_MATCH, len(ids)), _SHORTEST_MATCH - 1, -1):
+        for n in range(min(LONGEST_MATCH, len(ids)), SHORTEST_MATCH - 1, -1):
             end = self._ends.get(tuple(ids[-n:]))
             if end is not None:
                 # a copy may run into what it has copied itself: that is how a text goes on that repeats itself

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.fast_paths import Choose
+from chainrule.fast_paths import LONGEST_MATCH, SHORTEST_MATCH, Choose
 from chainrule.neural.gpu.choice import FusedChoice, StepBuffers, plan_of
 from chainrule.neural.gpu.graph_reading import RowReader
 from chainrule.neural.gpu.graph_sampling import GraphSampler
@@ -29,8 +29,6 @@ from chainrule.system.devices import current_device, has_triton
 
 MOST_STEPS = 16
 """The most steps between two looks of the host."""
-LONGEST_MATCH, SHORTEST_MATCH = 5, 2
-"""How many of the last tokens have to have stood before to copy what followed; as decode/drafts.py has it."""
 _LENGTH, _COLUMN, _GOING, _LIMIT, _STEPS, _DRAFTED = range(6)
 
 
