@@ -37,7 +37,8 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.backends import Backend
 from chainrule.training.backends.tape_backend import TapeBackend
 from chainrule.training.backends.torch_backend import TorchBackend
-from chainrule.training.batches.layouts import Size, choose_layout
+from chainrule.training.batches.layouts import choose_layout
+from chainrule.training.batches.rows import Size
 from chainrule.training.engines.base import Engine, Feed
 from chainrule.training.engines.tape_engine import TapeEngine
 from chainrule.training.engines.torch_engine import TorchEngine

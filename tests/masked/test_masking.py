@@ -14,8 +14,9 @@ from chainrule.arrays import PAD
 from chainrule.encoders.masked.masking import Masking, predicted_count
 from chainrule.neural.networks.transformer.masked import first_targets, most_targets
 from chainrule.training.batches.gather import HostGatherer
-from chainrule.training.batches.layouts import Lines, Predicting, Rows, Size, Windows
+from chainrule.training.batches.layouts import Lines, Windows
 from chainrule.training.batches.on_device import DeviceGatherer
+from chainrule.training.batches.rows import Predicting, Rows, Size
 from chainrule.training.objectives import NextToken
 
 VOCAB = 1000

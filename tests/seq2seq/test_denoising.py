@@ -15,7 +15,8 @@ from chainrule.encoders.seq2seq.denoising import DamagedExamples, Denoising, Inf
 from chainrule.errors import SettingsError
 from chainrule.tokens.base import line_bounds
 from chainrule.training.batches.gather import HostGatherer
-from chainrule.training.batches.layouts import Lines, Rows, Size
+from chainrule.training.batches.layouts import Lines
+from chainrule.training.batches.rows import Rows, Size
 
 VOCAB = 50
 SPANS, INFILLING = Spans(1, 2, VOCAB, 3), Infilling(1, 2, VOCAB, 3)

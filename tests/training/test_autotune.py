@@ -15,7 +15,7 @@ from chainrule.errors import SettingsError, TrainingError
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training import train as beginning
-from chainrule.training.batches.layouts import Size
+from chainrule.training.batches.rows import Size
 from chainrule.training.engines import torch_mode
 from chainrule.training.engines.base import Feed, validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine

@@ -29,7 +29,7 @@ from chainrule.system.progress import SILENT
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
 from chainrule.training import train as beginning
-from chainrule.training.batches.layouts import Size
+from chainrule.training.batches.rows import Size
 from chainrule.training.checkpoints import checkpoint
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.checkpoints.flatten import flatten, rebuild

@@ -15,7 +15,7 @@ from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.kinds import TrainingData
 from chainrule.settings import parse
-from chainrule.training.batches.layouts import Size
+from chainrule.training.batches.rows import Size
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.optim.schedule import factor
 from chainrule.training.run_state import Mode

@@ -16,8 +16,9 @@ from chainrule.errors import Interrupted, TrainingError
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training.batches import on_device
-from chainrule.training.batches.layouts import Size, choose_layout
+from chainrule.training.batches.layouts import choose_layout
 from chainrule.training.batches.on_device import DeviceGatherer, SendingGatherer, torch_gatherer
+from chainrule.training.batches.rows import Size
 from chainrule.training.engines import torch_mode
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.objectives import NextToken

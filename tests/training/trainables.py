@@ -19,8 +19,9 @@ from chainrule.neural.networks.network import BatchLoss, Trainable
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.batches.layouts import Size, choose_layout
+from chainrule.training.batches.layouts import choose_layout
 from chainrule.training.batches.on_device import SendingGatherer
+from chainrule.training.batches.rows import Size
 from chainrule.training.engines.base import Feed
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.objectives import NextToken

@@ -18,7 +18,8 @@ from chainrule.kinds import TrainingData
 from chainrule.lm import Context
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.base import line_bounds
-from chainrule.training.batches.layouts import Lines, Size, choose_layout
+from chainrule.training.batches.layouts import Lines, choose_layout
+from chainrule.training.batches.rows import Size
 from chainrule.training.batches.sample import sample_of
 from chainrule.training.engines.base import Engine, Feed
 from chainrule.training.objectives import NextToken, Objective, Sequences, TargetOfSource

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from chainrule.errors import ChainruleError, TrainingError
-from chainrule.training.batches.layouts import Step
+from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.team import ALONE, TEAM, Loss, Team, current_team, is_divided, processes, restarts
 

@@ -25,7 +25,7 @@ from chainrule.designs.masked import SHARE
 from chainrule.designs.training import TrainingSettings
 from chainrule.kinds import TrainingData
 from chainrule.tokens.base import line_bounds
-from chainrule.training.batches.layouts import Predicting, Rows
+from chainrule.training.batches.rows import Predicting, Rows
 from chainrule.training.batches.sample import sample_of
 from chainrule.training.engines.base import Engine, Feed
 from chainrule.training.examples import TextExamples, Texts

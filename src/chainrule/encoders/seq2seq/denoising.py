@@ -28,7 +28,8 @@ from chainrule.errors import SettingsError
 from chainrule.kinds import TrainingData
 from chainrule.lm import start_token
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.training.batches.layouts import Lines, Predicting, Rows, Size
+from chainrule.training.batches.layouts import Lines
+from chainrule.training.batches.rows import Predicting, Rows, Size
 from chainrule.training.engines.base import Engine, Feed
 from chainrule.training.examples import TextExamples, Texts
 from chainrule.training.objectives import Batch, Objective, Stretches

@@ -15,7 +15,8 @@ from chainrule.encoders.tagging.reading import DistinctWords, WordReader
 from chainrule.kinds import TrainingData
 from chainrule.text.tagged import split_line
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.batches.layouts import OVERLAP, Lines, Size
+from chainrule.training.batches.layouts import OVERLAP, Lines
+from chainrule.training.batches.rows import Size
 from chainrule.training.engines.base import Engine, Feed
 from chainrule.training.examples import Examples, Texts
 from chainrule.training.objectives import Batch, Objective, Stretches

@@ -2,6 +2,7 @@
 
 In reading order:
 
+    rows.py         rows of a batch, steps, epochs, and what a layout is
     layouts.py      how a text is cut into rows, batches and epochs
     sample.py       a sample of a text, for validations
     gather.py       from the rows of a batch to arrays of ids, with NumPy

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from chainrule.training.batches.layouts import Rows
+from chainrule.training.batches.rows import Rows
 from chainrule.training.objectives import Batch, Objective, Stretches
 
 

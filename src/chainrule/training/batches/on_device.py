@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from chainrule.training.batches.gather import Gatherer, HostGatherer
-from chainrule.training.batches.layouts import Rows
+from chainrule.training.batches.rows import Rows
 from chainrule.training.objectives import Batch, Objective, Stretches
 
 ON_DEVICE = 1 << 30

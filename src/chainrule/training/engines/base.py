@@ -19,7 +19,7 @@ import numpy as np
 
 from chainrule.errors import TrainingError
 from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.layouts import Layout, Step
+from chainrule.training.batches.rows import Layout, Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.objectives import Objective
 from chainrule.training.run_state import Mode, Place

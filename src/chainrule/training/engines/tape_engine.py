@@ -17,7 +17,7 @@ from chainrule.designs.training import TrainingSettings
 from chainrule.errors import NotANumberError, SettingsError, TrainingError
 from chainrule.system.devices import peak_memory
 from chainrule.training.batches.gather import Gatherer, HostGatherer
-from chainrule.training.batches.layouts import Step
+from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.engines.base import (
     Engine,

@@ -18,8 +18,8 @@ from chainrule.neural.networks.network import Trainable
 from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.system.devices import current_device, peak_flops, peak_memory
 from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.layouts import Step
 from chainrule.training.batches.on_device import torch_gatherer
+from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.engines.base import (

@@ -7,7 +7,7 @@ import torch
 from chainrule.designs.training import TrainingSettings
 from chainrule.errors import TrainingError
 from chainrule.system.devices import has_fast_bfloat16
-from chainrule.training.batches.layouts import Layout
+from chainrule.training.batches.rows import Layout
 from chainrule.training.engines.base import Timer
 from chainrule.training.run_state import Mode
 

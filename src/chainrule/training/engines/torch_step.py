@@ -15,7 +15,7 @@ from chainrule.errors import TrainingError
 from chainrule.neural.networks.network import BatchLoss, Trainable
 from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.layouts import Layout, Rows, Step
+from chainrule.training.batches.rows import Layout, Rows, Step
 from chainrule.training.engines.cuda_graph import GradientGraph, copied
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, Team

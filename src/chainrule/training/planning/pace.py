@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chainrule.designs.training import EPOCHS, TrainingSettings
 from chainrule.errors import SettingsError
-from chainrule.training.batches.layouts import Layout
+from chainrule.training.batches.rows import Layout
 
 VALIDATIONS = 10
 """The number of validations of a run, unless `validate_every` is set; without a clock, at least one an epoch."""
