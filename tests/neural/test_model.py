@@ -21,6 +21,7 @@ from chainrule.folder import read_folder, write_tensors
 from chainrule.kinds import TrainingData, find_kind
 from chainrule.neural.gpu.graph_sampling import GraphSampler
 from chainrule.neural.inference import model as model_module
+from chainrule.neural.inference.by_graph import TOKENS_THAT_REPAY
 from chainrule.neural.inference.loading import load_network
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.decoder import Transformer
@@ -197,6 +198,22 @@ def test_reading_ahead_by_a_recorded_step_is_extending() -> None:
         torch.testing.assert_close(
             lm.next_log_probs(lm.extend(after, drafted)), lm.next_log_probs(whole), rtol=1e-4, atol=1e-5
         )
+
+
+def test_single_tokens_are_read_by_a_recorded_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, plain = small(), small()
+    monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
+    lm.captured.tokens_read = TOKENS_THAT_REPAY - 2
+    ids = np.random.default_rng(0).integers(3, 7, 70)  # more than the window has
+    state, expected = lm.start(1), plain.start(1)
+    assert not lm.captured.readers
+    kept = []
+    for token in ids:
+        state, expected = lm.extend(state, token[None, None]), plain.extend(expected, token[None, None])
+        kept.append((state, expected))
+    assert [*lm.captured.readers] == [1]
+    for state, expected in kept:  # older states stay valid
+        torch.testing.assert_close(lm.next_log_probs(state), plain.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
 def test_few_sizes_serve_all_numbers_of_rows() -> None:

@@ -24,6 +24,8 @@ class CapturedSteps:
         self.samplers: dict[int, GraphSampler] = {}
         self.readers: dict[int, GraphReader] = {}
         self.drafters: dict[Any, GraphDrafter] = {}
+        self.tokens_read = 0
+        """How many times one token of one row was to be read."""
         self._tables: weakref.WeakKeyDictionary[Any, GuessTable | None] = weakref.WeakKeyDictionary()
 
     def sampler(self, rows: int) -> GraphSampler:

@@ -16,6 +16,8 @@ MOST_ROWS = 128
 """The largest batch for the kernels; with more rows, the products are large enough for those of torch."""
 _ACTIVATIONS = {"gelu": 1, "relu": 2, "relu2": 3, "swiglu": 4}
 _TILE = 8192  # elements of a weight matrix that one program loads at once
+_FEW_ROWS = 16  # for which a program keeps all its weights in registers, up to _PIECES times _PIECE of each output
+_PIECE, _PIECES, _WARPS = 1024, 4, 4
 
 
 def is_available(network: Transformer, batch_size: int) -> bool:
@@ -143,6 +145,14 @@ class FusedStep:
                 self.ahead, num_warps=4, **self.launch,
             )  # fmt: skip
             x = self.normed
+        if B <= _FEW_ROWS and x.dtype.itemsize == 2 and K <= _PIECES * _PIECE:
+            piece = min(max(power_of_two(K), 16 * _WARPS), _PIECE)
+            block_n = 8 if activation == _ACTIVATIONS["swiglu"] else 16
+            kernels.linear_of_few[(-(-N // block_n),)](
+                x, layer.weight, bias, added, out, B, N, K, activation, has_bias, has_residual, _FEW_ROWS, block_n,
+                _WARPS, piece // _WARPS, -(-K // piece), self.ahead, num_warps=_WARPS, **self.launch,
+            )  # fmt: skip
+            return out
         block_n = 16 if N < 4096 else 32
         kernels.linear[(-(-N // block_n),)](
             x, layer.weight, bias, added, out, B, N, K, activation, has_bias, has_residual,

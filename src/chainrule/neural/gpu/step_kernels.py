@@ -143,6 +143,61 @@ def _product(x, weight):
 
 
 @triton.jit
+def linear_of_few(
+    x_ptr, weight_ptr, bias_ptr, residual_ptr, y_ptr, B, N: tl.constexpr, K: tl.constexpr, ACTIVATION: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
+    WARPS: tl.constexpr, SLICE: tl.constexpr, PIECES: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """The same as `linear` for so few rows that waiting for memory takes longest; BLOCK_N rows of W per program.
+
+    Each warp adds up a slice of K of its own: the tiles have a first axis of WARPS slices, over which the sum is
+    taken last. All weights are prefetched, before x is known.
+    """
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    b = tl.arange(0, BLOCK_B)[None, :, None]
+    k = tl.arange(0, WARPS)[:, None, None] * SLICE + tl.arange(0, SLICE)[None, None, :]
+    weights = _weights(weight_ptr, n, k, N, K, WARPS * SLICE, PIECES)
+    if ACTIVATION == SWIGLU:
+        through = _weights(weight_ptr + N * K, n, k, N, K, WARPS * SLICE, PIECES)
+    if AHEAD:
+        gdc_launch_dependents()
+        gdc_wait()
+    z = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
+    z2 = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
+    for piece in tl.static_range(PIECES):
+        inside = (b < B) & (k + piece * WARPS * SLICE < K)
+        x = tl.load(x_ptr + b * K + k + piece * WARPS * SLICE, mask=inside, other=0.0)
+        z = tl.dot(x, tl.permute(weights[piece], 0, 2, 1), z)
+        if ACTIVATION == SWIGLU:
+            z2 = tl.dot(x, tl.permute(through[piece], 0, 2, 1), z2)
+    y = tl.sum(z, 0)
+    if HAS_BIAS:
+        y += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
+    if ACTIVATION == SWIGLU:
+        y2 = tl.sum(z2, 0)
+        if HAS_BIAS:
+            y2 += tl.load(bias_ptr + N + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
+        y = y * tl.sigmoid(y) * y2
+    y = _bend(y, ACTIVATION)
+    b = tl.arange(0, BLOCK_B)[:, None]
+    inside = (b < B) & (n[None, :] < N)
+    if HAS_RESIDUAL:
+        y += tl.load(residual_ptr + b * N + n[None, :], mask=inside, other=0.0).to(tl.float32)
+    tl.store(y_ptr + b * N + n[None, :], y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _weights(weight_ptr, n, k, N: tl.constexpr, K: tl.constexpr, STRIDE: tl.constexpr, PIECES: tl.constexpr):
+    """The rows n of W, as a tuple of tiles: slices, rows, and numbers of a slice."""
+    rows = weight_ptr + n[None, :, None].to(tl.int64) * K + k
+    tiles = ()
+    for piece in tl.static_range(PIECES):
+        inside = (n[None, :, None] < N) & (k + piece * STRIDE < K)
+        tiles = tiles + (tl.load(rows + piece * STRIDE, mask=inside, other=0.0),)  # noqa: RUF005 (Triton's tuples)
+    return tiles
+
+
+@triton.jit
 def place_heads(
     qkv_ptr, q_ptr, keys_ptr, values_ptr, lengths_ptr, cos_ptr, sin_ptr, stride_b, stride_g, eps,
     H: tl.constexpr, G: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr, QK_NORM: tl.constexpr,

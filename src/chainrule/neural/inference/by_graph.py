@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from chainrule.fast_paths import Choose, Drafted, DraftRules
@@ -14,6 +15,9 @@ from chainrule.neural.gpu.graph_sampling import MOST_STEPS
 from chainrule.neural.inference.cutting import cutting
 from chainrule.neural.inference.state import NeuralState
 from chainrule.neural.networks.transformer.cache import Cache
+
+TOKENS_THAT_REPAY = 16
+"""How many single tokens are read before a step that reads one is captured."""
 
 
 def write(
@@ -45,6 +49,20 @@ def write_drafted(
     written = drafter.write(state.memory, window, last, uniforms, limit)
     after = NeuralState(written.cache, written.features_1D, written.window)
     return Drafted(after, written.tokens, written.scores, written.steps, written.drafted)
+
+
+def read_token(captured: CapturedSteps, state: NeuralState, ids_11: Tensor) -> NeuralState | None:
+    """The state after one more token of one row.
+
+    None if the window would slide, or few tokens were read in this way so far: to capture a step takes some time.
+    """
+    captured.tokens_read += 1
+    window = state.window
+    assert window is not None
+    if captured.tokens_read < TOKENS_THAT_REPAY or window.longest >= window.size:
+        return None
+    with torch.inference_mode(False):  # the arrays of a captured step are written to by others, too
+        return read_ahead(captured, state, ids_11)[1](1)
 
 
 def read_ahead(

@@ -83,7 +83,7 @@ class NeuralModel(TorchModel, LanguageModel):
         size, table = self.network.window, self.network.head.weight
         window = None if size is None else Window.empty(batch_size, size, self.torch_device)
         nothing = NeuralState(memory, table.new_zeros(batch_size, table.shape[1]), window)
-        return self._last(self._read(nothing, self._beginning(batch_size), None))
+        return self._extended(nothing, self._beginning(batch_size), None)
 
     @torch.inference_mode()
     def extend(self, state: State, ids_BT: Array) -> NeuralState:
@@ -94,7 +94,14 @@ class NeuralModel(TorchModel, LanguageModel):
             return state
         if is_token_BT is None and state.window is not None and state.window.is_uniform:
             state, ids_BT = self._before_last_window(state, state.window, ids_BT)
-        return self._last(self._read(state, ids_BT, is_token_BT))
+        return self._extended(state, ids_BT, is_token_BT)
+
+    def _extended(self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None) -> NeuralState:
+        """The state after some tokens; a single one is read by a captured step, where that takes less time."""
+        after = None
+        if self._has_graphs and ids_BT.shape == (1, 1) and is_token_BT is None:
+            after = by_graph.read_token(self.captured, state, ids_BT)
+        return self._last(self._read(state, ids_BT, is_token_BT)) if after is None else after
 
     def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
         """The state and ids from which to read the last window alone: the tokens before it would be dropped."""
