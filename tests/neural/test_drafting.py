@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,16 @@ import pytest
 import torch
 
 import chainrule as cr
+from chainrule.arrays import PAD
 from chainrule.decode.sample import Choice
 from chainrule.fast_paths import Drafted, DraftRules, Likeliest
+from chainrule.folder import Context
 from chainrule.lm import LanguageModel
 from chainrule.neural.gpu.guess_table import LONGEST, GuessTable, context_hash
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.cache import Cache
+from chainrule.ngram.anylength.likeliest import likeliest_tokens
+from chainrule.ngram.anylength.suffixes import build
 from chainrule.system.devices import has_triton
 
 LINES = [
@@ -129,8 +135,8 @@ def test_the_state_afterwards_is_a_value() -> None:
 
 def test_models_without_a_table_take_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = record(monkeypatch)
-    anygram = cr.train("anygram", LINES, tokenizer=network().tokenizer, context="stream")
-    written(network(), cr.Greedy(), cr.Draft((anygram,), tokens=3), most=6)
+    other = cr.train("averaging", LINES, tokenizer=network().tokenizer, context="stream", steps=1, embedding=8)
+    written(network(), cr.Greedy(), cr.Draft((other,), tokens=3), most=6)
     assert calls and all(call is None for call in calls)
 
 
@@ -145,6 +151,27 @@ def test_the_table_of_an_ngram_model_is_what_it_drafts(order: int) -> None:
             padded = np.full(order - 1, lm.tokenizer.vocab_size)
             padded[order - 1 - n :] = context
             assert lm.draft(padded, np.zeros(0, np.int64), 1)[1].tolist() == [token]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("context", ["stream", "line"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_table_of_an_anygram_model_has_the_commonest_tokens(context: Context, seed: int) -> None:
+    bos, eos, text = 0, 1, [*np.random.default_rng(seed).integers(1, 5, 60).tolist(), 1]
+    suffixes = build(np.asarray(text), 5, eos, context)
+    table = likeliest_tokens(suffixes, bos, eos if context == "line" else PAD, 3)
+    assert len(table) == 3
+    if context == "line":
+        ends = [i + 1 for i, token in enumerate(text) if token == eos]
+        parts = [[bos, *text[i:j]] for i, j in pairwise([0, *ends])]
+    else:
+        parts = [text[-3:] + text]  # the text is a circle
+    for n, known in enumerate(table, start=1):
+        counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+        for part in parts:
+            for i in range(n if context == "line" else 3, len(part)):
+                counts[tuple(part[i - n : i])][part[i]] += 1
+        best = {h: min(c for c in count if count[c] == max(count.values())) for h, count in counts.items()}
+        assert dict(zip(map(tuple, known.contexts_CN.tolist()), known.tokens_C.tolist(), strict=True)) == best
 
 
 def test_a_table_finds_the_longest_context() -> None:

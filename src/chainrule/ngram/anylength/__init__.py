@@ -11,4 +11,5 @@ In reading order:
     writer.py         their call
     draft_kernels.py  those that guess the next words, for another model to check
     drafter.py        their call
+    likeliest.py      the commonest token after each short context, for a device that guesses by itself
 """

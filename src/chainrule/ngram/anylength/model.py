@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.errors import SettingsError
-from chainrule.fast_paths import Choose
+from chainrule.fast_paths import Choose, Likeliest
 from chainrule.kinds import TrainingData
 from chainrule.lm import Context, LanguageModel, State, check_rows
 from chainrule.ngram.anylength.suffixes import SMALL, Ints, Suffixes, build
@@ -174,6 +174,13 @@ class AnyLengthModel(LanguageModel):
         levels, depth = self._drafter.start() if memory is None else memory
         *after, tokens = self._drafter.after(levels, depth, self._ids(ids[None])[0], count)
         return tuple(after), tokens
+
+    def likeliest(self, longest: int) -> list[Likeliest]:
+        """The contexts of training text, and the commonest token after each."""
+        from chainrule.ngram.anylength.likeliest import likeliest_tokens
+
+        boundary = self.tokenizer.eos if self.context == "line" else PAD
+        return likeliest_tokens(self.suffixes, self.tokenizer.bos, boundary, longest)
 
     @cached_property
     def _drafter(self) -> AnyLengthDrafter:

@@ -28,7 +28,7 @@ def likeliest_words(automaton: Automaton, bos: int, longest: int) -> list[Likeli
         words = np.asarray(automaton.words)[trie.word(children)]
         log_prob = np.where(words == bos, -np.inf, automaton.log_prob.at(children - 1, n))
         has = last > first
-        best = _first_best(log_prob, first[has] - trie.first_of_length[n + 1])
+        best = first_best(log_prob, first[has] - trie.first_of_length[n + 1])
         possible = log_prob[best] > -np.inf
         found.append(Likeliest(contexts[has][possible], words[best[possible]]))
         contexts = np.concatenate([np.repeat(contexts, last - first, axis=0), words[:, None]], axis=1)
@@ -36,7 +36,7 @@ def likeliest_words(automaton: Automaton, bos: int, longest: int) -> list[Likeli
     return found
 
 
-def _first_best(values: np.ndarray, begins: Ints) -> Ints:
+def first_best(values: np.ndarray, begins: Ints) -> Ints:
     """The index of the largest value of each stretch, the first of equals; the stretches fill the array."""
     if not len(begins):
         return np.zeros(0, np.int64)
