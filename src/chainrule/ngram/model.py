@@ -165,7 +165,7 @@ class NgramModel(LanguageModel):
 
     def _score_lines(self, block: bytes) -> np.ndarray:
         """ln p of each token of some lines, by kernels: NumPy would hold the lock that other threads wait for."""
-        from chainrule.ngram.store.kernels import leave_starts, put_starts
+        from chainrule.ngram.store.scoring_kernels import leave_starts, put_starts
 
         ids, tokenizer = self.tokenizer.encode_lines(block), self.tokenizer
         text = np.empty(2 * len(ids), dtype=np.uint32)
@@ -187,7 +187,7 @@ class NgramModel(LanguageModel):
 
     def _score_laid_out(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """`score_sequences` by kernels for what NumPy does with indices."""
-        from chainrule.ngram.store.kernels import lay_out, take_back
+        from chainrule.ngram.store.scoring_kernels import lay_out, take_back
 
         text = np.empty(len(ids) + len(starts), dtype=np.uint32)
         lay_out(np.ascontiguousarray(ids, dtype=np.uint32), starts, ends, self.tokenizer.bos, text)

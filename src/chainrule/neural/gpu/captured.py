@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
@@ -26,6 +27,8 @@ class CapturedSteps:
         self.drafters: dict[Any, GraphDrafter] = {}
         self.tokens_read = 0
         """How many times one token of one row was to be read."""
+        self.lock = threading.RLock()
+        """Held while a step is captured or replayed: all of them use the same arrays."""
         self._tables: weakref.WeakKeyDictionary[Any, GuessTable | None] = weakref.WeakKeyDictionary()
 
     def sampler(self, rows: int) -> GraphSampler:

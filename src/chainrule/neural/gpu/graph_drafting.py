@@ -133,7 +133,8 @@ class GraphDrafter:
             self.pace = 0.5 * self.pace + 0.5 * count / steps
             lengths_1 = torch.full_like(cache.lengths_B, after)
             ids_1W = self.buffers.text_W[None, : window.size].clone()
-            kept = Cache(buffer, buffer.version, lengths_1, cache.longest + after - length, False, cache.window)
+            longest = cache.longest + after - length
+            kept = Cache(buffer, buffer.version, lengths_1, longest, cache.is_uniform, cache.window)
             tokens = self.buffers.tokens_N[:count].cpu().numpy()
             scores = self.buffers.scores_N[:count].cpu().numpy()
             seen = Window(ids_1W, lengths_1, after, True)

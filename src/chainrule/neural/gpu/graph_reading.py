@@ -57,7 +57,8 @@ class GraphReader:
             self._replay()
             buffer.version += 1
             lengths_B = cache.lengths_B + self.tokens
-            after = Cache(buffer, buffer.version, lengths_B, cache.longest + self.tokens, False, cache.window)
+            longest, is_uniform = cache.longest + self.tokens, cache.is_uniform
+            after = Cache(buffer, buffer.version, lengths_B, longest, is_uniform, cache.window)
             return after, self.features_TD[None].clone(), self.log_probs_TV[None].clone()
 
     def _step(self) -> None:

@@ -32,7 +32,8 @@ def write(
     assert isinstance(cache, Cache) and window is not None
     if window.longest + steps > window.size or steps > MOST_STEPS:
         return None
-    written = captured.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
+    with captured.lock:
+        written = captured.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
     return NeuralState(written.cache, written.features_BD, written.window), written.tokens_BT, written.scores_BT
 
 
@@ -43,10 +44,11 @@ def write_drafted(
     assert state.window is not None and isinstance(state.memory, Cache)
     window = state.window.counted()
     limit = min(most, GraphDrafter.room(window, rules.tokens))
-    drafter = captured.drafter(rules) if limit > 0 and len(state) == 1 else None
-    if drafter is None:
-        return None
-    written = drafter.write(state.memory, window, last, uniforms, limit)
+    with captured.lock:
+        drafter = captured.drafter(rules) if limit > 0 and len(state) == 1 else None
+        if drafter is None:
+            return None
+        written = drafter.write(state.memory, window, last, uniforms, limit)
     after = NeuralState(written.cache, written.features_1D, written.window)
     return Drafted(after, written.tokens, written.scores, written.steps, written.drafted)
 
@@ -61,8 +63,10 @@ def read_token(captured: CapturedSteps, state: NeuralState, ids_11: Tensor) -> N
     assert window is not None
     if captured.tokens_read < TOKENS_THAT_REPAY or window.longest >= window.size:
         return None
-    with torch.inference_mode(False):  # the arrays of a captured step are written to by others, too
-        return read_ahead(captured, state, ids_11)[1](1)
+    with captured.lock, torch.inference_mode(False):  # the step's arrays are written to outside of this mode, too
+        after = read_ahead(captured, state, ids_11)[1](1)
+        # a copy, so that threads that only read never share arrays
+        return after.select(np.zeros(1, np.int64))
 
 
 def read_ahead(
@@ -70,5 +74,6 @@ def read_ahead(
 ) -> tuple[Tensor, Callable[[int], NeuralState]]:
     """ln p of what follows each of the ids of one row, and the function that cuts the cache after n of them."""
     assert isinstance(state.memory, Cache)
-    after, features_1TD, log_probs_1TV = captured.reader(ids_1T.shape[1]).read(state.memory, ids_1T)
+    with captured.lock:
+        after, features_1TD, log_probs_1TV = captured.reader(ids_1T.shape[1]).read(state.memory, ids_1T)
     return log_probs_1TV, cutting(state, ids_1T, after, features_1TD)

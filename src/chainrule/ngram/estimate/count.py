@@ -266,7 +266,7 @@ def _join(counts: Counts, shelves: list[_Shelf], index: Index, workspace: Worksp
 
 def linked(levels: list[Level], index: Index, workspace: Workspace) -> NDArray[Any]:
     """The suffixes of the last level, which `levels.link_suffixes` finds too; here in parallel, by a kernel."""
-    from chainrule.ngram.store.kernels import link_suffixes
+    from chainrule.ngram.estimate.link_kernels import link_suffixes
 
     above, below = levels[-1], levels[-2]
     if len(levels) == 2:

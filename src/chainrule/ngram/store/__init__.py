@@ -13,7 +13,9 @@ In reading order:
     bitstream.py            integers of a few bits each, packed into 32-bit words
     search.py               binary search in many sorted ranges at once
     struct.py               the arrays of a model as named tuples, as kernels take them
-    kernels.py              Numba kernels: search, scoring, the hash index, and links to suffixes
+    kernels.py              Numba kernels: reading the trie, and search
+    index_kernels.py        Numba kernels of the hash index
+    scoring_kernels.py      Numba kernels that score a text
     next_kernels.py         Numba kernels: the nodes of a context, and ln p of every word after it
     bitstream_kernels.py    Numba kernels that pack bit streams
 """

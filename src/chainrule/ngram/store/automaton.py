@@ -224,7 +224,7 @@ class Automaton:
         return xp.reshape(self.score(xp.reshape(rows, (-1,))), rows.shape)[:, -1]
 
     def _score_fast(self, text: Array, threads: int) -> Array:
-        from chainrule.ngram.store.kernels import score_text
+        from chainrule.ngram.store.scoring_kernels import score_text
 
         text = text.astype(np.uint32, copy=False)  # so that the kernel is compiled for one dtype only
         scores = np.empty(len(text), dtype=np.float64)

@@ -1,0 +1,165 @@
+"""Numba kernels that score a text: all n-grams of a length, then all that are a word longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from chainrule.ngram.store.index_kernels import find_by_index
+from chainrule.ngram.store.kernels import TOGETHER, backoff_at, search_children, value_at
+from chainrule.ngram.store.values import GRID_BITS
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: Any, back: Any, log_alpha: Any,
+               keeps_suffixes: Any) -> Any:  # fmt: skip
+    """Write ln p of the words first to last - 1 of a text into `scores`, as `Automaton.score` defines it.
+
+    `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs; `log_alpha`
+    is that of the automaton, and None instead of 0: the kernel is then compiled without what only charges need.
+    `keeps_suffixes` says that an n-gram is in the trie only if it is there without its first word too: then many
+    need not be searched for.
+    """
+    code, size, table, words, base, offset, rest, word_bits, index, bos = trie
+    prob_plain, prob_codes, prob_books, prob_bits = prob
+    back_plain, back_codes, back_books, back_bits = back
+    order = table.shape[0] - 1
+    most = TOGETHER + order
+    nodes = np.zeros((order + 1, most), np.int64)  # [n, s]: of the n words from position s on
+    codes, longest = np.empty(most + order, np.int64), np.empty(most + order, np.int64)
+    node_of_longest = np.empty(most + order, np.int64)
+    begins, contexts, wanted = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    found, low, high = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    paid = np.empty((3, most * order), np.int64)  # backoffs to add: context node, position, context length
+    touched: Any = 0
+    for block in range(first, last, TOGETHER):
+        start = max(block - order + 1, 0)
+        width = min(block + TOGETHER, last) - start
+        for s in range(width):
+            codes[s] = code[np.uint64(text[start + s])]
+        codes[width : width + order] = size  # "no word" after the end
+        m = 0
+        for s in range(width):
+            known = codes[s] < size
+            nodes[1, s] = codes[s] + 1 if known else 0
+            longest[s], node_of_longest[s] = 1, nodes[1, s]
+            begins[m] = s
+            m += known
+        for n in range(1, order):
+            nodes[n + 1, :width] = 0
+            here, longer = nodes[n], nodes[n + 1]
+            if len(index) > 0:
+                live = find_by_index(m, n, begins, codes, here, found, low, high, size, table[n + 1, 2], index)
+            else:
+                live = 0
+                for k in range(m):
+                    begins[live] = begins[k]
+                    contexts[live] = here[np.uint64(begins[k])]
+                    wanted[live] = codes[np.uint64(begins[k] + n)]
+                    has_suffix = (not keeps_suffixes) | (here[np.uint64(begins[k] + 1)] > 0)
+                    live += (wanted[live] < size) & has_suffix
+                touched += search_children(live, contexts, wanted, found, n, table, size, words, word_bits, base,
+                                           offset, rest, low, high)  # fmt: skip
+            m = _note(live, n, begins, found, longer, longest, node_of_longest)
+        due = 0
+        if log_alpha is None:
+            for t in range(block - start, width):
+                for n in range(longest[t], min(longest[t - 1] + 1, order) if t > 0 else 0):
+                    node = nodes[n, np.uint64(t - n)]
+                    paid[0, due], paid[1, due], paid[2, due] = node, t, n
+                    due += node > 0
+        for t in range(block - start, width):
+            node = max(node_of_longest[t], 1)
+            value = value_at(node - 1, longest[t] - 1, prob_plain, prob_codes, prob_books, prob_bits)
+            scores[start + t] = value if node_of_longest[t] > 0 else -np.inf
+        for k in range(due if back_bits < GRID_BITS else 0):
+            n = paid[2, k]
+            scores[np.uint64(start + paid[1, k])] += value_at(
+                paid[0, k] - 1, n - 1, back_plain, back_codes, back_books, back_bits
+            )
+        for k in range(due if back_bits == GRID_BITS else 0):
+            n = paid[2, k]
+            scores[np.uint64(start + paid[1, k])] += backoff_at(
+                paid[0, k] - 1, n - 1, back_plain, back_codes, back_books, back_bits
+            )
+        if log_alpha is not None:
+            _charge_alpha(block - start, width, codes, size, bos, longest, order, log_alpha, scores[start:])
+    return touched
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _note(many: int, n: int, begins: Any, found: Any, longer: Any, longest: Any, node_of_longest: Any) -> Any:
+    """Record the n-grams of n + 1 words that were found; their positions move to the front of `begins`.
+
+    Returns the number of n-grams found.
+    """
+    still = 0
+    for k in range(many):
+        begin, child = np.uint64(begins[k]), found[k]
+        longer[begin] = child
+        last = begin + np.uint64(n)  # without a branch, which could not be predicted
+        longest[last] = n + 1 if child > 0 else longest[last]
+        node_of_longest[last] = child if child > 0 else node_of_longest[last]
+        begins[still] = begins[k]
+        still += child > 0
+    return still
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _charge_alpha(first: int, last: int, codes: Any, size: int, bos: int, longest: Any, order: int, log_alpha: Any,
+                  scores: Any) -> None:  # fmt: skip
+    """Add ln α to the scores of first to last - 1 for each context from `longest` words on that the text has."""
+    context = 0  # the number of words before, back to <s> or a gap
+    for t in range(last):
+        if t >= first:
+            for _ in range(longest[t], min(context + 1, order)):
+                scores[t] += log_alpha
+        context = 0 if codes[t] >= size else (1 if codes[t] == bos else context + 1)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def put_starts(ids: Any, bos: int, eos: int, text: Any) -> Any:
+    """Write the ids into `text` with <s> before each line; returns the length of the text."""
+    n, starts = 0, True
+    for k in range(len(ids)):
+        text[n] = bos
+        n += starts
+        text[n] = ids[k]
+        n += 1
+        starts = ids[k] == eos
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def leave_starts(text: Any, bos: int, scores: Any) -> Any:
+    """Move the scores of all tokens but <s> to the front, in place; returns their number."""
+    n = 0
+    for k in range(len(text)):
+        scores[n] = scores[k]
+        n += text[k] != bos
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lay_out(ids: Any, starts: Any, ends: Any, bos: int, text: Any) -> None:
+    """Write the sequences of ids, each from a start to its end, into `text` with <s> before each."""
+    n = 0
+    for k in range(len(starts)):
+        text[n] = bos
+        n += 1
+        for i in range(starts[k], ends[k]):
+            text[n] = ids[i]
+            n += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_back(starts: Any, ends: Any, scores: Any) -> Any:
+    """Move the scores of all tokens but the <s> of `lay_out` to the front, in place; returns their number."""
+    n = 0
+    for k in range(len(starts)):
+        for i in range(ends[k] - starts[k]):
+            scores[n + i] = scores[n + k + 1 + i]
+        n += ends[k] - starts[k]
+    return n
