@@ -117,6 +117,8 @@ def from_published(
         weight = torch.cat([part.float() for part in parts])[pair.skipped :]
         if pair.is_table:
             weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
+        if not bool(weight.isfinite().all()):
+            raise SettingsError(f"{', '.join(pair.theirs)} should be finite numbers, but has NaN or infinity")
         state[pair.ours].copy_(weight)
     return network
 
