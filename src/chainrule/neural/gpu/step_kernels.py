@@ -121,6 +121,15 @@ def linear(
             gate += _product(x, tl.load(rows, mask=is_weight, other=0.0))
             rows += N * K
         z += _product(x, tl.load(rows, mask=is_weight, other=0.0))
+    _put(z, gate, n, bias_ptr, residual_ptr, y_ptr, B, N, ACTIVATION, HAS_BIAS, HAS_RESIDUAL, BLOCK_B)
+
+
+@triton.jit
+def _put(
+    z, gate, n, bias_ptr, residual_ptr, y_ptr, B, N: tl.constexpr, ACTIVATION: tl.constexpr, HAS_BIAS: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr,
+):  # fmt: skip
+    """Write y = φ(z + b) + residual for the outputs n of all rows; with SwiGLU φ has a gate as well."""
     if HAS_BIAS:
         if ACTIVATION == SWIGLU:
             gate += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
@@ -129,6 +138,7 @@ def linear(
     if ACTIVATION == SWIGLU:
         z = gate * tl.sigmoid(gate) * z
     z = _bend(z, ACTIVATION)
+    b = tl.arange(0, BLOCK_B)
     place = b[:, None] * N + n[None, :]
     inside = (b[:, None] < B) & (n[None, :] < N)
     if HAS_RESIDUAL:
@@ -159,34 +169,25 @@ def linear_of_few(
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     b = tl.arange(0, BLOCK_B)[None, :, None]
     k = tl.arange(0, WARPS)[:, None, None] * SLICE + tl.arange(0, SLICE)[None, None, :]
-    weights = _weights(weight_ptr, n, k, N, K, WARPS * SLICE, PIECES)
     if ACTIVATION == SWIGLU:
-        through = _weights(weight_ptr + N * K, n, k, N, K, WARPS * SLICE, PIECES)
+        gates = _weights(weight_ptr, n, k, N, K, WARPS * SLICE, PIECES)
+        weight_ptr += N * K
+    weights = _weights(weight_ptr, n, k, N, K, WARPS * SLICE, PIECES)
     if AHEAD:
         gdc_launch_dependents()
         gdc_wait()
     z = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
-    z2 = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
+    gate = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
     for piece in tl.static_range(PIECES):
         inside = (b < B) & (k + piece * WARPS * SLICE < K)
         x = tl.load(x_ptr + b * K + k + piece * WARPS * SLICE, mask=inside, other=0.0)
-        z = tl.dot(x, tl.permute(weights[piece], 0, 2, 1), z)
         if ACTIVATION == SWIGLU:
-            z2 = tl.dot(x, tl.permute(through[piece], 0, 2, 1), z2)
-    y = tl.sum(z, 0)
-    if HAS_BIAS:
-        y += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
-    if ACTIVATION == SWIGLU:
-        y2 = tl.sum(z2, 0)
-        if HAS_BIAS:
-            y2 += tl.load(bias_ptr + N + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
-        y = y * tl.sigmoid(y) * y2
-    y = _bend(y, ACTIVATION)
-    b = tl.arange(0, BLOCK_B)[:, None]
-    inside = (b < B) & (n[None, :] < N)
-    if HAS_RESIDUAL:
-        y += tl.load(residual_ptr + b * N + n[None, :], mask=inside, other=0.0).to(tl.float32)
-    tl.store(y_ptr + b * N + n[None, :], y.to(y_ptr.dtype.element_ty), mask=inside)
+            gate = tl.dot(x, tl.permute(gates[piece], 0, 2, 1), gate)
+        z = tl.dot(x, tl.permute(weights[piece], 0, 2, 1), z)
+    _put(
+        tl.sum(z, 0), tl.sum(gate, 0), n, bias_ptr, residual_ptr, y_ptr, B, N, ACTIVATION, HAS_BIAS, HAS_RESIDUAL,
+        BLOCK_B,
+    )  # fmt: skip
 
 
 @triton.jit
