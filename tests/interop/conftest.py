@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.cli.running import Ran
 
 from chainrule.cli.main import main
 from chainrule.designs.settings import TransformerSettings
+from chainrule.interop import huggingface
 from chainrule.neural.inference.model import NeuralModel
 from chainrule.neural.networks.transformer.decoder import Transformer
 from chainrule.text.corpus import Corpus
@@ -42,6 +44,12 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 @pytest.fixture(scope="session")
 def bpe() -> Tokenizer:
     return train_tokenizer("bpe", Corpus.open("builtin:python"), Limit(top=500))
+
+
+def both_ways(model: Any, folder: Path) -> list[Any]:
+    """The model, which is exported to the folder, and the model that is read from there."""
+    huggingface.export(model, folder)
+    return [model, huggingface.load(folder)]
 
 
 def small(tokenizer: Tokenizer, context: Any = "stream", **design: Any) -> NeuralModel:

@@ -25,6 +25,8 @@ from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.subwords.library import byte_characters
 from chainrule.tokens.vocabulary import Limit
 
+from .conftest import both_ways
+
 TEXTS = ["The value of", "is <s> not\nthe  expression!", "Another"]
 COUNT = 12
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -94,9 +96,8 @@ def test_there_and_back(transformers: Any, bpe: Tokenizer, tmp_path: Path, sourc
 def test_other_tokens(transformers: Any, tmp_path: Path, name: str) -> None:
     limits = [Limit(top=600)] if name == "wordpiece" else []
     model = pairs_model(train_tokenizer(name, cr.Corpus.open("builtin:python"), *limits))
-    huggingface.export(model, tmp_path / "hf")
-    check_same(transformers, model, tmp_path / "hf")
-    check_same(transformers, huggingface.load(tmp_path / "hf"), tmp_path / "hf")
+    for one in both_ways(model, tmp_path / "hf"):
+        check_same(transformers, one, tmp_path / "hf")
 
 
 @pytest.mark.parametrize(
@@ -112,9 +113,8 @@ def test_designs_beside_the_preset(
     transformers: Any, bpe: Tokenizer, tmp_path: Path, design: dict[str, Any]
 ) -> None:
     model = pairs_model(bpe, **design)
-    huggingface.export(model, tmp_path / "hf")
-    check_same(transformers, model, tmp_path / "hf")
-    check_same(transformers, huggingface.load(tmp_path / "hf"), tmp_path / "hf")
+    for one in both_ways(model, tmp_path / "hf"):
+        check_same(transformers, one, tmp_path / "hf")
 
 
 def their_folder(transformers: Any, folder: Path, **values: Any) -> Any:

@@ -22,6 +22,8 @@ from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit
 
+from .conftest import both_ways
+
 TEXT = "The value of [MASK] is <s> not [MASK]!"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *["the", "cat", "sat", "on", "mat", "dog", "##s", "!", "."]]
 
@@ -87,9 +89,8 @@ def test_there_and_back(transformers: Any, bpe: Tokenizer, tmp_path: Path, conte
 def test_other_tokens(transformers: Any, tmp_path: Path, name: str) -> None:
     limits = [Limit(top=600)] if name in ("unigram", "wordpiece") else []
     model = masked(train_tokenizer(name, cr.Corpus.open("builtin:python"), *limits))
-    huggingface.export(model, tmp_path / "hf")
-    check_same(transformers, model, tmp_path / "hf")
-    check_same(transformers, huggingface.load(tmp_path / "hf"), tmp_path / "hf")
+    for one in both_ways(model, tmp_path / "hf"):
+        check_same(transformers, one, tmp_path / "hf")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +105,8 @@ def test_designs_beside_the_preset(
     transformers: Any, bpe: Tokenizer, tmp_path: Path, design: dict[str, Any]
 ) -> None:
     model = masked(bpe, **design)
-    huggingface.export(model, tmp_path / "hf")
-    check_same(transformers, model, tmp_path / "hf")
-    check_same(transformers, huggingface.load(tmp_path / "hf"), tmp_path / "hf")
+    for one in both_ways(model, tmp_path / "hf"):
+        check_same(transformers, one, tmp_path / "hf")
 
 
 def their_folder(transformers: Any, folder: Path, **values: Any) -> Any:
