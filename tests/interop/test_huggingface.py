@@ -224,7 +224,7 @@ def test_bad_weights(folder: Path, tmp_path: Path) -> None:
             "a llama has activation=swiglu or relu2, this network activation=gelu",
         ),
         ({"preset": "fast", "bias": True}, "a qwen3 has bias=False, this network bias=True"),
-        ({"preset": "gpt2", "kv_heads": 2}, "as many kv_heads as heads"),
+        ({"preset": "gpt2", "kv_heads": 2}, "a gpt2 has kv_heads=4, this network kv_heads=2"),
         ({"preset": "llama", "scaled_embedding": True, "tied": True}, "scaled_embedding=False, this network"),
     ],
     ids=str,

@@ -21,6 +21,7 @@ from chainrule.interop.weights import (
     complete_norm,
     complete_product,
     completed,
+    even_heads,
     expect,
     expect_values,
     from_published,
@@ -66,8 +67,7 @@ def to_bert_weights(
     `mask` is the id of [MASK] there, which follows the vocabulary here; the tokens of `never` are not predicted.
     """
     config = network.config
-    same = {"kv_heads": (config.heads,), "head_size": (config.width // config.heads,)}
-    expect(config, "BertForMaskedLM", {**_CAN, **same})
+    expect(config, "BertForMaskedLM", {**_CAN, **even_heads(config)})
     state = _completed(network)
     state["encoder.embedding"] = state["encoder.embedding"].clone()
     state["encoder.embedding"][mask] = state["encoder.embedding"][network.head.vocab_size]

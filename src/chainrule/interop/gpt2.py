@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from chainrule.designs.transformer import TransformerConfig
-from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
     ACTIVATIONS,
     Pair,
     activation_of,
     completed,
+    even_heads,
     expect,
     expect_values,
     from_published,
@@ -37,12 +37,7 @@ _CAN = {
 def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The weights of a `GPT2LMHeadModel`, and its configuration; tables have `rows` rows, or one for each token."""
     config, rows = network.config, rows or network.head.vocab_size
-    expect(config, "gpt2", _CAN)
-    if config.kv_heads != config.heads:
-        raise SettingsError(f"a gpt2 has as many kv_heads as heads ({config.heads}), not {config.kv_heads}")
-    if config.heads * config.head_size != config.width:
-        size = config.width / config.heads
-        raise SettingsError(f"a gpt2 has head_size = width / heads ({size:g}), this network {config.head_size}")
+    expect(config, "gpt2", {**_CAN, **even_heads(config)})
     described = {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],

@@ -96,7 +96,7 @@ def from_published(
     rows: int,
     unread: Sequence[str] = (),
 ) -> N:
-    """The network that `make` makes, with published weights; they are checked before memory is taken.
+    """The network that `make` makes, with published weights; names, types and shapes are checked before it is made.
 
     Published tables have `rows` rows. `unread` are endings of the names that a network here does without; any other
     weight that no pair names would be lost, and is refused.
@@ -181,6 +181,12 @@ def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, S
     if config.scaled_embedding and config.tied:
         found, allowed = {**found, "scaled_embedding": True}, {**allowed, "scaled_embedding": (False,)}
     refuse(architecture, found, allowed)
+
+
+def even_heads(config: TransformerConfig) -> dict[str, tuple[float, ...]]:
+    """What `expect` allows of heads that share no keys and divide the width among them."""
+    size = config.width / config.heads
+    return {"kv_heads": (config.heads,), "head_size": (int(size) if size.is_integer() else size,)}
 
 
 def refuse(architecture: str, found: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> None:
