@@ -26,10 +26,10 @@ from benchmarks.harness import Side, race, show
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
-from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.networks.feedforward import Feedforward
-from chainrule.neural.networks.recurrent.rnn import Recurrent
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.networks.feedforward import Feedforward
+from chainrule.networks.recurrent.rnn import Recurrent
+from chainrule.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
 from chainrule.system.devices import peak_memory
 from chainrule.tokens.ids import Encoded

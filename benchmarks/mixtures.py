@@ -19,9 +19,9 @@ import recipes
 
 import chainrule as cr
 from benchmarks.harness import DATA, show
-from chainrule.cli.progress import terminal_progress
-from chainrule.compose.mixture import Mixture
+from chainrule.cli.output.progress import terminal_progress
 from chainrule.errors import ChainruleError
+from chainrule.mixtures.mixture import Mixture
 
 RATES = (3e-5, 1e-4, 3e-4, 1e-3)
 DECAYS = (1e-3, 1e-2)
@@ -59,7 +59,7 @@ def _measure(options: argparse.Namespace) -> None:
     lstm, ngram = _models(options, train, valid)
     rows: list[list[str]] = []
 
-    def add(name: str, lm: cr.LanguageModel, began: float, dynamic: cr.Dynamic | None = None) -> None:
+    def add(name: str, lm: cr.LanguageModel, began: float, dynamic: cr.mixtures.Dynamic | None = None) -> None:
         """A row, printed as soon as it is known: the table at the end has them all."""
         tuned = time.perf_counter() - began
         measured = cr.evaluate(lm, test, dynamic=dynamic, progress=terminal_progress())
@@ -121,7 +121,7 @@ def _models(options: argparse.Namespace, train: Path, valid: Path) -> tuple[cr.L
     return lstm, ngram
 
 
-def _best_dynamic(lstm: cr.LanguageModel, valid: Path, options: argparse.Namespace) -> cr.Dynamic:
+def _best_dynamic(lstm: cr.LanguageModel, valid: Path, options: argparse.Namespace) -> cr.mixtures.Dynamic:
     """The rate and the decay under which the beginning of the validation text is most likely."""
     lines, tokens = [], 0
     for line in valid.read_text(encoding="utf-8").splitlines():
@@ -129,7 +129,7 @@ def _best_dynamic(lstm: cr.LanguageModel, valid: Path, options: argparse.Namespa
             break
         lines.append(line)
         tokens += len(lstm.tokenizer.encode(line)) + 1
-    text, first = "\n".join(lines) + "\n", cr.Dynamic(segment=options.segment, method=options.method)
+    text, first = "\n".join(lines) + "\n", cr.mixtures.Dynamic(segment=options.segment, method=options.method)
     print(f"without: {cr.evaluate(lstm, text).perplexity:.2f} on {tokens:,} validation tokens", flush=True)
     found = {}
     for rate in options.rates:

@@ -19,8 +19,8 @@ from typing import Any
 import chainrule as cr
 from benchmarks.harness import show
 from chainrule.decode.strategies import Beam
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.translate import translate_ids
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.translate import translate_ids
 from chainrule.text.pairs import Pairs
 from chainrule.tokens.base import Tokenizer
 

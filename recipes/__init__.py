@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import chainrule as cr
+from chainrule.contract.kinds import find_kind
+from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError
-from chainrule.kinds import find_kind
-from chainrule.lm import Context
 from chainrule.settings import closed, parse
 from chainrule.system.progress import SILENT, Progress
 
@@ -112,7 +112,7 @@ def run(
             **vars(recipe.check(**(settings or {}))),
         )
         if find_kind(recipe.kind).task == "tagging":
-            return lm, cr.evaluate_tagger(lm, texts.test, progress=progress)  # type: ignore[arg-type]
+            return lm, cr.tagging.evaluate_tagger(lm, texts.test, progress=progress)  # type: ignore[arg-type]
         return lm, cr.evaluate(lm, texts.test, progress=progress)
 
 

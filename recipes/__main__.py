@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import recipes
-from chainrule.cli.progress import terminal_progress
-from chainrule.encoders.seq2seq.evaluate import TranslationMeasured
-from chainrule.encoders.tagging.evaluate import TaggingMeasured
+from chainrule.cli.output.progress import terminal_progress
 from chainrule.errors import ChainruleError
+from chainrule.seq2seq.evaluate import TranslationMeasured
 from chainrule.settings import split_words
+from chainrule.tagging.evaluate import TaggingMeasured
 from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
 
 

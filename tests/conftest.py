@@ -20,7 +20,7 @@ COMPILING = ("tests/contract/test_laws.py", "tests/ngram/", "tests/contract/", "
 COMPILED = (
     "tests/serve/",
     "tests/report/",
-    "tests/neural/",
+    "tests/networks/",
     "tests/seq2seq/",
     "tests/autodiff/",
     "tests/training/",
@@ -68,6 +68,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(autouse=True, scope="session")
 def short_measurements() -> None:
     """A comparison writes with each model only for an instant: no test is about how fast they write."""
-    from chainrule.evaluation import climb
+    from chainrule.comparison import measured_training as climb
 
     climb._WRITING_SECONDS = 0.005

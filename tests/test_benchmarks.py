@@ -106,8 +106,8 @@ def test_names_are_listed() -> None:
 
 
 def test_suggestions_are_the_same_but_for_equally_likely_words() -> None:
-    def found(**words: float) -> list[cr.Suggestion]:
-        return [cr.Suggestion(word, word, p) for word, p in words.items()]
+    def found(**words: float) -> list[cr.decode.Suggestion]:
+        return [cr.decode.Suggestion(word, word, p) for word, p in words.items()]
 
     assert suggesting.same(found(a=0.5, b=0.2, c=0.1), found(a=0.5, b=0.2, d=0.100001))
     assert not suggesting.same(found(a=0.5, b=0.2, c=0.1), found(a=0.5, c=0.2, b=0.1))

@@ -78,8 +78,8 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_table_has_the_rungs_of_the_ladder() -> None:
-    from chainrule.evaluation.climb import MIXTURE
-    from chainrule.evaluation.ladder import rungs
+    from chainrule.comparison.ladder import rungs
+    from chainrule.comparison.measured_training import MIXTURE
 
     table = README.partition("bits/byte")[2].partition("─\n")[2].partition("```")[0]
     rows = [line for line in table.splitlines() if "  " in line]

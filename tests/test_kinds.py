@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule import kinds
-from chainrule.designs.settings import TransformerSettings
+from chainrule.comparison.ladder import rungs
+from chainrule.contract import kinds
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
-from chainrule.evaluation.ladder import rungs
+from chainrule.networks.settings import TransformerSettings
 from chainrule.ngram.train import KIND as NGRAM
 from chainrule.training.kinds import network_kind
 from listening import Listening
@@ -210,7 +210,7 @@ def test_what_kinds_can_be_told_needs_no_torch() -> None:
     code = """
 import sys
 from chainrule.errors import MissingExtraError
-from chainrule.kinds import find_kind, kind_names
+from chainrule.contract.kinds import find_kind, kind_names
 
 def is_there(name):
     try:
@@ -234,6 +234,6 @@ def test_a_kind_that_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert made.requires_torch
     monkeypatch.setattr("chainrule.training.kinds.TRANSFORMER", made)
     assert kinds.find_kind("transformer") is made
-    monkeypatch.setattr("chainrule.kinds.has_torch", lambda: False)
+    monkeypatch.setattr("chainrule.contract.kinds.has_torch", lambda: False)
     with pytest.raises(MissingExtraError, match="the kind 'transformer' needs torch"):
         kinds.find_kind("transformer")

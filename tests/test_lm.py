@@ -8,9 +8,9 @@ import torch
 
 import chainrule as cr
 from chainrule.arrays import Array, batches, check_ids, to_numpy
+from chainrule.contract.lm import State, score_rows
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.evaluation.measure import evaluate
-from chainrule.lm import State, score_rows
 
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 

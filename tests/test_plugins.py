@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule import kinds
+from chainrule.contract import kinds
 from chainrule.errors import PluginError
 from chainrule.testing import check_laws
 from chainrule.tokens.registry import tokenizer_names
@@ -99,7 +99,7 @@ def test_a_broken_plugin_takes_nothing_down(tmp_path: Path) -> None:
     assert "ngram" in listed
     assert "cannot be loaded" in listed["exits"]["summary"]
     (tmp_path / "text").write_text("".join(f"word{i % 7} and word{i % 5}\n" for i in range(60)))
-    from chainrule.evaluation.ladder import rungs
+    from chainrule.comparison.ladder import rungs
     from listening import Listening
 
     progress = Listening()

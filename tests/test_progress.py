@@ -30,7 +30,7 @@ CALLS: dict[str, Callable[[cr.LanguageModel, Any], Any]] = {
     "train": lambda lm, progress: cr.train("ngram", TEXT, order=2, progress=progress),
     "evaluate": lambda lm, progress: cr.evaluate(lm, TEXT, progress=progress),
     "score": lambda lm, progress: cr.score(lm, TEXT, progress=progress),
-    "interpolate": lambda lm, progress: cr.interpolate(lm, lm, TEXT, progress=progress),
+    "interpolate": lambda lm, progress: cr.ngram.interpolate(lm, lm, TEXT, progress=progress),
     "mix": lambda lm, progress: cr.mix([lm, lm], TEXT, progress=progress),
     "train_tokenizer": lambda lm, progress: cr.train_tokenizer("bpe", TEXT, progress=progress),
 }

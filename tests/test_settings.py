@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, Optional
 
 import pytest
 
-from chainrule.designs.settings import AveragingSettings, FeedforwardSettings, LstmSettings, TransformerSettings
+from chainrule.contract.kinds import find_kind, kind_names
 from chainrule.errors import SettingsError
-from chainrule.kinds import find_kind, kind_names
+from chainrule.networks.settings import AveragingSettings, FeedforwardSettings, LstmSettings, TransformerSettings
 from chainrule.settings import Groups, describe, parse, setting, split_words
 
 

@@ -12,8 +12,8 @@ import torch
 
 from benchmarks.neural.lab import Lab
 from benchmarks.neural.peers import load_module
-from chainrule.designs.networks import padded_size
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.config import padded_size
+from chainrule.networks.transformer.config import TransformerConfig
 
 TEMPERATURE, TOP_K = 0.8, 200
 PROMPT = (3, 4, 5)

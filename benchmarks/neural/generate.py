@@ -12,9 +12,9 @@ import chainrule as cr
 from benchmarks.harness import show
 from benchmarks.neural.decoders import TEMPERATURE, TOP_K, Task, Writer, by_gpt_fast, by_transformers
 from benchmarks.neural.lab import Lab, ratio
-from chainrule.designs.transformer import TransformerConfig
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.inference.model import NeuralModel
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 ROUNDS, LONG_ENOUGH = 3, 10.0

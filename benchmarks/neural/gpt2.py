@@ -13,7 +13,7 @@ import recipes
 from benchmarks.harness import show
 from benchmarks.neural.lab import Lab, Texts, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
-from chainrule.designs.networks import padded_size
+from chainrule.networks.config import padded_size
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import ChainruleError
-from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.inference.model import NeuralModel
+from chainrule.inference.model import NeuralModel
 from chainrule.settings import closed, parse
 from chainrule.system.progress import SILENT, Silent, Task
 from chainrule.text.corpus import Corpus

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.harness import show
 from benchmarks.neural.lab import Lab, Texts, ratio
-from chainrule.kinds import find_kind
+from chainrule.contract.kinds import find_kind
 from chainrule.settings import closed, parse
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer

@@ -15,8 +15,8 @@ import chainrule as cr
 from benchmarks.harness import show
 from benchmarks.ngram.lab import ORDER, Lab
 from chainrule.arrays import Array
+from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode import suggest as suggesting
-from chainrule.lm import LanguageModel, State
 from chainrule.ngram.model import NgramModel, NgramState
 
 CALLS, MOST = 15, 5.0

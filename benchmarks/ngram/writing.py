@@ -23,7 +23,7 @@ from chainrule.decode.sample import Choice, sample_after
 
 ORDER, ROWS = 5, 256
 TOKENS, TOKENS_PER_ROW, PLAIN_TOKENS, PEER_TOKENS = 20_000, 100, 50, 10
-STRATEGIES: dict[str, cr.Strategy] = {
+STRATEGIES: dict[str, cr.decode.Strategy] = {
     "sample": cr.Sample(),
     "greedy": cr.Greedy(),
     "temperature 0.8": cr.Temperature(0.8),
@@ -49,7 +49,7 @@ def run(lab: Lab) -> None:
     _peers(lab)
 
 
-def _figures(lm: cr.LanguageModel, strategy: cr.Strategy) -> list[str]:
+def _figures(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> list[str]:
     """One sequence, on a writer without any lists and again with other random numbers; rows; and the plain way."""
     lm = lm.on("cpu")
     vars(lm).pop("_writer", None)  # with its lists
@@ -69,7 +69,7 @@ def _figures(lm: cr.LanguageModel, strategy: cr.Strategy) -> list[str]:
     return [one, again, rows, _rate(lambda: _plainly(lm, strategy), PLAIN_TOKENS)]
 
 
-def _plainly(lm: cr.LanguageModel, strategy: cr.Strategy) -> None:
+def _plainly(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> None:
     choose, state, uniforms = Choice(strategy, None), lm.start(1), np.random.default_rng(0).random(PLAIN_TOKENS)
     read = np.zeros((1, 0), np.int64)
     for uniform in uniforms:

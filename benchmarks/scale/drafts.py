@@ -22,9 +22,9 @@ from typing import Any
 import chainrule as cr
 from benchmarks.harness import DATA, show
 from benchmarks.neural.gpt2 import gpt2_tokenizer
+from chainrule.contract.lm import LanguageModel, prepare
 from chainrule.decode.drafts import DraftSource
 from chainrule.errors import ChainruleError
-from chainrule.lm import LanguageModel, prepare
 from chainrule.system.devices import choose_device
 
 HELD_OUT = 0.02
@@ -124,14 +124,14 @@ def _sides(
     sides = [Side("none", rate, 1.0, 1.0)]
     for name, sources in drafts.items():
         for tokens in map(int, options.draft_tokens.split(",")):
-            found, rate, per_step = _write(options, lm, prompts, cr.Draft(sources, tokens=tokens))
+            found, rate, per_step = _write(options, lm, prompts, cr.decode.Draft(sources, tokens=tokens))
             same = statistics.mean(a == b for a, b in zip(found, plain, strict=True))
             sides.append(Side(f"{name}, {tokens}", rate, per_step, same))
     return sides
 
 
 def _write(
-    options: argparse.Namespace, lm: LanguageModel, prompts: list[str], draft: cr.Draft | None
+    options: argparse.Namespace, lm: LanguageModel, prompts: list[str], draft: cr.decode.Draft | None
 ) -> tuple[list[str], float, float]:
     """The texts, tokens per second and tokens per step; a first text does not count, in which all is warmed up."""
     how: dict[str, Any] = {"max_tokens": options.tokens, "heal": False, "draft": draft}

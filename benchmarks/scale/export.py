@@ -26,11 +26,11 @@ from benchmarks.scale.export_encoders import (
     some_gaps,
     some_pairs,
 )
-from chainrule.encoders.masked.model import EncoderModel
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
+from chainrule.contract.lm import start_token
+from chainrule.inference.model import NeuralModel
 from chainrule.interop import huggingface
-from chainrule.lm import start_token
-from chainrule.neural.inference.model import NeuralModel
+from chainrule.masked.model import EncoderModel
+from chainrule.seq2seq.model import EncoderDecoderModel
 
 DESIGNS = {"gpt2": {}, "llama": {"kv_heads": 2}, "fast": {}}
 ENCODERS = ("bert", "bart")

@@ -12,12 +12,12 @@ import torch
 
 import chainrule as cr
 from benchmarks.harness import DATA
-from chainrule.encoders.masked.filling import gapped_ids
-from chainrule.encoders.masked.model import EncoderModel
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
-from chainrule.encoders.seq2seq.translate import Translation, translate_texts
+from chainrule.contract.lm import start_token
 from chainrule.interop import huggingface
-from chainrule.lm import start_token
+from chainrule.masked.filling import gapped_ids
+from chainrule.masked.model import EncoderModel
+from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.translate import Translation, translate_texts
 
 PAIRS = DATA / "multi30k"
 

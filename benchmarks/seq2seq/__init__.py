@@ -24,12 +24,12 @@ import torch
 import chainrule as cr
 from benchmarks.harness import DATA, Side, race, show
 from benchmarks.seq2seq.peers import DESIGN, PEERS, missing, unlike
-from chainrule.cli.progress import terminal_progress
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.evaluate import evaluate_pairs
-from chainrule.encoders.seq2seq.length_plot import length_plot
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
-from chainrule.encoders.seq2seq.quality import Quality
+from chainrule.cli.output.progress import terminal_progress
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.evaluate import evaluate_pairs
+from chainrule.seq2seq.length_plot import length_plot
+from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.quality import Quality
 from chainrule.system.devices import choose_device
 
 DESIGNS: dict[str, dict[str, Any]] = {

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD, pad
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
-from chainrule.encoders.seq2seq.translate import most_tokens
+from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.translate import most_tokens
 
 DESIGN = {"cell": "transformer", "preset": "lecture", "placement": "pre"}
 """The settings of a model whose weights the peers can take."""

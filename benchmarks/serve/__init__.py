@@ -28,9 +28,9 @@ import chainrule as cr
 from benchmarks import harness
 from benchmarks.serve.llama import compare as beside_llama
 from benchmarks.serve.load import Tally, load, request_bytes, resident, server
-from chainrule.designs.transformer import TransformerConfig
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.inference.model import NeuralModel
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 PROMPTS = ["The", "A list of", "If the", "In this case", "The function", "When it is", "Use", "Objects have"]

@@ -35,7 +35,7 @@ import recipes
 import chainrule as cr
 from benchmarks.harness import DATA, show
 from benchmarks.tagging.peers import DESIGNS, SpacyTagger, missing
-from chainrule.cli.progress import terminal_progress
+from chainrule.cli.output.progress import terminal_progress
 from chainrule.errors import ChainruleError
 from chainrule.settings import split_words
 from chainrule.text.tagged import Sentence, Tagged
@@ -106,7 +106,7 @@ def _compare(names: list[str], options: argparse.Namespace) -> None:
             **{**ROWS[name], "minutes": options.minutes, **_pretrained(name, options), **split_words(options.set)},
         )
         seconds = time.perf_counter() - began
-        of_dev, of_test = (cr.evaluate_tagger(tagger, part) for part in (dev, test))
+        of_dev, of_test = (cr.tagging.evaluate_tagger(tagger, part) for part in (dev, test))
         if not any(row[0] == BASELINE for row in rows):
             baseline = f"{of_test.baseline:.2%}", f"{of_test.baseline_unknown:.2%}"
             rows.append([BASELINE, "", "", f"{of_dev.baseline:.2%}", *baseline, "", "", ""])

@@ -14,12 +14,12 @@ from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Val
 from chainrule.autodiff.networks.cells import CellState, elman, gru, lstm
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.networks.weights import shapes
-from chainrule.autodiff.picture.drawing import to_svg
-from chainrule.autodiff.picture.graph import Graph, differentiate
-from chainrule.autodiff.picture.layout import Layout, lay_out
-from chainrule.autodiff.picture.prediction import Prediction
-from chainrule.autodiff.picture.routes import Picture, route
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.explanation.pictures.drawing import to_svg
+from chainrule.explanation.pictures.graph import Graph, differentiate
+from chainrule.explanation.pictures.layout import Layout, lay_out
+from chainrule.explanation.pictures.prediction import Prediction
+from chainrule.explanation.pictures.routes import Picture, route
+from chainrule.networks.transformer.config import TransformerConfig
 
 SVG = "{http://www.w3.org/2000/svg}"
 Cell = Callable[[Node, Node, CellState], CellState]

@@ -12,10 +12,10 @@ import pytest
 
 import chainrule as cr
 from chainrule.autodiff.model import TapeModel
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import MissingExtraError
 from chainrule.folder import read_folder, write_folder
-from chainrule.kinds import find_kind
-from chainrule.neural.inference.model import NeuralModel
+from chainrule.inference.model import NeuralModel
 from chainrule.settings import describe
 
 from .twins import KINDS
@@ -119,7 +119,7 @@ def test_kinds_choose_the_tape_where_torch_is_not_installed(tmp_path: Path) -> N
     script = f"""
 import chainrule as cr
 from chainrule.errors import MissingExtraError
-from chainrule.evaluation.ladder import rungs
+from chainrule.comparison.ladder import rungs
 toy = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 5)
 loaded = cr.load(sys.argv[1])
 print(type(loaded).__name__, loaded.score(loaded.tokenizer.encode("i love cats")[None]).tolist())

@@ -14,13 +14,13 @@ from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.weights import Design, make_network, shapes
-from chainrule.autodiff.picture.prediction import Prediction
 from chainrule.autodiff.tape.tape import no_grad
-from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError
-from chainrule.inside.networks import NetworkExplanation
-from chainrule.lm import LanguageModel
+from chainrule.explanation.networks import NetworkExplanation
+from chainrule.explanation.pictures.prediction import Prediction
+from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.transformer.config import TransformerConfig
 from listening import Listening
 
 BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding

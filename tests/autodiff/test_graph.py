@@ -20,10 +20,10 @@ from chainrule.autodiff import (
     Tape,
     Value,
 )
-from chainrule.autodiff.picture.equations import right_side, subscript
-from chainrule.autodiff.picture.graph import Edge, Graph, differentiate
 from chainrule.autodiff.tape.cases import cases, module_classes
 from chainrule.errors import AutodiffError
+from chainrule.explanation.pictures.equations import right_side, subscript
+from chainrule.explanation.pictures.graph import Edge, Graph, differentiate
 
 
 def one_hidden_layer() -> Graph:

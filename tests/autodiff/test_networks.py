@@ -17,7 +17,7 @@ from chainrule.autodiff.networks.network import dropout, keep_mask
 from chainrule.autodiff.networks.weights import initial, shapes
 from chainrule.autodiff.tape.gradcheck import check_parameters
 from chainrule.errors import DamagedFileError, ModelError
-from chainrule.neural.inference.model import NeuralModel
+from chainrule.inference.model import NeuralModel
 
 from .twins import DESIGNS, IN_TORCH, KINDS, TOKENIZER, WINDOWED, V, settings_of, twins
 

@@ -10,7 +10,7 @@ import pytest
 from chainrule.autodiff import Parameter, SparseRows
 from chainrule.autodiff import optim as optim_module
 from chainrule.autodiff.optim import Optimiser
-from chainrule.designs.training import TrainingSettings
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 
 OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")

@@ -19,11 +19,11 @@ import chainrule as cr
 from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.networks.network import TapeLoss, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
-from chainrule.designs.networks import count_parameters
+from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import Interrupted, SettingsError, TrainingError
-from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.pipeline import train as pipeline
+from chainrule.inference.model import NeuralModel
+from chainrule.networks.config import count_parameters
+from chainrule.runs import train as pipeline
 from chainrule.training import job, loop
 from chainrule.training import train as beginning
 from chainrule.training.engines.tape_engine import TapeEngine

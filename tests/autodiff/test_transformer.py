@@ -17,10 +17,10 @@ from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.networks.transformer import positions as on_tape
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.tape.gradcheck import check_parameters
-from chainrule.designs.transformer import PRESETS, TransformerConfig
 from chainrule.errors import ChainruleError, SettingsError
-from chainrule.neural.networks.transformer import positions as in_torch
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer import positions as in_torch
+from chainrule.networks.transformer.config import PRESETS, TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
 
 V, BOS = 11, 1
 IDS_BT = np.array([[3, 5, 4, 10, 2, 7], [9, 3, 3, PAD, PAD, PAD]])

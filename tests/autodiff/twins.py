@@ -13,12 +13,12 @@ from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
-from chainrule.kinds import TrainingData, find_kind
-from chainrule.neural.networks.bag_of_words import BagOfWords
-from chainrule.neural.networks.feedforward import Feedforward
-from chainrule.neural.networks.network import Network
-from chainrule.neural.networks.recurrent.rnn import Recurrent
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.networks.bag_of_words import BagOfWords
+from chainrule.networks.feedforward import Feedforward
+from chainrule.networks.network import Network
+from chainrule.networks.recurrent.rnn import Recurrent
+from chainrule.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer

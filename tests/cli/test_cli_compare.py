@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainrule import kinds
-from chainrule.evaluation import climb as climbs
-from chainrule.evaluation import ladder as ladders
-from chainrule.evaluation.climb import Climb
-from chainrule.evaluation.comparison import COSTS, read_comparison
-from chainrule.kinds import Rung, find_kind
+from chainrule.comparison import ladder as ladders
+from chainrule.comparison import measured_training as climbs
+from chainrule.comparison.measured_training import Climb
+from chainrule.comparison.results import COSTS, read_comparison
+from chainrule.contract import kinds
+from chainrule.contract.kinds import Rung, find_kind
 
 from .running import Fails, Run, on_terminal, strict_json
 
@@ -31,7 +31,7 @@ NGRAMS = ("--kind", "ngram")
 def no_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """No report, which takes seconds, but where a test is about it."""
     if "report" not in request.node.name:
-        monkeypatch.setattr("chainrule.cli.compare.write_page", lambda out: None)
+        monkeypatch.setattr("chainrule.cli.verbs.compare.write_page", lambda out: None)
 
 
 def test_a_report_is_written_at_the_end(run: Run, corpus: Path, tmp_path: Path) -> None:

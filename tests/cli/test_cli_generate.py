@@ -175,7 +175,7 @@ def test_drafted_text_is_printed_as_it_is_written(
     def echo(text: str = "", nl: bool = True) -> None:
         printed.append(text + "\n" * nl)
 
-    monkeypatch.setattr("chainrule.cli.tasks.generate.echo", echo)
+    monkeypatch.setattr("chainrule.cli.verbs.generate.echo", echo)
     drafted = run(*words, "--draft", stream_model, "--draft-tokens", "2")
     assert drafted.code == 0 and "".join(printed) == plain
     # 40 tokens, at most 3 a step: the prompt, a piece for each of 14 steps or more, and the end of the last line

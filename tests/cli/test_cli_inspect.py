@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule import kinds
+from chainrule.contract import kinds
 
 from .running import Run
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from chainrule.cli.screen.typing import TypedLine, _size_of_key
+from chainrule.cli.output.typing import TypedLine, _size_of_key
 
 from .running import Fails, Run, strict_json
 

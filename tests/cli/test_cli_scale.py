@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chainrule.evaluation.scaling import grid
+from chainrule.comparison.scaling import grid
 
 from .running import Run
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule import kinds
-from chainrule.evaluation.compare import compare
-from chainrule.evaluation.comparison import read_comparison
-from chainrule.kinds import Figures, HeldOut, Rung, find_kind
+from chainrule.comparison.compare import compare
+from chainrule.comparison.results import read_comparison
+from chainrule.contract import kinds
+from chainrule.contract.kinds import Figures, HeldOut, Rung, find_kind
 from chainrule.system.progress import Progress
 
 from .running import Fails, Run
@@ -174,7 +174,7 @@ def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = dict(setting.split("=") for setting in SMALL)
     rungs = tuple(Rung(f"gru, {name}", {**settings, "attention": name}) for name in ("none", "dot"))
     kind = replace(find_kind("seq2seq"), ladder=rungs)
-    monkeypatch.setattr("chainrule.encoders.seq2seq.training.KIND", kind)
+    monkeypatch.setattr("chainrule.seq2seq.training.KIND", kind)
 
 
 @pytest.mark.usefixtures("short_ladder")

@@ -11,10 +11,10 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, Array
+from chainrule.contract.capabilities import Choose, Found, SearchRules
+from chainrule.contract.lm import LanguageModel, State, check_rows, predictions, read_ahead, score_sequences
 from chainrule.decode.beam import beam_search
 from chainrule.decode.strategies import normalised
-from chainrule.fast_paths import Choose, Found, SearchRules
-from chainrule.lm import LanguageModel, State, check_rows, predictions, read_ahead, score_sequences
 from chainrule.testing.laws import LAWS, check_laws, laws_for
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule import kinds
-from chainrule.lm import LanguageModel
+from chainrule.contract import kinds
+from chainrule.contract.lm import LanguageModel
 from chainrule.testing import LAWS, LAWS_OF_PROBABILITIES
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"

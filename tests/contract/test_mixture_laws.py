@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.compose.mixture import Mixture
-from chainrule.compose.settings import MixtureSettings
+from chainrule.mixtures.mixture import Mixture
+from chainrule.mixtures.settings import MixtureSettings
 from chainrule.testing.laws import LAWS
 
 from .test_laws import TOY

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule import chain, kinds
 from chainrule.arrays import pad
-from chainrule.lm import LanguageModel, read
-from chainrule.neural.inference.model import NeuralModel
+from chainrule.contract import chain, kinds
+from chainrule.contract.lm import LanguageModel, read
+from chainrule.inference.model import NeuralModel
 from chainrule.settings import parse
 from chainrule.testing.laws import LAWS, prefixes
 

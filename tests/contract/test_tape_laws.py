@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import pad
 from chainrule.autodiff.model import TapeModel
+from chainrule.contract import chain
 from chainrule.testing.laws import LAWS
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")

@@ -10,12 +10,12 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import Array, pad, to_numpy, without
+from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.healing import Opening
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State
 
 
 def slow_beam_search(

@@ -14,11 +14,11 @@ from slow_beam import slow_beam_search
 
 import chainrule as cr
 from chainrule.arrays import PAD, Array
+from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Opening
 from chainrule.decode.strategies import Beam
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State
 
 SIZE, END = 5, 2
 

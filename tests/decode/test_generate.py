@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import Array, pad
+from chainrule.contract import chain
+from chainrule.contract.lm import State
 from chainrule.decode.beam import beam_search
 from chainrule.decode.generate import prompt_ids, stream_many
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, sample_after, sample_steps
 from chainrule.decode.strategies import Read
 from chainrule.errors import DecodingError, ModelError
-from chainrule.lm import State
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
@@ -234,7 +234,9 @@ class NotANumber(cr.LanguageModel):
 
 
 @pytest.mark.parametrize("strategy", [None, cr.Greedy(), cr.Beam(2)])
-def test_a_model_that_gives_nan_is_an_error(toy: cr.LanguageModel, strategy: cr.Strategy | cr.Beam | None) -> None:
+def test_a_model_that_gives_nan_is_an_error(
+    toy: cr.LanguageModel, strategy: cr.decode.Strategy | cr.Beam | None
+) -> None:
     with pytest.raises(ModelError, match="NaN"):
         cr.generate(NotANumber(toy), "cats", strategy)
 
@@ -250,7 +252,7 @@ def test_a_state_without_rows_has_no_continuations(toy: cr.LanguageModel) -> Non
     assert Uniforms(0, []).draw(np.zeros(0, np.int64), 4).shape == (0, 4)
 
 
-class Forgetful(cr.Strategy):
+class Forgetful(cr.decode.Strategy):
     """A strategy that looks back without saying so."""
 
     looks_back = False

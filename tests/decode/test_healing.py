@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.contract import chain
+from chainrule.contract.lm import State
 from chainrule.decode import healing
 from chainrule.decode.generate import prompt_ids
 from chainrule.decode.healing import find_openings
-from chainrule.lm import State
 from chainrule.tokens.base import Ids, encode_lines_slowly
 
 TOKENIZERS = ("bpe", "wordpiece", "unigram", "word", "word:unicode", "char", "byte")
@@ -233,7 +233,7 @@ def log_model(request: pytest.FixtureRequest) -> cr.LanguageModel:
 )
 @pytest.mark.parametrize("strategy", [cr.Greedy(), cr.Beam(3), cr.TopK(1)])
 def test_a_log_goes_on_as_it_should(
-    log_model: cr.LanguageModel, prompt: str, goes_on: str, strategy: cr.Strategy | cr.Beam
+    log_model: cr.LanguageModel, prompt: str, goes_on: str, strategy: cr.decode.Strategy | cr.Beam
 ) -> None:
     if log_model.tokenizer.name == "word:unicode":
         goes_on = goes_on.replace("27]: re", "27 ] : re")  # its text has a space around each sign

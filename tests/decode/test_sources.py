@@ -13,11 +13,11 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, Array, check_ids, pad, to_numpy
+from chainrule.contract.lm import LanguageModel, State, check_rows
 from chainrule.decode.beam import beam_search
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample
 from chainrule.decode.strategies import Strategy
-from chainrule.lm import LanguageModel, State, check_rows
 from chainrule.testing import LAWS
 
 TOKENIZER = cr.train_tokenizer("word", cr.Corpus.from_text("a b\nc\n"))

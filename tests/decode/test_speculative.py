@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import to_numpy
+from chainrule.contract import chain
+from chainrule.contract.lm import LanguageModel
 from chainrule.decode.drafts import ByCopying, Draft, DraftTally
 from chainrule.decode.generate import generate_many, stream_many
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.speculative import speculate, speculated
 from chainrule.decode.strategies import Forbid, Sample, Strategy, normalised
 from chainrule.errors import DecodingError
-from chainrule.lm import LanguageModel
 
 CORPUS = ["a b a c a b a", "b a b b a", "c a b c a b c", "a a b", "c c b a"]
 TINY = {"layers": 2, "width": 16, "heads": 2, "window": 24, "batch": 64, "precision": "float32", "compile": "no"}

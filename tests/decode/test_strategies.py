@@ -80,9 +80,17 @@ def test_repetition_penalty_is_that_of_transformers(penalty: float) -> None:
 
 def test_presence_and_frequency_penalties_are_subtracted() -> None:
     # e^-ln 2 = 1/2, once, or once for each of two times: 0.2, 0.25, 0.3 of 0.75 and 0.2, 0.125, 0.3 of 0.625
-    assert left(cr.PresencePenalty(math.log(2)), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.266667, 0.333333, 0.4]
+    assert left(cr.PresencePenalty(math.log(2)), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [
+        0.266667,
+        0.333333,
+        0.4,
+    ]
     assert left(cr.FrequencyPenalty(math.log(2)), [0.2, 0.5, 0.3], [1, 1, cr.PAD]) == [0.32, 0.2, 0.48]
-    assert left(cr.FrequencyPenalty(-math.log(2)), [0.2, 0.5, 0.3], [0, cr.PAD]) == [0.333333, 0.416667, 0.25]
+    assert left(cr.FrequencyPenalty(-math.log(2)), [0.2, 0.5, 0.3], [0, cr.PAD]) == [
+        0.333333,
+        0.416667,
+        0.25,
+    ]
     assert left(cr.PresencePenalty(3), [0, 0.5, 0.5], [0]) == [0, 0.5, 0.5]
 
 

@@ -11,9 +11,9 @@ from test_healing import LOG, TOKENIZERS, Short, by_brute_force
 
 import chainrule as cr
 from chainrule.arrays import Array
+from chainrule.contract.lm import State
 from chainrule.decode.suggest import next_tokens
 from chainrule.errors import DecodingError, ModelError
-from chainrule.lm import State
 from chainrule.ngram.model import NgramModel, NgramState
 
 START = "Jan 12 10:05 host2 auth[127]: "

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule import arrays
-from chainrule import lm as contract
+from chainrule.contract import lm as contract
 from chainrule.evaluation import measure as measuring
 from chainrule.evaluation.measure import evaluate
 from chainrule.evaluation.surprisal import score_lines

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import lm as contract
+from chainrule.contract import lm as contract
 from chainrule.evaluation.records import most_surprising, score_records
 from chainrule.text.corpus import Corpus
 from listening import Listening

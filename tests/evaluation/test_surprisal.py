@@ -71,7 +71,7 @@ def test_a_file_stands_for_its_lines(lm: cr.LanguageModel, tmp_path: Path) -> No
     scores = cr.score(lm, path)
     assert scores.texts == ["i love cats", "", "cats chase zebras"]
     assert math.isclose(scores.log_prob.sum(), lm.log_prob(path), rel_tol=1e-5)
-    lines = list(cr.score_lines(lm, path))
+    lines = list(cr.evaluation.score_lines(lm, path))
     assert [line.text for line in lines] == scores.texts
     assert [line.log_prob for line in lines] == pytest.approx(scores.log_prob.tolist())
     path.write_bytes(b"")
@@ -85,7 +85,11 @@ def test_pieces_and_blocks_change_nothing(
     path = tmp_path / "text.txt"
     path.write_text("i love cats\ncats chase mice\n" * 20, encoding="utf-8")
     whole = [cr.score(lm, path).log_probs, cr.score(lm, TEXTS).log_probs]
-    for name in ("chainrule.lm._BULK_PIECE", "chainrule.lm._PIECE", "chainrule.text.files.BLOCK_SIZE"):
+    for name in (
+        "chainrule.contract.lm._BULK_PIECE",
+        "chainrule.contract.lm._PIECE",
+        "chainrule.text.files.BLOCK_SIZE",
+    ):
         monkeypatch.setattr(name, 5)
     for one, other in zip(whole, [cr.score(lm, path).log_probs, cr.score(lm, TEXTS).log_probs], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)

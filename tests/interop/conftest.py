@@ -12,10 +12,10 @@ import torch
 from tests.cli.running import Ran
 
 from chainrule.cli.main import main
-from chainrule.designs.settings import TransformerSettings
+from chainrule.inference.model import NeuralModel
 from chainrule.interop import huggingface
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.networks.settings import TransformerSettings
+from chainrule.networks.transformer.decoder import Transformer
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer

@@ -12,14 +12,14 @@ import torch
 from tests.cli.running import Run
 
 import chainrule as cr
-from chainrule.designs.seq2seq import Seq2SeqSettings
-from chainrule.encoders.seq2seq.backend import make_network
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
-from chainrule.encoders.seq2seq.translate import translate_texts
+from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, SettingsError
 from chainrule.interop import huggingface
 from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
-from chainrule.lm import start_token
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
+from chainrule.seq2seq.backend import make_network
+from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.translate import translate_texts
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.subwords.library import byte_characters

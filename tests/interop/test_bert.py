@@ -11,13 +11,13 @@ import torch
 from tests.cli.running import Run
 
 import chainrule as cr
-from chainrule.designs.masked import MaskedSettings
-from chainrule.encoders.masked.filling import gapped_ids
-from chainrule.encoders.masked.model import EncoderModel
+from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, SettingsError
 from chainrule.interop import huggingface
-from chainrule.lm import start_token
-from chainrule.neural.networks.transformer.masked import MaskedTransformer
+from chainrule.masked.filling import gapped_ids
+from chainrule.masked.model import EncoderModel
+from chainrule.networks.transformer.masked import MaskedTransformer
+from chainrule.networks.transformer.masked_config import MaskedSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit

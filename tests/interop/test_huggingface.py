@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import chainrule as cr
+from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, ModelError, SettingsError
+from chainrule.inference.model import NeuralModel
 from chainrule.interop import huggingface
-from chainrule.lm import start_token
-from chainrule.neural.inference.model import NeuralModel
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 

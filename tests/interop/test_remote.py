@@ -16,7 +16,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import CorpusError, MissingExtraError
-from chainrule.pipeline.run_record import describe_corpus, open_corpus
+from chainrule.runs.record import describe_corpus, open_corpus
 from chainrule.text.hub import Address, parse_address
 
 fsspec = pytest.importorskip("fsspec")

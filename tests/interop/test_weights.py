@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
 from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
 from chainrule.interop.llama import from_llama_weights, to_llama_weights
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VOCABULARY = 37  # padded to 40

@@ -11,14 +11,14 @@ from tests.cli.running import Fails, Run
 from tests.masked.conftest import SOUNDS, toy_lines
 
 import chainrule as cr
-from chainrule import kinds
 from chainrule.arrays import PAD
-from chainrule.encoders.masked import pseudo
-from chainrule.encoders.masked.model import EncoderModel
+from chainrule.contract import kinds
+from chainrule.contract.lm import LanguageModel
 from chainrule.errors import ModelError
 from chainrule.evaluation.pseudo import evaluate_masked, pseudo_records
-from chainrule.lm import LanguageModel
-from chainrule.neural.networks.transformer.stack import Encoder
+from chainrule.masked import pseudo
+from chainrule.masked.model import EncoderModel
+from chainrule.networks.transformer.stack import Encoder
 
 
 def gapped(model: EncoderModel, text: str) -> np.ndarray:

@@ -11,8 +11,8 @@ from tests.masked.conftest import SMALL, toy_lines
 
 import chainrule as cr
 from chainrule.arrays import PAD
-from chainrule.encoders.masked.masking import Masking, predicted_count
-from chainrule.neural.networks.transformer.masked import first_targets, most_targets
+from chainrule.masked.masking import Masking, predicted_count
+from chainrule.networks.transformer.masked import first_targets, most_targets
 from chainrule.training.batches.gather import HostGatherer
 from chainrule.training.batches.layouts import Lines, Windows
 from chainrule.training.batches.on_device import DeviceGatherer

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.kinds import TrainingData
-from chainrule.lm import Context
+from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import Context
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.train import train

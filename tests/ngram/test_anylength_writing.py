@@ -9,12 +9,12 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, pad
+from chainrule.contract.lm import Context
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid
-from chainrule.lm import Context
-from chainrule.ngram.anylength.model import AnyLengthModel
-from chainrule.ngram.writing import desk
-from chainrule.ngram.writing.desk import Desks
+from chainrule.ngram.infinite.model import AnyLengthModel
+from chainrule.ngram.sampling import desk
+from chainrule.ngram.sampling.desk import Desks
 
 STRATEGIES = {
     "sample": cr.Sample(),
@@ -44,7 +44,7 @@ def model(tokenizer: str = "word", context: Context = "line") -> AnyLengthModel:
     return lm
 
 
-def check(lm: AnyLengthModel, strategy: cr.Strategy, end: int | None, steps: int = 40) -> int:
+def check(lm: AnyLengthModel, strategy: cr.decode.Strategy, end: int | None, steps: int = 40) -> int:
     """Compare a text of each of some prompts with that of the slow, obvious way; returns how many tokens it has."""
     if lm.tokenizer.unk is not None:
         strategy = Forbid((lm.tokenizer.unk,)) | strategy

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from naive import BOS, EOS, ids_of, sequences, train_on
 from test_levels import contexts, texts
 
-from chainrule import chain
 from chainrule.arrays import pad, to_numpy
-from chainrule.lm import Context
+from chainrule.contract import chain
+from chainrule.contract.lm import Context
 from chainrule.ngram.arpa.model import load_arpa
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store import automaton as walking

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from naive import BOS, EOS, ids_of
 from test_levels import check, contexts, texts
 
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.ngram.estimate import count as counting
 from chainrule.ngram.estimate.count import Index, bytes_needed, count_by_sorting, index_type
 from chainrule.ngram.estimate.levels import Counts, count_by_unique

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import pad
+from chainrule.contract import chain
+from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import Context
 from chainrule.errors import DamagedFileError
 from chainrule.folder import read_folder
-from chainrule.kinds import TrainingData
-from chainrule.lm import Context
-from chainrule.ngram.anylength import model as infinite
-from chainrule.ngram.anylength import suffixes, walk
-from chainrule.ngram.anylength.loading import load_anygram
-from chainrule.ngram.anylength.model import AnyLengthModel, train_anygram
+from chainrule.ngram.infinite import model as infinite
+from chainrule.ngram.infinite import suffixes, walk
+from chainrule.ngram.infinite.loading import load_anygram
+from chainrule.ngram.infinite.model import AnyLengthModel, train_anygram
 from chainrule.testing import LAWS
 from chainrule.tokens.ids import Encoded
 from listening import Listening
@@ -189,7 +189,7 @@ def test_a_long_row_is_walked_in_pieces() -> None:
 
 def test_ranges_beyond_the_table_are_counted() -> None:
     values = np.random.default_rng(1).integers(0, 12, 1000).astype(np.uint8)
-    from chainrule.ngram.anylength import kernels
+    from chainrule.ngram.infinite import kernels
 
     table = np.zeros((8, 1000 // 64 + 1), dtype=np.int64)
     kernels.tabulate(values, 64, table)
@@ -337,8 +337,8 @@ def test_small_texts_need_no_compiler() -> None:
 import subprocess
 import sys
 import numpy as np
-from chainrule.kinds import TrainingData
-from chainrule.ngram.anylength.model import train_anygram
+from chainrule.contract.kinds import TrainingData
+from chainrule.ngram.infinite.model import train_anygram
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.ids import Encoded
 tokenizer = ByteTokenizer()

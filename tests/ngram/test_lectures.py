@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import pad
+from chainrule.contract import chain
 from chainrule.errors import SettingsError
 from chainrule.ngram.settings import SMOOTHINGS
 from listening import Listening

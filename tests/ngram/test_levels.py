@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from naive import BOS, EOS, count, ids_of
 
 from chainrule.arrays import to_numpy
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.ngram.estimate.levels import Counts, count_by_unique, find, parents
 from chainrule.ngram.store.codes import codes_of_words, multiplier, words_of_codes
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError
-from chainrule.lm import LanguageModel
 from chainrule.ngram.mix import tune_weight
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store.codes import words_of_codes
@@ -37,7 +37,7 @@ def pair() -> tuple[NgramModel, NgramModel]:
 
 @cache
 def mixed() -> NgramModel:
-    return cr.interpolate(*pair(), weight=0.3)
+    return cr.ngram.interpolate(*pair(), weight=0.3)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -105,7 +105,7 @@ def test_the_vocabulary_is_that_of_both() -> None:
 
 def test_a_model_mixed_with_itself_is_itself() -> None:
     lm = pair()[0]
-    both = cr.interpolate(lm, lm, weight=0.5)
+    both = cr.ngram.interpolate(lm, lm, weight=0.5)
     np.testing.assert_allclose(both.surprisals(HELD_OUT), lm.surprisals(HELD_OUT), rtol=1e-5)
 
 
@@ -124,7 +124,7 @@ def token_scores(lm: NgramModel, known: set[str]) -> np.ndarray:
 
 def test_the_tuned_weight_is_the_best() -> None:
     first, second = pair()
-    tuned = cr.interpolate(first, second, cr.Corpus.from_text(HELD_OUT))
+    tuned = cr.ngram.interpolate(first, second, cr.Corpus.from_text(HELD_OUT))
     assert isinstance(tuned.tokenizer, WordTokenizer)
     scores = [token_scores(lm, set(tuned.tokenizer.words)) for lm in (first, second)]
     weight = tuned.metrics["weights"][0]
@@ -134,7 +134,7 @@ def test_the_tuned_weight_is_the_best() -> None:
         log_likelihood(w, *scores) <= best for w in (0.0, 0.25, 0.5, 0.75, 1.0, weight - 0.01, weight + 0.01)
     )
     for other in (0.1, 0.9):
-        assert tuned.perplexity(HELD_OUT) < cr.interpolate(first, second, weight=other).perplexity(HELD_OUT)
+        assert tuned.perplexity(HELD_OUT) < cr.ngram.interpolate(first, second, weight=other).perplexity(HELD_OUT)
 
 
 def test_tuning_by_hand() -> None:
@@ -151,14 +151,14 @@ def test_tuning_by_hand() -> None:
 
 def test_tokens_that_need_no_vocabulary_and_context_that_flows() -> None:
     models = [trained(text, tokenizer="byte", context="stream") for text in (ANIMALS, FOOD)]
-    lm = cr.interpolate(*models, cr.Corpus.from_text(HELD_OUT))
+    lm = cr.ngram.interpolate(*models, cr.Corpus.from_text(HELD_OUT))
     assert (lm.context, lm.tokenizer.vocab_size) == ("stream", 257)
     assert lm.perplexity(HELD_OUT) < min(model.perplexity(HELD_OUT) for model in models)
 
 
 def test_quantised_models_can_be_mixed() -> None:
     small = [trained(text, bits=4) for text in (ANIMALS, FOOD)]
-    lm = cr.interpolate(*small, weight=0.5)
+    lm = cr.ngram.interpolate(*small, weight=0.5)
     assert math.isclose(np.exp(lm.next_log_probs(lm.start(1))).sum(), 1, abs_tol=1e-5)
 
 
@@ -166,19 +166,19 @@ def test_what_cannot_be_mixed_is_refused() -> None:
     first, second = pair()
     text = cr.Corpus.from_text(HELD_OUT)
     with pytest.raises(ModelError, match="either held-out text to tune the weight on, or the weight"):
-        cr.interpolate(first, second)
+        cr.ngram.interpolate(first, second)
     with pytest.raises(ModelError, match="either held-out text"):
-        cr.interpolate(first, second, text, weight=0.5)
+        cr.ngram.interpolate(first, second, text, weight=0.5)
     for weight in (0, 1, -1, math.nan):
         with pytest.raises(ModelError, match="between 0 and 1"):
-            cr.interpolate(first, second, weight=weight)
+            cr.ngram.interpolate(first, second, weight=weight)
     with pytest.raises(ModelError, match="stupid-backoff gives scores"):
-        cr.interpolate(first, trained(FOOD, smoothing="stupid-backoff"), weight=0.5)
+        cr.ngram.interpolate(first, trained(FOOD, smoothing="stupid-backoff"), weight=0.5)
     with pytest.raises(ModelError, match="bounded order"):
-        cr.interpolate(first, cr.train("ngram", text, smoothing="infinite"), weight=0.5)
+        cr.ngram.interpolate(first, cr.train("ngram", text, smoothing="infinite"), weight=0.5)
     with pytest.raises(ModelError, match="same context: one has line, one stream"):
-        cr.interpolate(first, trained(FOOD, context="stream"), weight=0.5)
+        cr.ngram.interpolate(first, trained(FOOD, context="stream"), weight=0.5)
     with pytest.raises(ModelError, match="different tokenizers"):
-        cr.interpolate(first, trained(FOOD, tokenizer="char"), weight=0.5)
+        cr.ngram.interpolate(first, trained(FOOD, tokenizer="char"), weight=0.5)
     with pytest.raises(CorpusError, match="no text to tune on"):
-        cr.interpolate(first, second, cr.Corpus.from_text(""))
+        cr.ngram.interpolate(first, second, cr.Corpus.from_text(""))

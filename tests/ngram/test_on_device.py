@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule.kinds import TrainingData, find_kind
+from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.ngram.model import NgramModel
 from chainrule.settings import parse
 from chainrule.testing import LAWS

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.arrays import pad
+from chainrule.contract.lm import search as search_by_model
 from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Opening
 from chainrule.errors import ModelError
-from chainrule.lm import search as search_by_model
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.sampling import desk, searcher
+from chainrule.ngram.sampling.writer import Writer
 from chainrule.ngram.settings import SMOOTHINGS
-from chainrule.ngram.writing import desk, searcher
-from chainrule.ngram.writing.writer import Writer
 from chainrule.system.parallel import Patience
 
 BEAMS = [(1, 0.0, "best", True), (4, 1.0, "any", True), (5, 0.5, "best", True), (70, 1.0, "any", False)]

@@ -14,7 +14,7 @@ from naive import BOS, EOS, UNK, Naive, Ngram, ids_of, train_on
 from test_levels import contexts, texts
 
 import chainrule as cr
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.methods import _lengths
 from chainrule.ngram.model import NgramModel

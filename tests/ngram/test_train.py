@@ -16,8 +16,8 @@ from test_automaton import SIZE, random_ids
 from test_smooth import FINITE, assert_sums_to_one, settings_of
 
 import chainrule as cr
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError, TokenizerError
-from chainrule.kinds import TrainingData
 from chainrule.ngram import train as training
 from chainrule.ngram.estimate import passes as estimate
 from chainrule.ngram.estimate.count import count_by_sorting
@@ -28,7 +28,7 @@ from chainrule.ngram.estimate.tuning import HeldOut, held_out_ratios, tune_lambd
 from chainrule.ngram.model import NgramModel, _tensors
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.codes import codes_of_words
-from chainrule.pipeline.train import train_kind
+from chainrule.runs.train import train_kind
 from chainrule.system import parallel
 
 IDS = random_ids(21, lines=120)

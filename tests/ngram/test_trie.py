@@ -11,7 +11,7 @@ from naive import BOS, EOS, Ngram
 from test_levels import contexts, spelled, texts
 
 from chainrule.arrays import to_numpy
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.ngram.estimate.levels import Counts, count_by_unique
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.store.parts import Parts

@@ -17,9 +17,9 @@ from chainrule.errors import ModelError
 from chainrule.ngram.arpa.model import from_arpa
 from chainrule.ngram.arpa.reading import read_arpa
 from chainrule.ngram.model import NgramModel
+from chainrule.ngram.sampling import desk
+from chainrule.ngram.sampling.writer import Writer
 from chainrule.ngram.settings import SMOOTHINGS
-from chainrule.ngram.writing import desk
-from chainrule.ngram.writing.writer import Writer
 from chainrule.system import parallel
 from chainrule.system.parallel import Patience
 
@@ -61,7 +61,9 @@ def model(smoothing: str = "modified-kneser-ney", tokenizer: str = "word", **set
     return lm
 
 
-def written_plainly(lm: NgramModel, strategy: cr.Strategy, uniforms_BT: np.ndarray, end: int | None) -> tuple:
+def written_plainly(
+    lm: NgramModel, strategy: cr.decode.Strategy, uniforms_BT: np.ndarray, end: int | None
+) -> tuple:
     """The reference: all probabilities, the strategy, inverse transform, `extend`."""
     choose, rows = Choice(strategy, end), prompts(lm)
     read_BT, state = pad(rows), lm.extend(lm.start(len(rows)), pad(rows))
@@ -81,7 +83,7 @@ def prompts(lm: NgramModel) -> list[list[int]]:
     return [lm.tokenizer.encode(text).tolist() for text in texts]
 
 
-def check(lm: NgramModel, strategy: cr.Strategy, end: int | None, steps: int = STEPS) -> int:
+def check(lm: NgramModel, strategy: cr.decode.Strategy, end: int | None, steps: int = STEPS) -> int:
     if lm.tokenizer.unk is not None:
         strategy = Forbid((lm.tokenizer.unk,)) | strategy
     uniforms_BT = np.random.default_rng(7).random((ROWS, steps)) * (1 - 2**-40)
@@ -191,7 +193,7 @@ def test_every_order(order: int) -> None:
 
 def test_a_mixture_and_a_model_that_was_saved(tmp_path: Path) -> None:
     other = cr.train("ngram", cr.Corpus.from_text("the value of x is the value\nif x in y\n" * 3), order=3)
-    check(cr.interpolate(model(), other, weight=0.6), STRATEGIES["chain"], None)
+    check(cr.ngram.interpolate(model(), other, weight=0.6), STRATEGIES["chain"], None)
     model().save(tmp_path / "model")
     check(cr.load(tmp_path / "model"), STRATEGIES["sample"], None)
 
@@ -295,7 +297,7 @@ def test_compiling_waits_until_it_pays_and_is_announced(monkeypatch: pytest.Monk
     assert len(said) == 1 and "compiling" in said[0]
 
 
-class Odd(cr.Strategy):
+class Odd(cr.decode.Strategy):
     """A strategy that is no named operation."""
 
     looks_back = False

@@ -16,8 +16,8 @@ import pytest
 
 import chainrule as cr
 from chainrule.autodiff.model import load_on_tape
+from chainrule.comparison.results import Comparison
 from chainrule.errors import DamagedFileError, FolderError, SettingsError, TokenizerError
-from chainrule.evaluation.comparison import Comparison
 from chainrule.folder import integrity, manifest, read_folder
 from chainrule.system import disk
 from chainrule.system.disk import atomic, locks, scratch

@@ -12,9 +12,9 @@ import pytest
 from tests.browsing import launched
 
 import chainrule as cr
-from chainrule.evaluation.compare import compare
-from chainrule.evaluation.comparison import read_comparison
-from chainrule.evaluation.surprisals_record import record_surprisals
+from chainrule.comparison.compare import compare
+from chainrule.comparison.results import read_comparison
+from chainrule.comparison.surprisals import record_surprisals
 
 HELD_OUT = """\
 The value of the expression is the value of its last part, and a name is bound to it.

@@ -44,7 +44,7 @@ def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("page") / "ladder"
     shutil.copytree(made, folder)
     add_differences_and_curves(folder)
-    return cr.write_report(folder, pictures=False).resolve().as_uri()
+    return cr.report.write_report(folder, pictures=False).resolve().as_uri()
 
 
 class Opened:
@@ -181,7 +181,7 @@ def test_nothing_is_wider_than_a_phone(browser: Any, address: str) -> None:
 def test_the_page_of_a_run_is_drawn(browser: Any, tmp_path: Path) -> None:
     from tests.report.test_run_report import run_folder
 
-    page = cr.write_report(run_folder(tmp_path / "model.run"), pictures=False)
+    page = cr.report.write_report(run_folder(tmp_path / "model.run"), pictures=False)
     opened = Opened(browser, page.resolve().as_uri(), 390)
     assert len(opened.page.query_selector_all("[data-chart] svg .mark-line path")) >= 4
     assert opened.script("document.documentElement.scrollWidth") <= 390

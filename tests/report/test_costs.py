@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.evaluation.comparison import loss_of, read_comparison
+from chainrule.comparison.results import loss_of, read_comparison
 from chainrule.report.costs import COSTS, frontier
 
 TRAINING, SIZE, SPEED = COSTS[:3]

@@ -14,8 +14,8 @@ import pytest
 from tests.report.conftest import HELD_OUT, edit
 
 import chainrule as cr
+from chainrule.comparison.results import read_comparison
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, MissingExtraError
-from chainrule.evaluation.comparison import read_comparison
 from chainrule.report.charts import COLOURS, OTHER, learning_colours
 from chainrule.report.html import text
 from chainrule.report.record import ComparisonRecord, comparison_record
@@ -83,7 +83,7 @@ def test_later_fields_of_a_comparison_are_shown(ladder: Path) -> None:
         for tokens, bits in ((50, math.inf), (100, 3.5), (200, 3.0))
     ]
     (ladder / "compare.json").write_text(json.dumps(values | {"curve": curve}))
-    report = cr.make_report(ladder, prompts=["The"])
+    report = cr.report.make_report(ladder, prompts=["The"])
     assert {"cost-parameters", "learning"} <= report.charts.keys()
     assert "cost-peak-megabytes" not in report.charts
     (drawn,) = report.charts["learning"].to_dict()["datasets"].values()
@@ -102,7 +102,7 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     others[0]["behind"], others[1]["behind"] = [0.25, 0.125, 0.375], [0.01, -0.002, 0.03]
     others[2]["behind"] = [3e-6, 1e-6, 5e-6]
     (ladder / "compare.json").write_text(json.dumps(values))
-    report = cr.make_report(ladder, prompts=[])
+    report = cr.report.make_report(ladder, prompts=[])
     assert isinstance(report.record, ComparisonRecord)
     rows = {row["name"]: row for row in report.record.to_json()["models"]}
     far, near = (rows[result["name"]] for result in others[:2])
@@ -164,7 +164,7 @@ def test_the_page_loads_nothing_and_escapes_all_text(ladder: Path) -> None:
         result["name"] += " <i>"
     (ladder / "compare.json").write_text(json.dumps(values))
     (ladder / "test.txt").write_text(HELD_OUT)
-    page = cr.write_report(ladder, prompts=[], pictures=False)
+    page = cr.report.write_report(ladder, prompts=[], pictures=False)
     html = page.read_text(encoding="utf-8")
     reader = read_page(html)
     assert not [attrs for tag, attrs in reader.found if tag in ("img", "link", "iframe") or "onerror" in attrs]
@@ -184,7 +184,7 @@ def test_texts_in_html() -> None:
 
 def test_the_page_is_put_together_well(ladder: Path) -> None:
     """Every link leads somewhere, ids are unique, tables have captions, and charts have data."""
-    page = cr.write_report(ladder, prompts=["The"])
+    page = cr.report.write_report(ladder, prompts=["The"])
     html = page.read_text(encoding="utf-8")
     reader = read_page(html)
     ids = [str(attrs["id"]) for _, attrs in reader.found if "id" in attrs]
@@ -230,46 +230,46 @@ def test_other_tasks_have_a_table_without_a_map(ladder: Path) -> None:
         figures = {"values": {"BLEU": 20.0 + number}, "loss": 80.0 - number, "tokens_per_second": 100.0}
         result["test"] = {**figures, "note": "a note", "sample": "ein Hund"}
     (ladder / "compare.json").write_text(json.dumps(values | {"task": "translation"}))
-    report = cr.make_report(ladder)
+    report = cr.report.make_report(ladder)
     assert isinstance(report.record, ComparisonRecord)
     assert report.record.map is None
     assert "BLEU" in report.html
     with pytest.raises(ChainruleError, match="translation has no surprisals"):
-        cr.make_report(ladder, test=["a"])
+        cr.report.make_report(ladder, test=["a"])
 
 
 def test_bad_folders(ladder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FolderError, match=r"neither a comparison \(compare.json\), nor a run folder"):
-        cr.write_report(tmp_path / "empty")
+        cr.report.write_report(tmp_path / "empty")
     with pytest.raises(FolderError, match="no such folder"):
-        cr.write_report(tmp_path / "nothing")
+        cr.report.write_report(tmp_path / "nothing")
     with pytest.raises(FolderError, match="a file, not a folder"):
-        cr.write_report(ladder / "compare.json")
+        cr.report.write_report(ladder / "compare.json")
     with pytest.raises(FolderError, match="takes a text"):
-        cr.write_report(ladder / "elman", prompts=["The"])
+        cr.report.write_report(ladder / "elman", prompts=["The"])
     edit(ladder, results=[])
     with pytest.raises(FolderError, match="no model of this comparison is finished"):
-        cr.write_report(ladder)
+        cr.report.write_report(ladder)
     (ladder / "compare.json").write_text("{")
     with pytest.raises(FolderError, match="not the results of a comparison"):
-        cr.write_report(ladder)
+        cr.report.write_report(ladder)
 
 
 def test_surprisals_of_another_text_are_refused(ladder: Path) -> None:
     (ladder / "test.txt").write_text("another text\n")
     with pytest.raises(DamagedFileError, match="not the surprisals of"):
-        cr.make_report(ladder)
+        cr.report.make_report(ladder)
 
 
 def test_a_missing_library_is_named(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtraError, match=r"a report needs altair, .* pip install 'chainrule\[report\]'"):
-        cr.write_report(ladder)
+        cr.report.write_report(ladder)
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MissingExtraError, match="a report needs vl-convert-python"):
-        cr.write_report(ladder)
+        cr.report.write_report(ladder)
 
 
 def test_notebooks_show_comparisons_and_reports(made: Path) -> None:
@@ -279,7 +279,7 @@ def test_notebooks_show_comparisons_and_reports(made: Path) -> None:
     table = comparison._repr_html_()
     assert f"<b>{comparison.best.name}</b>" in table
     assert table.count("<tr>") == len(comparison.results) + 1
-    report = cr.make_report(made, prompts=[])
+    report = cr.report.make_report(made, prompts=[])
     bundle = report._repr_mimebundle_()
     assert bundle["text/plain"].startswith("<Report Comparison ladder: cost-training-seconds")
     assert bundle["text/html"].startswith("<iframe")

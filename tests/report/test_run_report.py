@@ -60,7 +60,7 @@ def test_a_long_run_is_thinned_out(tmp_path: Path) -> None:
 
 def test_the_page_of_a_run(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "model.run")
-    page = cr.write_report(run)
+    page = cr.report.write_report(run)
     html = page.read_text(encoding="utf-8")
     assert page == run / "report.html"
     assert 'http-equiv="refresh"' not in html
@@ -77,19 +77,19 @@ def test_the_page_of_a_model_stands_beside_it(made: Path, tmp_path: Path) -> Non
 
     shutil.copytree(made / "elman", tmp_path / "elman")
     before = sorted(path.name for path in (tmp_path / "elman").iterdir())
-    page = cr.write_report(tmp_path / "elman")
+    page = cr.report.write_report(tmp_path / "elman")
     assert page == tmp_path / "elman.report.html"
     assert (tmp_path / "elman.report.json").is_file()
     assert (tmp_path / "elman.report" / "loss.svg").is_file()
     assert sorted(path.name for path in (tmp_path / "elman").iterdir()) == before
     with pytest.raises(FolderError, match="no training curves"):
-        cr.write_report(next(path.parent for path in made.glob("trigram*/manifest.json")))
+        cr.report.write_report(next(path.parent for path in made.glob("trigram*/manifest.json")))
 
 
 def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
     (tmp_path / "new.run").mkdir()
     (tmp_path / "new.run" / "run.json").write_text("{}")
-    report = cr.make_report(tmp_path / "new.run")
+    report = cr.report.make_report(tmp_path / "new.run")
     assert report.charts == {}
     assert "Nothing was measured yet" in report.html
 
@@ -165,7 +165,7 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_record_is_what_the_report_holds(tmp_path: Path) -> None:
-    assert isinstance(cr.make_report(run_folder(tmp_path / "model.run")).record, RunRecord)
+    assert isinstance(cr.report.make_report(run_folder(tmp_path / "model.run")).record, RunRecord)
 
 
 def test_a_comparison_is_not_watched(tmp_path: Path) -> None:

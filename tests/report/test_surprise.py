@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.evaluation.surprisals_record import Surprisals
+from chainrule.comparison.surprisals import Surprisals
 from chainrule.report.surprise import (
     LONGEST_SPAN,
     best_spans,

@@ -11,7 +11,7 @@ from benchmarks import seq2seq
 from benchmarks.seq2seq import peers
 
 import chainrule as cr
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.model import EncoderDecoderModel
 
 from .toys import pairs_of
 

@@ -8,10 +8,10 @@ import torch
 
 import chainrule as cr
 from chainrule.arrays import PAD, pad, to_numpy
+from chainrule.contract.lm import read
 from chainrule.decode.beam import beam_search
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
-from chainrule.encoders.seq2seq.translate import translate_ids
-from chainrule.lm import read
+from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.translate import translate_ids
 from chainrule.testing.laws import LAWS
 
 from .toys import DESIGNS, made
@@ -101,7 +101,7 @@ def test_hypotheses_share_their_source(lm: EncoderDecoderModel, sources: list[np
 
 @pytest.mark.parametrize("strategy", [cr.Beam(2), pytest.param(cr.Greedy(), marks=pytest.mark.slow), cr.TopK(3)])
 def test_a_translation_does_not_depend_on_the_batch(
-    lm: EncoderDecoderModel, sources: list[np.ndarray], strategy: cr.Strategy | cr.Beam
+    lm: EncoderDecoderModel, sources: list[np.ndarray], strategy: cr.decode.Strategy | cr.Beam
 ) -> None:
     best = 1 if strategy == cr.Greedy() else 2
     together = translate_ids(lm, sources, strategy, best=best, seed=3)

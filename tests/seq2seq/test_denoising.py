@@ -10,9 +10,9 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.denoising import DamagedExamples, Denoising, Infilling, Spans, restored
 from chainrule.errors import SettingsError
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.denoising import DamagedExamples, Denoising, Infilling, Spans, restored
 from chainrule.tokens.base import line_bounds
 from chainrule.training.batches.gather import HostGatherer
 from chainrule.training.batches.layouts import Lines

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 
 import chainrule as cr
 from chainrule.arrays import PAD, pad, to_numpy
-from chainrule.designs.seq2seq import Seq2SeqConfig, Seq2SeqSettings
-from chainrule.encoders.seq2seq.backend import make_network
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
 from chainrule.errors import SettingsError
-from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.networks.seq2seq.config import Seq2SeqConfig, Seq2SeqSettings
+from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.seq2seq.backend import make_network
+from chainrule.seq2seq.model import EncoderDecoderModel
 from chainrule.settings import parse
 from chainrule.testing.laws import LAWS, laws_for
 

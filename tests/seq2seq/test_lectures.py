@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from chainrule.arrays import to_numpy
-from chainrule.designs.seq2seq import Attention
-from chainrule.neural.networks.seq2seq.alignment import Alignment as Scores
+from chainrule.networks.seq2seq.alignment import Alignment as Scores
+from chainrule.networks.seq2seq.config import Attention
 
 from .toys import made
 

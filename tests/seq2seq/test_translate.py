@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.encoders.seq2seq.alignments import Alignment, alignment_picture
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.evaluate import evaluate_pairs, score_pairs
-from chainrule.encoders.seq2seq.length_plot import length_plot
-from chainrule.encoders.seq2seq.quality import OfLength, Quality, by_length
-from chainrule.encoders.seq2seq.translate import translate_stream
 from chainrule.errors import CorpusError, DecodingError, ModelError, SettingsError
+from chainrule.seq2seq.alignments import Alignment, alignment_picture
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.evaluate import evaluate_pairs, score_pairs
+from chainrule.seq2seq.length_plot import length_plot
+from chainrule.seq2seq.quality import OfLength, Quality, by_length
+from chainrule.seq2seq.translate import translate_stream
 
 from .toys import made, pairs_of, trained
 
@@ -53,7 +53,7 @@ def test_attention_points_to_the_word_that_is_written(reverser: ConditionalModel
     for source, target in pairs_of("reverse", 20, seed=2, longest=4):
         if len(set(source.split())) < len(source.split()):
             continue  # equal words are equally right
-        alignment = cr.align(reverser, source)
+        alignment = cr.seq2seq.align(reverser, source)
         assert alignment.target == (*target.split(), "</s>")
         words = len(source.split())
         assert alignment.best()[:words] == list(range(words))[::-1]
@@ -86,7 +86,7 @@ def test_a_stream_waits_for_no_more_than_it_is_told(reverser: ConditionalModel) 
 
 def test_what_cannot_be_translated_is_said(reverser: ConditionalModel) -> None:
     ngram = cr.train("ngram", ["a b"])
-    for call in (lambda: cr.translate(ngram, "a"), lambda: cr.align(ngram, "a")):
+    for call in (lambda: cr.translate(ngram, "a"), lambda: cr.seq2seq.align(ngram, "a")):
         with pytest.raises(ModelError, match=r"kind ngram does not translate: chainrule\.generate is for it"):
             call()
     with pytest.raises(ModelError, match="evaluate it on Pairs"):
@@ -100,7 +100,7 @@ def test_what_cannot_be_translated_is_said(reverser: ConditionalModel) -> None:
     with pytest.raises(DecodingError, match="list of texts"):
         cr.translate(reverser, [1])  # type: ignore[list-item]
     with pytest.raises(ModelError, match="has no attention"):
-        cr.align(made("no attention"), "a b")
+        cr.seq2seq.align(made("no attention"), "a b")
     with pytest.raises(SettingsError, match="pairs are lines"):
         cr.train("seq2seq", [("a", "b"), ("c", "d")], context="stream", steps=1)
     with pytest.raises(SettingsError, match="ngram has no sources"):

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 import chainrule as cr
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.model import EncoderDecoderModel
 
 LETTERS = "abcdef"
 TASKS: dict[str, Callable[[list[str]], list[str]]] = {

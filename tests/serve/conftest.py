@@ -96,7 +96,7 @@ def server(folders: dict[str, Path]) -> Iterator[Running]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two trainings, one of which has a report."""
     top = tmp_path_factory.mktemp("runs")
-    cr.write_report(run_folder(top / "a.run"), pictures=False)
+    cr.report.write_report(run_folder(top / "a.run"), pictures=False)
     run_folder(top / "b.run", steps=12)
     return top
 

@@ -140,7 +140,10 @@ def test_penalties_change_the_text_as_in_generate(
     for asked, strategy in (
         ({"presence_penalty": 1.5}, cr.PresencePenalty(1.5)),
         ({"frequency_penalty": 1.5}, cr.FrequencyPenalty(1.5)),
-        ({"extra_body": {"repetition_penalty": 2.0, "min_p": 0.05}}, cr.RepetitionPenalty(2.0) | cr.MinP(0.05)),
+        (
+            {"extra_body": {"repetition_penalty": 2.0, "min_p": 0.05}},
+            cr.RepetitionPenalty(2.0) | cr.MinP(0.05),
+        ),
     ):
         for name in ("words", "transformer"):
             found = client.completions.create(model=name, prompt="the", max_tokens=15, seed=9, **asked)

@@ -17,10 +17,10 @@ from tests.serve.conftest import LINES, SETTINGS
 from tests.serve.serving import Running, running
 
 import chainrule as cr
-from chainrule.compose.mixture import Mixture
-from chainrule.encoders.seq2seq.alignments import align
-from chainrule.inside.neighbours import neighbours, table_of
-from chainrule.lm import LanguageModel
+from chainrule.contract.lm import LanguageModel
+from chainrule.explanation.neighbours import neighbours, table_of
+from chainrule.mixtures.mixture import Mixture
+from chainrule.seq2seq.alignments import align
 from chainrule.serve.api.inside import LONGEST, look_at_network
 from chainrule.serve.api.schemas import InsideRequest
 from chainrule.system.disk import holding

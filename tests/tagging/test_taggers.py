@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule import kinds
-from chainrule.designs.tagging import TaggerConfig, WordInputs
-from chainrule.encoders.tagging.examples import TaggedExamples, TaggedText, WordDropout
-from chainrule.encoders.tagging.reading import SubwordReader, WordReader, numbered, pieces
+from chainrule.contract import kinds
 from chainrule.errors import Interrupted, ModelError, SettingsError
-from chainrule.neural.networks.tagging.tagger import TaggerNetwork
+from chainrule.networks.tagging.config import TaggerConfig, WordInputs
+from chainrule.networks.tagging.tagger import TaggerNetwork
+from chainrule.tagging.examples import TaggedExamples, TaggedText, WordDropout
+from chainrule.tagging.reading import SubwordReader, WordReader, numbered, pieces
 from chainrule.testing.taggers import TAGGER_LAWS
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
@@ -63,7 +63,7 @@ def test_laws(design: str) -> None:
 
 
 def accuracy(tagger: Any, given: list[list[tuple[str, str]]]) -> float:
-    return cr.evaluate_tagger(tagger, given).accuracy
+    return cr.tagging.evaluate_tagger(tagger, given).accuracy
 
 
 FAST: dict[str, Any] = {"batch": 128, "learning_rate": 0.03, "dropout": 0.0, "word_dropout": 0.0, "average": "none"}
@@ -77,7 +77,7 @@ def test_the_spelling_tells_the_tag_of_an_unknown_word(characters: str) -> None:
     given = [[(stem + ending, ending.upper())] for stem in stems for ending in ("ing", "ed")]
     design = {"layers": 0, "characters": characters, "spelling": 16}
     learned = trained(design, given[:240], **{**FAST, "word_dropout": 0.5}, steps=80)
-    measured = cr.evaluate_tagger(learned, given[240:])
+    measured = cr.tagging.evaluate_tagger(learned, given[240:])
     assert measured.unknown == measured.words == 80
     assert measured.unknown_accuracy > 0.95
     assert measured.baseline_unknown == 0.5
@@ -241,7 +241,7 @@ def test_evaluation_counts() -> None:
     tagger = trained({}, told_by_the_end(4))
     tagger.log_probs = lambda some: [np.log(np.full((len(words), 3), [0.5, 0.3, 0.2])) for words in some]
     assert tagger.tags == ["A", "B", "C"]
-    measured = cr.evaluate_tagger(tagger, [[("a", "A"), ("b", "B")], [("zzz", "A"), ("c", "NEW")]])
+    measured = cr.tagging.evaluate_tagger(tagger, [[("a", "A"), ("b", "B")], [("zzz", "A"), ("c", "NEW")]])
     assert (measured.words, measured.correct, measured.accuracy) == (4, 2, 0.5)
     assert (measured.unknown, measured.unknown_accuracy) == (1, 1.0)
     assert measured.tags == ["A", "B", "C", "NEW"]
@@ -266,7 +266,7 @@ def test_misuse_is_one_clear_line() -> None:
     with pytest.raises(ModelError, match="kind ngram does not tag words"):
         cr.tag(lm, ["a"])
     with pytest.raises(ModelError, match="kind ngram does not tag words"):
-        cr.evaluate_tagger(lm, [[("a", "X")]])
+        cr.tagging.evaluate_tagger(lm, [[("a", "X")]])
     for use in (cr.generate, cr.suggest, cr.score, cr.evaluate, cr.explain):
         with pytest.raises(ModelError, match=r"kind tagger does not predict text: chainrule\.tag is for it"):
             use(tagger, "the cat")  # type: ignore[operator]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.encoders.tagging.evaluate import measure
-from chainrule.encoders.tagging.training import KIND
-from chainrule.kinds import HeldOut, Rung, find_kind
+from chainrule.contract.kinds import HeldOut, Rung, find_kind
+from chainrule.tagging.evaluate import measure
+from chainrule.tagging.training import KIND
 from chainrule.text.tagged import Tagged
 
 from .toys import TINY, sentences
@@ -49,7 +49,7 @@ def test_taggers_are_compared_by_their_accuracy(tmp_path: Path, monkeypatch: pyt
 def test_the_figures_of_a_comparison_are_those_of_evaluate() -> None:
     tagger: Any = cr.train("tagger", sentences(), **{**TINY, "steps": 2})
     figures = measure(tagger, HeldOut(Tagged.of(sentences()).lines, None))  # type: ignore[arg-type]
-    measured = cr.evaluate_tagger(tagger, sentences())
+    measured = cr.tagging.evaluate_tagger(tagger, sentences())
     assert figures.values["accuracy"] == pytest.approx(100 * measured.accuracy)
     assert figures.loss == pytest.approx(1 - measured.accuracy)
     assert "/" in figures.sample

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.contract.kinds import Kind
+from chainrule.contract.model import Model
 from chainrule.folder import TEXT, ModelFolder
-from chainrule.kinds import Kind
-from chainrule.model import Model
-from chainrule.neural.networks.transformer.stack import Encoder
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.stack import Encoder
 from chainrule.settings import parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import chainrule as cr
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.records import score_records
-from chainrule.tasks.anomalies import (
+from chainrule.tasks.anomaly import (
     Ranking,
     anomalies,
     auroc,

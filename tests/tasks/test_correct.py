@@ -217,19 +217,19 @@ def test_the_search_finds_the_best_reading(lm: cr.LanguageModel) -> None:
 
 def test_whitespace_words_keep_their_punctuation() -> None:
     lm = cr.train("ngram", ["the cat, the dog.", "a cat, a dog."] * 5, order=2, tokenizer="word")
-    assert cr.correct(lm, '"teh cta, teh dgo.')[0].corrected == '"the cat, the dog.'
+    assert cr.tasks.correct(lm, '"teh cta, teh dgo.')[0].corrected == '"the cat, the dog.'
 
 
 def test_a_network_scores_too() -> None:
     lm = cr.train("lstm", TEXT * 20, tokenizer="word:unicode", steps=5, seed=1)
-    found = cr.correct(lm, ["teh cat sat on the mat", "the dgo"], keep=0)
+    found = cr.tasks.correct(lm, ["teh cat sat on the mat", "the dgo"], keep=0)
     assert len(found) == 2
     assert found[0].corrected != found[0].original
 
 
 def test_an_impossible_word_does_not_rule_out_the_line() -> None:
     lm = cr.train("ngram", ["the cat sat", "a dog ran"], order=2, smoothing="mle", tokenizer="word:unicode")
-    assert cr.correct(lm, "teh cat ran")[0].corrected == "the cat ran"
+    assert cr.tasks.correct(lm, "teh cat ran")[0].corrected == "the cat ran"
 
 
 def test_measures_by_hand(lm: cr.LanguageModel) -> None:
@@ -290,12 +290,12 @@ def test_what_is_refused_is_one_line(
     for options in ({"keep": 1.0}, {"new": -0.1}, {"beams": 0}, {"choices": 0}):
         given: Any = options
         with pytest.raises(cr.ChainruleError, match="should be at least"):
-            cr.correct(cr.load(folder), "a b", **given)
+            cr.tasks.correct(cr.load(folder), "a b", **given)
     with pytest.raises(cr.ChainruleError, match="expected a model, not 'model'"):
-        cr.correct("model", "a b")  # type: ignore[arg-type]
+        cr.tasks.correct("model", "a b")  # type: ignore[arg-type]
 
 
 def test_json_has_every_field(folder: Path) -> None:
-    found = json.loads(json.dumps(cr.correct(cr.load(folder), "teh")[0].to_json()))
+    found = json.loads(json.dumps(cr.tasks.correct(cr.load(folder), "teh")[0].to_json()))
     assert set(found) == {"original", "corrected", "edits"}
     assert set(found["edits"][0]) == {"start", "end", "typed", "corrected", "probability"}

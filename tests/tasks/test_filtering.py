@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule import chain
+from chainrule.contract import chain
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.tasks.filtering import filter as filtering
 from chainrule.tasks.filtering.filter import filter_corpus, filter_stream, filter_texts

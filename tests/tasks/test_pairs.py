@@ -13,7 +13,7 @@ from tests.cli.running import Fails, Run
 from tests.masked.conftest import toy  # noqa: F401 (fixture)
 
 import chainrule as cr
-from chainrule.encoders.masked.pseudo import one_by_one
+from chainrule.masked.pseudo import one_by_one
 from chainrule.tasks.objects import read_objects
 from chainrule.tasks.pairs import read_pairs, wilson
 
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, lm: cr.LanguageModel) -> Path:
 
 
 def test_accuracy_by_phenomenon_counts_ties_half(lm: cr.LanguageModel, file: Path) -> None:
-    judged = cr.minimal_pairs(lm, file)
+    judged = cr.tasks.minimal_pairs(lm, file)
     # right, right, tie of two unknown words, wrong
     assert [one.credit for one in judged.pairs] == [1, 1, 0.5, 0]
     assert judged.accuracy == 2.5 / 4
@@ -61,21 +61,21 @@ def test_accuracy_by_phenomenon_counts_ties_half(lm: cr.LanguageModel, file: Pat
 
 def test_impossible_sentences_tie() -> None:
     mle = cr.train("ngram", ["a b", "b a"], order=2, smoothing="mle")
-    judged = cr.minimal_pairs(mle, [("a a", "b b"), ("a b", "b b")])
+    judged = cr.tasks.minimal_pairs(mle, [("a a", "b b"), ("a b", "b b")])
     assert judged.pairs[0].good == -math.inf
     assert [one.credit for one in judged.pairs] == [0.5, 1]
 
 
 def test_longer_sentences_by_the_mean(lm: cr.LanguageModel) -> None:
     pair = [("the cats sleep the cats sleep", "sleep")]
-    total, mean = cr.minimal_pairs(lm, pair), cr.minimal_pairs(lm, pair, by="mean")
+    total, mean = cr.tasks.minimal_pairs(lm, pair), cr.tasks.minimal_pairs(lm, pair, by="mean")
     assert (total.accuracy, mean.accuracy) == (0, 1)
     assert total.fewer_tokens == 0
     assert mean.pairs[0].good == pytest.approx(lm.log_prob(pair[0][0]) / 7)  # six words and the line's end
 
 
 def test_a_masked_model_goes_by_pseudo_log_likelihoods(toy: Any) -> None:  # noqa: F811
-    judged = cr.minimal_pairs(
+    judged = cr.tasks.minimal_pairs(
         toy, [("the cat meows today", "the cat barks today"), ("the dog barks", "the fish barks")]
     )
     assert judged.accuracy == 1
@@ -137,7 +137,7 @@ def test_equal_sentences_are_ties_and_said_to_be(run: Run, folder: Path, tmp_pat
     ran = run("pairs", folder, file, "--json")
     assert (ran.json["pairs"], ran.json["ties"], ran.json["equal_sentences"]) == (3, 2, 2)
     assert f"count as ties: 2; the first is {file}: line 2" in " ".join(ran.err.split())
-    judged = cr.minimal_pairs(cr.load(folder), [("the cat sleeps", "cat the sleeps"), ("c", "c")])
+    judged = cr.tasks.minimal_pairs(cr.load(folder), [("the cat sleeps", "cat the sleeps"), ("c", "c")])
     assert judged.accuracy == 0.75
     assert [pair.place for pair in judged.equal] == ["pair 1"]
 
@@ -146,7 +146,7 @@ def test_a_model_that_is_none(fails: Fails, file: Path, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     assert "none" in fails("pairs", tmp_path / "none", file)
     with pytest.raises(cr.ChainruleError, match="expected a model, not 'model'"):
-        cr.minimal_pairs("model", file)  # type: ignore[arg-type]
+        cr.tasks.minimal_pairs("model", file)  # type: ignore[arg-type]
 
 
 def test_a_tagger_is_refused(tmp_path: Path, file: Path, fails: Fails) -> None:  # noqa: F811

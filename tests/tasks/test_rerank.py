@@ -146,7 +146,7 @@ def folder(tmp_path: Path, lm: cr.LanguageModel) -> Path:
 
 
 def test_a_model_removes_the_errors_it_can(lm: cr.LanguageModel, file: Path) -> None:
-    result = cr.rerank(lm, file)
+    result = cr.tasks.rerank(lm, file)
     assert result.tested is not None
     assert result.tuned is not None
     assert result.tested.lists == result.tuned.lists == 20
@@ -159,16 +159,16 @@ def test_a_model_removes_the_errors_it_can(lm: cr.LanguageModel, file: Path) -> 
 
 def test_weights_that_are_given_need_no_references(lm: cr.LanguageModel) -> None:
     lists = [NbestList(("cats love i", "i love cats"), {"am": (-1.0, -1.5)}, id=7)]
-    assert cr.rerank(lm, lists, weights={"am": 1}).best == ["cats love i"]
-    result = cr.rerank(lm, lists, weights={"am": 1, "lm": 1})
+    assert cr.tasks.rerank(lm, lists, weights={"am": 1}).best == ["cats love i"]
+    result = cr.tasks.rerank(lm, lists, weights={"am": 1, "lm": 1})
     assert result.best == ["i love cats"]
     assert (result.tested, result.tuned) == (None, None)
     expected = [-1.0 + lm.log_prob("cats love i"), -1.5 + lm.log_prob("i love cats")]
     np.testing.assert_allclose(result.totals[0], expected)
     with pytest.raises(cr.ChainruleError, match='no score "ac"'):
-        cr.rerank(lm, lists, weights={"ac": 1})
+        cr.tasks.rerank(lm, lists, weights={"ac": 1})
     with pytest.raises(cr.ChainruleError, match="has no reference"):
-        cr.rerank(lm, lists * 4)
+        cr.tasks.rerank(lm, lists * 4)
 
 
 def test_no_list_is_tuned_by_a_model_that_read_its_reference(file: Path) -> None:
@@ -183,7 +183,7 @@ def test_no_list_is_tuned_by_a_model_that_read_its_reference(file: Path) -> None
         read.append(references)
         return cr.train("ngram", references, order=1, smoothing="laplace")
 
-    result = cr.rerank(learner, lists)
+    result = cr.tasks.rerank(learner, lists)
     tuning, testing = parts(len(lists), 0.5)
     assert [len(some) for some in read] == [15, 15, 15, 15, 20]
     assert set(read[-1]) == {lists[i].reference for i in tuning}
@@ -206,7 +206,7 @@ def test_parts_are_disjoint_and_repeatable() -> None:
 def test_a_model_that_rules_out_a_hypothesis(file: Path) -> None:
     mle = cr.train("ngram", RIGHT, order=2, smoothing="mle")
     with pytest.raises(cr.ChainruleError, match="is impossible: use a model that is smoothed"):
-        cr.rerank(mle, file)
+        cr.tasks.rerank(mle, file)
 
 
 # -- the verb ---------------------------------------------------------------------------------------------
@@ -285,4 +285,4 @@ def test_missing_fields_are_named(fails: Fails, folder: Path, file: Path) -> Non
     assert "--weights should be" in fails("rerank", folder, file, "--weights", "am_score")
     assert 'no score "x"' in fails("rerank", folder, file, "--weights", "x=1")
     with pytest.raises(cr.ChainruleError, match="expected a model, not 'model'"):
-        cr.rerank("model", file)  # type: ignore[arg-type]
+        cr.tasks.rerank("model", file)  # type: ignore[arg-type]

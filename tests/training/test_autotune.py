@@ -10,8 +10,8 @@ import pytest
 import torch
 from trainables import Bigram, Recurrent, data, feed, seeded, train
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError, TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training import train as beginning

@@ -22,8 +22,8 @@ import torch
 from trainables import Bigram, Cells, Recurrent, data, encoded, feed, seeded, train
 from training_child import settings, trained
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.system.progress import SILENT
 from chainrule.tokens.words.tokenizer import WordTokenizer

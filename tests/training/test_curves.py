@@ -30,7 +30,7 @@ def test_a_model_remembers_each_validation(tmp_path: Path) -> None:
     assert min(columns["validation_loss"]) == lm.metrics["validation_nats"]
     lm.save(tmp_path / "model")
     assert cr.load(tmp_path / "model").history == lm.history
-    assert cr.curves(tmp_path / "model") == lm.history
+    assert cr.training.curves(tmp_path / "model") == lm.history
     assert "3 records (metrics.json has them)" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ def test_a_run_folder_has_every_measurement(tmp_path: Path) -> None:
     cr.train("elman", TEXT, valid="cats love mice\n", run=tmp_path / "run", **SMALL)
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"what": "steps", "st')  # cut short by a crash
-    curves = cr.curves(tmp_path / "run")
+    curves = cr.training.curves(tmp_path / "run")
     kinds = [record["what"] for record in curves.records]
     assert kinds.count("validation") == 3 and kinds.count("steps") >= 3
     assert set(kinds) == {"steps", "validation"}
@@ -58,7 +58,7 @@ def test_a_csv_file_needs_no_pandas(tmp_path: Path) -> None:
 def test_a_frame_has_the_same_rows(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     cr.train("elman", TEXT, valid="cats love mice\n", run=tmp_path / "run", **SMALL)
-    curves = cr.curves(tmp_path / "run")
+    curves = cr.training.curves(tmp_path / "run")
     frame = curves.to_frame()
     assert len(frame) == len(curves)
     validations = frame[frame["what"] == "validation"]
@@ -71,6 +71,6 @@ def test_what_has_no_curves_says_so(tmp_path: Path) -> None:
     assert len(lm.history) == 0
     lm.save(tmp_path / "model")
     with pytest.raises(FolderError, match="this model has no training curves"):
-        cr.curves(tmp_path / "model")
+        cr.training.curves(tmp_path / "model")
     with pytest.raises(FolderError, match=r"neither a run folder .* nor a model folder"):
-        cr.curves(tmp_path)
+        cr.training.curves(tmp_path)

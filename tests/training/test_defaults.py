@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.designs.defaults import MINUTES, MOST_EPOCHS, Prospect, batch_size, dropout_share
-from chainrule.designs.networks import count_parameters
-from chainrule.designs.settings import NeuralSettings, heads_for
-from chainrule.kinds import TrainingData, find_kind
+from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.networks.config import count_parameters
+from chainrule.networks.defaults import MINUTES, MOST_EPOCHS, Prospect, batch_size, dropout_share
+from chainrule.networks.settings import NeuralSettings, heads_for
 from chainrule.settings import closed, open_names, parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded

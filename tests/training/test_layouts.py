@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trainables import TOKENIZER, gatherer
 
 from chainrule.arrays import PAD
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.layouts import Lines, Streams, Windows, choose_layout
 from chainrule.training.batches.on_device import DeviceGatherer, SendingGatherer

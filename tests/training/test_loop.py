@@ -11,9 +11,9 @@ import pytest
 import torch
 from trainables import TOKENIZER, Bigram, Recurrent, data, encoded, feed, seeded, train
 
-from chainrule.designs.training import TrainingSettings
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError, TrainingError
-from chainrule.kinds import TrainingData
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.batches.rows import Size
 from chainrule.training.engines.torch_engine import TorchEngine

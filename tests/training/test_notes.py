@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule.designs.training import TrainingSettings
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.planning.advice import few_steps, long_rows, worse_than_guessing
 from listening import Listening

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from trainables import Bigram, V, seeded
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
-from chainrule.neural.networks.network import BatchLoss, Trainable
+from chainrule.networks.network import BatchLoss, Trainable
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.optim.muon import Muon, orthogonal
 from chainrule.training.optim.optimisers import Optimiser, make_optimiser

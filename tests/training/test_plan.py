@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import SettingsError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import describe, parse, setting
 
 

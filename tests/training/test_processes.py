@@ -84,7 +84,9 @@ def test_a_killed_process_costs_nothing_but_time(folder: Path) -> None:
     one = cr.train("transformer", folder / "corpus.txt", **TRANSFORMER)
     many = assert_alike("killed", one, folder)
     assert many.metrics["earlier_seconds"] > 0  # it went on, and did not begin anew
-    steps = [record["step"] for record in cr.curves(folder / "killed.run").records if record["what"] == "steps"]
+    steps = [
+        record["step"] for record in cr.training.curves(folder / "killed.run").records if record["what"] == "steps"
+    ]
     assert steps[-1] == 12
     assert len(list(checkpoint_folders(folder / "killed.run"))) == 2
 

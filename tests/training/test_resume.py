@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule import kinds
 from chainrule.cli.main import main
+from chainrule.contract import kinds
 from chainrule.errors import Interrupted, SettingsError
-from chainrule.pipeline import train as pipeline
-from chainrule.pipeline.train import train_kind
+from chainrule.runs import train as pipeline
+from chainrule.runs.train import train_kind
 from chainrule.training import loop
 from plugin import PLUGIN
 
@@ -176,7 +176,7 @@ def test_a_file_is_no_run_folder(corpus: Path) -> None:
 
 def test_training_room_needs_no_torch_to_be_found() -> None:
     """`chainrule train` of an n-gram model never waits for torch."""
-    rooms = "chainrule.pipeline.train, chainrule.designs.training, chainrule.cli.train"
+    rooms = "chainrule.runs.train, chainrule.networks.training_settings, chainrule.cli.verbs.train"
     script = f"import sys, {rooms}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

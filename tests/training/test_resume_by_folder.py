@@ -12,7 +12,7 @@ from test_resume import run, stopping
 
 import chainrule as cr
 from chainrule.errors import CorpusError, DamagedFileError, FolderError, Interrupted, SettingsError, TrainingError
-from chainrule.pipeline.run_record import describe_corpus, open_corpus
+from chainrule.runs.record import describe_corpus, open_corpus
 
 SMALL: dict[str, Any] = {"engine": "tape", "steps": 12, "hidden": 8, "embedding": 4, "batch": 64}
 SET = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]

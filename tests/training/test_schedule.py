@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from chainrule.designs.training import Schedule
+from chainrule.networks.training_settings import Schedule
 from chainrule.training.optim.schedule import factor
 
 

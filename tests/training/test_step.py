@@ -11,8 +11,8 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.exc import InductorError, InvalidCxxCompiler
 from trainables import Bigram, Recurrent, data, feed, gatherer, seeded, text, train
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.batches.layouts import Lines, Streams, Windows
 from chainrule.training.batches.rows import Rows, Size, Step

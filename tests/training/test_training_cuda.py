@@ -11,8 +11,8 @@ import pytest
 import torch
 from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text, train
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import Interrupted, TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training.batches import on_device

@@ -14,15 +14,15 @@ import torch
 from rich.console import Console
 from trainables import Bigram, data, seeded, train
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import MissingExtraError, SettingsError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.system.devices import peak_flops
 from chainrule.system.progress import SILENT
 from chainrule.system.progress.bars import VisibleProgress
 from chainrule.training import loop
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.records.metrics_log import MetricsLog, _board
+from chainrule.training.tracking.metrics_log import MetricsLog, _board
 from listening import Listening
 
 
@@ -163,7 +163,7 @@ def test_model_flops_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 tokens in a second at 714 operations each are a tenth of 7.14e6 a second."""
     monkeypatch.setattr(TorchEngine, "peak_flops", lambda self: 7.14e6)
     moments = iter([0.0, 1.0])
-    monkeypatch.setattr("chainrule.training.records.metrics_log.time.perf_counter", lambda: next(moments))
+    monkeypatch.setattr("chainrule.training.tracking.metrics_log.time.perf_counter", lambda: next(moments))
     listening = Listening()
     log = MetricsLog(engine(), listening)
     log.steps(listening, {"step": 1, "tokens": 1000, "loss": 1.0})

@@ -7,8 +7,8 @@ from chainrule_example.bigram import BigramSettings, TorchBigram, load
 from trainables import Bigram
 from trainables import train as train_bigram
 
-from chainrule.designs.training import TrainingSettings
-from chainrule.kinds import Kind, TrainingData
+from chainrule.contract.kinds import Kind, TrainingData
+from chainrule.networks.training_settings import TrainingSettings
 
 
 def train(settings: TrainingSettings, data: TrainingData) -> TorchBigram:

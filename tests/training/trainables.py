@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from chainrule.arrays import PAD
-from chainrule.designs.training import TrainingSettings
-from chainrule.kinds import TrainingData
-from chainrule.lm import Context
-from chainrule.neural.networks.network import BatchLoss, Trainable
+from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import Context
+from chainrule.networks.network import BatchLoss, Trainable
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from trainables import Bigram, Recurrent, data, seeded, train
 
-from chainrule.designs.training import TrainingSettings
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training.checkpoints.run_folder import checkpoint_folders

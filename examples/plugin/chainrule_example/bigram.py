@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
+from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
-from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import Context, LanguageModel, State, check_rows
 from chainrule.settings import parse, setting
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chainrule.designs.memory import ArrayMemory
-from chainrule.designs.settings import NeuralSettings
+from chainrule.contract.kinds import Rung
 from chainrule.errors import SettingsError
-from chainrule.kinds import Rung
-from chainrule.neural.networks.layers import Embedding, make_head
-from chainrule.neural.networks.network import Network, Reading, Table
+from chainrule.networks.layers import Embedding, make_head
+from chainrule.networks.memory import ArrayMemory
+from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.settings import NeuralSettings
 from chainrule.settings import setting
 from chainrule.training.kinds import network_kind
 

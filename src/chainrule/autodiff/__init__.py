@@ -7,8 +7,6 @@ In reading order:
     checks.py      the gradients of every module and network, checked against finite differences
     optim.py       optimisers: from gradients to updates of the parameters
     model.py       a trained network as a `LanguageModel`
-    traces.py      one prediction of which states, gates and gradients are kept
-    picture/       one prediction drawn as a graph, with the gradients that flow back
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from chainrule.autodiff.networks.weights import Design, make_network, shapes
 from chainrule.autodiff.tape.cases import Case, all_cases
 from chainrule.autodiff.tape.gradcheck import GradientReport, check_parameters
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.designs.networks import AveragingConfig, FeedforwardConfig, RecurrentConfig
-from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import AutodiffError
+from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.system.progress import Reports, as_progress
 
 _VOCABULARY = 7

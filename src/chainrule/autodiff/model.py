@@ -19,11 +19,11 @@ from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.tape import no_grad
-from chainrule.designs.memory import Memory, WindowTokens
+from chainrule.contract.kinds import check_task, load_content
+from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
-from chainrule.kinds import check_task, load_content
-from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
+from chainrule.networks.memory import Memory, WindowTokens
 from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer

@@ -15,7 +15,7 @@ import numpy as np
 
 from chainrule.autodiff.tape.gradients import Array, SparseRows
 from chainrule.autodiff.tape.nodes import Parameter
-from chainrule.designs.training import TrainingSettings, shrinks
+from chainrule.networks.training_settings import TrainingSettings, shrinks
 
 _BLOCK = 1 << 14  # weights updated at a time: few enough to stay in the CPU cache throughout an update
 _EPSILON = 1e-8

@@ -1,7 +1,7 @@
-"""The command line: one file per verb; those that look into networks in networks/, for other programs in exchange/.
+"""The command line.
 
-main.py      the verbs together, and what happens when one fails
-options/     arguments and options that verbs share
-screen/      what verbs print: lines, tables, numbers
-progress.py  the progress bars of verbs
+main.py    the verbs together, and what happens when one fails
+verbs/     one file per verb
+options/   arguments and options that verbs share
+output/    what verbs print: lines, tables, numbers, progress bars
 """

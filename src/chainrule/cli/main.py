@@ -13,37 +13,37 @@ from typing import Any, NoReturn
 import click
 
 from chainrule._version import __version__
-from chainrule.cli.compare import compare
-from chainrule.cli.evaluate import evaluate
-from chainrule.cli.exchange.convert import convert
-from chainrule.cli.exchange.export import export
-from chainrule.cli.exchange.import_ import import_verb
-from chainrule.cli.inspect import inspect
-from chainrule.cli.kinds import kinds
-from chainrule.cli.mix import mix
-from chainrule.cli.networks.diagnose import diagnose
-from chainrule.cli.networks.explain import explain
-from chainrule.cli.networks.gradcheck import gradcheck
-from chainrule.cli.networks.scale import scale
 from chainrule.cli.options.completion import completion
 from chainrule.cli.options.unknown import hint
-from chainrule.cli.report import report
-from chainrule.cli.score import score
-from chainrule.cli.screen.lines import WAITING
-from chainrule.cli.serve import serve
-from chainrule.cli.tasks.anomalies import anomalies
-from chainrule.cli.tasks.correct import correct
-from chainrule.cli.tasks.fill import fill
-from chainrule.cli.tasks.filter import filter_verb
-from chainrule.cli.tasks.generate import generate
-from chainrule.cli.tasks.pairs import pairs
-from chainrule.cli.tasks.predict import predict
-from chainrule.cli.tasks.rerank import rerank
-from chainrule.cli.tasks.suggest import suggest
-from chainrule.cli.tasks.tag import tag
-from chainrule.cli.tasks.translate import translate
-from chainrule.cli.tokenize import tokenize
-from chainrule.cli.train import resume, train
+from chainrule.cli.output.lines import WAITING
+from chainrule.cli.verbs.anomalies import anomalies
+from chainrule.cli.verbs.compare import compare
+from chainrule.cli.verbs.convert import convert
+from chainrule.cli.verbs.correct import correct
+from chainrule.cli.verbs.diagnose import diagnose
+from chainrule.cli.verbs.evaluate import evaluate
+from chainrule.cli.verbs.explain import explain
+from chainrule.cli.verbs.export import export
+from chainrule.cli.verbs.fill import fill
+from chainrule.cli.verbs.filter import filter_verb
+from chainrule.cli.verbs.generate import generate
+from chainrule.cli.verbs.gradcheck import gradcheck
+from chainrule.cli.verbs.import_ import import_verb
+from chainrule.cli.verbs.inspect import inspect
+from chainrule.cli.verbs.kinds import kinds
+from chainrule.cli.verbs.mix import mix
+from chainrule.cli.verbs.pairs import pairs
+from chainrule.cli.verbs.predict import predict
+from chainrule.cli.verbs.report import report
+from chainrule.cli.verbs.rerank import rerank
+from chainrule.cli.verbs.scale import scale
+from chainrule.cli.verbs.score import score
+from chainrule.cli.verbs.serve import serve
+from chainrule.cli.verbs.suggest import suggest
+from chainrule.cli.verbs.tag import tag
+from chainrule.cli.verbs.tokenize import tokenize
+from chainrule.cli.verbs.train import resume, train
+from chainrule.cli.verbs.translate import translate
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def _say_stopping() -> None:
     """Acknowledge a signal while work goes on that must end in order, such as a step and its checkpoint."""
     message = "stopping; a second Ctrl-C stops at once"
-    progress = sys.modules.get("chainrule.cli.progress")  # not imported here: if it is not, it shows nothing
+    progress = sys.modules.get("chainrule.cli.output.progress")  # not imported here: if it is not, it shows nothing
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
         _say(message)
 

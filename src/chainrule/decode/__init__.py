@@ -13,3 +13,20 @@ In reading order:
     randomness.py  random numbers that depend on the seed and the prompt, not on the batch
     top.py         the k largest values of each row
 """
+
+from __future__ import annotations
+
+from chainrule.decode.drafts import Draft
+from chainrule.decode.generate import Generation
+from chainrule.decode.strategies import FrequencyPenalty, PresencePenalty, RepetitionPenalty, Strategy
+from chainrule.decode.suggest import Suggestion
+
+__all__ = [
+    "Draft",
+    "FrequencyPenalty",
+    "Generation",
+    "PresencePenalty",
+    "RepetitionPenalty",
+    "Strategy",
+    "Suggestion",
+]

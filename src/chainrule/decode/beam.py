@@ -32,14 +32,14 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import pad, to_numpy, without
+from chainrule.contract.capabilities import Found, SearchRules
+from chainrule.contract.lm import LanguageModel, State
+from chainrule.contract.lm import search as search_by_model
 from chainrule.decode.healing import Opening
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
 from chainrule.errors import ModelError
-from chainrule.fast_paths import Found, SearchRules
-from chainrule.lm import LanguageModel, State
-from chainrule.lm import search as search_by_model
 
 _LONGEST = 1 << 20  # tokens; for more the arrays of a model's own search could be too large
 

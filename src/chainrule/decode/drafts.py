@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from chainrule.contract.capabilities import LONGEST_MATCH, SHORTEST_MATCH
+from chainrule.contract.lm import LanguageModel, draft
 from chainrule.decode.strategies import Strategy
 from chainrule.errors import DecodingError
-from chainrule.fast_paths import LONGEST_MATCH, SHORTEST_MATCH
-from chainrule.lm import LanguageModel, draft
 from chainrule.tokens.base import Tokenizer
 
 CONTEXT = "context"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import pad
+from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.beam import beam_search
 from chainrule.decode.drafts import Draft, DraftSource, DraftTally, as_draft
 from chainrule.decode.healing import Openings, draw_openings, find_openings
@@ -20,7 +21,6 @@ from chainrule.decode.sample import Continuation, sample, sample_steps
 from chainrule.decode.speculative import speculate, speculated
 from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy, TopP
 from chainrule.errors import DecodingError
-from chainrule.lm import LanguageModel, State
 
 DEFAULT_MAX_TOKENS = 100
 _SAMPLE_TOKENS = 60

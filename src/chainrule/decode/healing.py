@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, pad
+from chainrule.contract.lm import LanguageModel, State, score_choices
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Strategy
 from chainrule.decode.top import top_of_row
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State, score_choices
 from chainrule.tokens.spelling import Spelling
 
 _MOST_PATHS = 64  # of one prompt, that are continued at once

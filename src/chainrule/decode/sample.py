@@ -15,10 +15,10 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
+from chainrule.contract.lm import LanguageModel, State, write
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy
 from chainrule.errors import DecodingError, ModelError
-from chainrule.lm import LanguageModel, State, write
 
 STEPS_AT_ONCE, MOST_STEPS = 16, 64
 """The tokens of a row that are written before the host looks at them: at first, and at most."""

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, inverse_transform, to_numpy
+from chainrule.contract.capabilities import DraftRules
+from chainrule.contract.lm import LanguageModel, State, read_ahead, write_drafted
 from chainrule.decode.drafts import CONTEXT, Draft, guesser_of
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, Continuation
 from chainrule.decode.strategies import Strategy, normalised
 from chainrule.errors import ModelError
-from chainrule.fast_paths import DraftRules
-from chainrule.lm import LanguageModel, State, read_ahead, write_drafted
 
 Floats = NDArray[np.float64]
 

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import pad, to_numpy
+from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
 from chainrule.decode.generate import added_text, context_of
 from chainrule.decode.healing import find_openings
 from chainrule.decode.top import top_of_row
 from chainrule.errors import DecodingError, ModelError
-from chainrule.lm import LanguageModel, State, next_probs, prepare
 
 _LONGEST = 40  # tokens of a word
 _WIDTH = 4  # hypotheses for each word that is asked for

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
+from chainrule.contract.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
-from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.system.disk import scratch_folder
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
@@ -24,7 +24,7 @@ from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
 
 if TYPE_CHECKING:
-    from chainrule.compose.dynamic import Dynamic
+    from chainrule.mixtures.dynamic import Dynamic
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def measure(
 
 
 def _learning(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iterator[np.ndarray]:
-    from chainrule.compose.dynamic import dynamic_scores
+    from chainrule.mixtures.dynamic import dynamic_scores
 
     return dynamic_scores(lm, ids, dynamic)
 

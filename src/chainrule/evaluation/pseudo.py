@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.encoders.masked.contract import MaskedModel
-from chainrule.encoders.masked.pseudo import pseudo_log_likelihoods
 from chainrule.errors import CorpusError
 from chainrule.evaluation.metrics import perplexity_of
+from chainrule.masked.contract import MaskedModel
+from chainrule.masked.pseudo import pseudo_log_likelihoods
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import record_batches
 from chainrule.text.given import Text, as_corpus

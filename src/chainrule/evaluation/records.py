@@ -18,10 +18,10 @@ from typing import Literal
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
+from chainrule.contract.kinds import Stored, Workers
+from chainrule.contract.lm import LanguageModel, State, read, score_sequences, tokens_at_once
 from chainrule.errors import SettingsError
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.kinds import Stored, Workers
-from chainrule.lm import LanguageModel, State, read, score_sequences, tokens_at_once
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.batches import RecordBatch, record_batches
 from chainrule.text.corpus import Corpus

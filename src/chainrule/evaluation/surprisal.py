@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
+from chainrule.contract.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.errors import CorpusError, TokenizerError
 from chainrule.evaluation.metrics import perplexity_of
-from chainrule.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.system.disk.tables import frame
 from chainrule.system.progress import SILENT, Progress, Reports, Task, as_progress
 from chainrule.text.corpus import Corpus

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chainrule.designs.seq2seq import Seq2SeqConfig, Seq2SeqSettings
 from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
     ACTIVATIONS,
@@ -24,8 +23,9 @@ from chainrule.interop.weights import (
     to_published,
     whole_numbers,
 )
-from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
-from chainrule.neural.networks.seq2seq.transformer import TransformerEncoderDecoder
+from chainrule.networks.seq2seq.config import Seq2SeqConfig, Seq2SeqSettings
+from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
 
 _TABLE, _BIAS = "model.shared.weight", "final_logits_bias"
 _UNREAD = (_BIAS, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chainrule.designs.masked import MaskedSettings
 from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
     ACTIVATIONS,
@@ -28,7 +27,8 @@ from chainrule.interop.weights import (
     to_published,
     whole_numbers,
 )
-from chainrule.neural.networks.transformer.masked import MaskedTransformer
+from chainrule.networks.transformer.masked import MaskedTransformer
+from chainrule.networks.transformer.masked_config import MaskedSettings
 
 _SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
 NEVER = -10_000.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from chainrule.contract.lm import Context, LanguageModel
+from chainrule.contract.model import Model
 from chainrule.errors import FolderError, ForeignFileError, MissingExtraError
 from chainrule.interop.hub import fetch_model, is_hub_address
-from chainrule.lm import Context, LanguageModel
-from chainrule.model import Model
 from chainrule.ngram.arpa.model import load_arpa, save_arpa
 from chainrule.system.devices import has_torch
 from chainrule.system.progress import SILENT, Progress

@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from chainrule.arrays import batches, checked, pad, to_numpy, without
+from chainrule.contract.lm import LanguageModel, State, tokens_at_once
 from chainrule.decode.generate import Growing, context_of, end_of, prompt_ids, text_only
 from chainrule.decode.healing import draw_openings, find_openings
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import sample_steps
 from chainrule.decode.strategies import Strategy
 from chainrule.errors import DecodingError
-from chainrule.lm import LanguageModel, State, tokens_at_once
 from chainrule.tokens.base import utf8
 from chainrule.tokens.spans import text_spans
 

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.contract.lm import Context, start_token
+from chainrule.contract.model import Model
 from chainrule.errors import ForeignFileError, MissingExtraError, SettingsError, TokenizerError
+from chainrule.inference.model import NeuralModel
 from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves
 from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
 from chainrule.interop.weights import expect
-from chainrule.lm import Context, start_token
-from chainrule.model import Model
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.disk.atomic import replaced_path
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import byte_characters

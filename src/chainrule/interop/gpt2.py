@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from chainrule.designs.transformer import TransformerConfig
 from chainrule.interop.weights import (
     ACTIVATIONS,
     Pair,
@@ -20,7 +19,8 @@ from chainrule.interop.weights import (
     to_published,
     whole_numbers,
 )
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
 
 _SIZES = ("n_layer", "n_embd", "n_head", "n_positions")
 _UNREAD = (".attn.bias", ".attn.masked_bias")  # the mask of attention, which older files have

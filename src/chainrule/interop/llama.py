@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
     Pair,
@@ -23,7 +22,8 @@ from chainrule.interop.weights import (
     to_published,
     whole_numbers,
 )
-from chainrule.neural.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
 
 _SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
 _UNREAD = ("rotary_emb.inv_freq",)  # computed from the configuration; older files have them

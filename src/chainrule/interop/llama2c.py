@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.contract.lm import Context
 from chainrule.errors import ForeignFileError
+from chainrule.inference.model import NeuralModel
 from chainrule.interop.huggingface import as_model
 from chainrule.interop.llama import from_llama_weights
 from chainrule.interop.vocabularies.sentencepiece import llama2c_tokenizer
-from chainrule.lm import Context
-from chainrule.neural.inference.model import NeuralModel
 
 _HEADER = struct.Struct("<7i")
 _MOST = 1 << 20  # no size of a network is larger

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.contract.kinds import load
+from chainrule.contract.lm import LanguageModel, tokens_at_once
 from chainrule.decode.strategies import Greedy, MinP, Strategy, Temperature, TopK, TopP
 from chainrule.errors import ChainruleError, MissingExtraError, SettingsError
 from chainrule.evaluation.measure import score_ids
 from chainrule.evaluation.surprisal import score
 from chainrule.interop.continuations import score_continuations, write_until
-from chainrule.kinds import load
-from chainrule.lm import LanguageModel, tokens_at_once
 from chainrule.tokens.base import encode_in_parallel, utf8
 
 try:

@@ -18,11 +18,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import MissingExtraError
 from chainrule.evaluation.surprisal import score
-from chainrule.lm import Context, LanguageModel
-from chainrule.pipeline.prepare import TokenizerChoice
-from chainrule.pipeline.train import train
+from chainrule.runs.prepare import TokenizerChoice
+from chainrule.runs.train import train
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 

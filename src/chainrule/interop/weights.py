@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from chainrule.designs.transformer import TransformerConfig
 from chainrule.errors import SettingsError
-from chainrule.neural.networks.transformer.stack import Stack
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.stack import Stack
 
 N = TypeVar("N", bound=nn.Module)
 

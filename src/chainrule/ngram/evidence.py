@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.ngram.anylength.model import AnyLengthModel, group_of
-from chainrule.ngram.anylength.suffixes import Ints
+from chainrule.ngram.infinite.model import AnyLengthModel, group_of
+from chainrule.ngram.infinite.suffixes import Ints
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.tables import node_of

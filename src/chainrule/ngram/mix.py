@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule._version import __version__
+from chainrule.contract.lm import Context, LanguageModel, score_rows
 from chainrule.errors import CorpusError, ModelError
-from chainrule.lm import Context, LanguageModel, score_rows
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SCORES, NgramSettings
 from chainrule.ngram.store.automaton import Automaton

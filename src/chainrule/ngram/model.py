@@ -11,8 +11,8 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.fast_paths import Choose, Found, Likeliest, SearchRules
-from chainrule.lm import Context, LanguageModel, State, check_rows, expect_state
+from chainrule.contract.capabilities import Choose, Found, Likeliest, SearchRules
+from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.index import with_index
@@ -21,8 +21,8 @@ from chainrule.system.parallel import Patience, at_once, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines
 
 if TYPE_CHECKING:
-    from chainrule.ngram.writing.drafter import Drafter
-    from chainrule.ngram.writing.writer import Writer
+    from chainrule.ngram.sampling.drafter import Drafter
+    from chainrule.ngram.sampling.writer import Writer
 
 KIND_NAME = "ngram"
 _NANOSECONDS = 1 << 22  # to write one token without kernels
@@ -254,7 +254,7 @@ class NgramModel(LanguageModel):
         texts, width = live_PW.shape
         if self.automaton.where is not None or width > _WIDEST or not self._patience.count(rules.limits.sum()):
             return None
-        from chainrule.ngram.writing.searcher import search
+        from chainrule.ngram.sampling.searcher import search
 
         words_BN = self._state(state).words
         words_BN = np.repeat(words_BN, texts * width // len(words_BN), axis=0)
@@ -273,19 +273,19 @@ class NgramModel(LanguageModel):
         """The contexts of the model and their likeliest words. None on a GPU."""
         if self.automaton.where is not None:
             return None
-        from chainrule.ngram.writing.likeliest import likeliest_words
+        from chainrule.ngram.sampling.likeliest import likeliest_words
 
         return likeliest_words(self.automaton, self.tokenizer.bos, longest)
 
     @cached_property
     def _drafter(self) -> Drafter:
-        from chainrule.ngram.writing.drafter import Drafter
+        from chainrule.ngram.sampling.drafter import Drafter
 
         return Drafter(self.automaton, self.tokenizer.bos)
 
     @cached_property
     def _writer(self) -> Writer:
-        from chainrule.ngram.writing.writer import Writer
+        from chainrule.ngram.sampling.writer import Writer
 
         return Writer(self.automaton)
 

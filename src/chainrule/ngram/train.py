@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array, to_numpy
+from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.lm import LanguageModel, score_sequences
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
-from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import LanguageModel, score_sequences
-from chainrule.ngram.anylength.loading import load_anygram
-from chainrule.ngram.anylength.model import KIND_NAME as ANYGRAM_NAME
-from chainrule.ngram.anylength.model import AnyLengthSettings, train_anygram
 from chainrule.ngram.estimate.levels import Counts, count_by_unique
 from chainrule.ngram.estimate.methods import choose_method
 from chainrule.ngram.estimate.passes import smooth_levels
 from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
 from chainrule.ngram.estimate.tuning import HeldOut
+from chainrule.ngram.infinite.loading import load_anygram
+from chainrule.ngram.infinite.model import KIND_NAME as ANYGRAM_NAME
+from chainrule.ngram.infinite.model import AnyLengthSettings, train_anygram
 from chainrule.ngram.loading import load_ngram
 from chainrule.ngram.model import KIND_NAME, NgramModel
 from chainrule.ngram.settings import NgramSettings, parse_thresholds

@@ -15,3 +15,9 @@ In reading order:
     write.py            `write_report`, `Report`: the files of a report, and one that follows a run
     template/           the page's HTML, style and script
 """
+
+from __future__ import annotations
+
+from chainrule.report.write import Report, make_report, write_report
+
+__all__ = ["Report", "make_report", "write_report"]

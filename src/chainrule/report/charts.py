@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from chainrule.comparison.learning_curve import fraction
 from chainrule.errors import MissingExtraError
-from chainrule.evaluation.curve import fraction
 from chainrule.report.costs import Cost
 
 if TYPE_CHECKING:

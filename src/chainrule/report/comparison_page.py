@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chainrule.evaluation.curve import fraction
+from chainrule.comparison.learning_curve import fraction
 from chainrule.report.charts import OTHER, colours, learning_colours
 from chainrule.report.costs import Cost, shown
 from chainrule.report.html import chip, figure_of, legend_of, numbers_of, page, specs, text

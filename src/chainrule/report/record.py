@@ -10,11 +10,9 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from chainrule.errors import ChainruleError, FolderError
-from chainrule.evaluation.choice import advice
-from chainrule.evaluation.comparison import RESULTS, Comparison, Point, Result, loss_of, read_comparison
-from chainrule.evaluation.measure import Measured
-from chainrule.evaluation.surprisals_record import (
+from chainrule.comparison.advice import advice
+from chainrule.comparison.results import RESULTS, Comparison, Point, Result, loss_of, read_comparison
+from chainrule.comparison.surprisals import (
     SURPRISALS,
     TEXT,
     Surprisals,
@@ -22,6 +20,8 @@ from chainrule.evaluation.surprisals_record import (
     read_text,
     record_surprisals,
 )
+from chainrule.errors import ChainruleError, FolderError
+from chainrule.evaluation.measure import Measured
 from chainrule.folder import MANIFEST, METRICS
 from chainrule.report.costs import COSTS, Cost, frontier
 from chainrule.report.samples import MAX_TOKENS, MOST_MEGABYTES, TOP_P, Samples, prompts_from, written_after

@@ -12,7 +12,7 @@ from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, read_folder
 from chainrule.system.disk.locks import LOCK, is_abandoned
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
-from chainrule.training.records.curves import curves
+from chainrule.training.tracking.curves import curves
 
 MOST_POINTS = 2000
 """Of one chart; of a longer run equally spaced ones are drawn."""

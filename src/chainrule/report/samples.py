@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chainrule.contract.kinds import load
 from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import TopP
 from chainrule.errors import ChainruleError
-from chainrule.kinds import load
 from chainrule.report.surprise import Words
 from chainrule.system.progress import Progress
 

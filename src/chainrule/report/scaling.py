@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.evaluation.scaling.grid import Scaling
-from chainrule.evaluation.scaling.law import FLOPS, Law
+from chainrule.comparison.scaling.grid import Scaling
+from chainrule.comparison.scaling.law import FLOPS, Law
 from chainrule.report.charts import COLOURS, altair
 from chainrule.report.html import figure_of, legend_of, numbers_of, page, specs, text
 from chainrule.report.write import write_pictures
@@ -24,7 +24,7 @@ _COUNTS: dict[str, Any] = {"format": "~s", "labelOverlap": "greedy", "labelSepar
 
 
 def write_scaling(found: Scaling, out: Path) -> Path:
-    """Write scale.html, and the charts as files in scale/; returns the path of the page."""
+    """Write scale.html, and the charts as files in ray/; returns the path of the page."""
     assert found.law is not None
     charts = scaling_charts(found, found.law)
     (out / "scale").mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.evaluation.surprisals_record import Surprisals
+from chainrule.comparison.surprisals import Surprisals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -16,8 +16,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from chainrule.comparison.results import RESULTS
 from chainrule.errors import FolderError
-from chainrule.evaluation.comparison import RESULTS
 from chainrule.folder import MANIFEST, to_json
 from chainrule.report.charts import altair, comparison_charts, run_charts
 from chainrule.report.comparison_page import comparison_page

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from chainrule.contract.kinds import load
+from chainrule.contract.lm import LanguageModel, prepare
+from chainrule.contract.model import Model
 from chainrule.errors import ChainruleError, FolderError, ModelError
 from chainrule.folder import MANIFEST
-from chainrule.kinds import load
-from chainrule.lm import LanguageModel, prepare
-from chainrule.model import Model
 from chainrule.serve.batching.engine import Engine, Limits
 
 

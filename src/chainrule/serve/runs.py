@@ -19,8 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from chainrule.comparison.results import RESULTS, Comparison, loss_of, read_comparison
 from chainrule.errors import ChainruleError, FolderError
-from chainrule.evaluation.comparison import RESULTS, Comparison, loss_of, read_comparison
 from chainrule.folder import MANIFEST
 from chainrule.folder import METRICS as MODEL_METRICS
 from chainrule.report.charts import run_charts

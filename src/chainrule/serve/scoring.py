@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import to_numpy
+from chainrule.contract.lm import LanguageModel, predictions, score_rows
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, predictions, score_rows
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.batching.rows import likeliest
 from chainrule.serve.models import Served

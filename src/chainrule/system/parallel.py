@@ -49,7 +49,7 @@ def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterat
 
 
 class Engine:
-    """Where pieces of work are done: here by the threads of this process, elsewhere by an engine of scale/.
+    """Where pieces of work are done: here by the threads of this process, elsewhere by an engine of ray/.
 
     A piece may be done twice, by a worker that dies and by the one that takes over: what `work` writes into arrays
     must not depend on what was there before.

@@ -5,7 +5,8 @@ tell the sentences apart is as good as chance.
 
 >>> import chainrule as cr
 >>> lm = cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace")
->>> judged = cr.minimal_pairs(lm, [("the cat sleeps", "the cat sleep"), ("the cats sleep", "the cats sleeps")])
+>>> pairs = [("the cat sleeps", "the cat sleep"), ("the cats sleep", "the cats sleeps")]
+>>> judged = cr.tasks.minimal_pairs(lm, pairs)
 >>> judged.accuracy, judged.fewer_tokens
 (1.0, 0.5)
 """
@@ -22,12 +23,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from chainrule.encoders.masked.contract import MaskedModel
-from chainrule.encoders.masked.pseudo import pseudo_log_likelihoods
+from chainrule.contract.lm import LanguageModel
+from chainrule.contract.model import Model
 from chainrule.errors import CorpusError
 from chainrule.evaluation.surprisal import score
-from chainrule.lm import LanguageModel
-from chainrule.model import Model
+from chainrule.masked.contract import MaskedModel
+from chainrule.masked.pseudo import pseudo_log_likelihoods
 from chainrule.system.progress import Reports, as_progress
 from chainrule.tasks.objects import read_objects, text_field
 from chainrule.tokens.base import utf8

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import PAD, Array, pad, to_numpy
+from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
 from chainrule.decode.suggest import suggest
 from chainrule.errors import CorpusError
-from chainrule.lm import LanguageModel, State, next_probs, prepare
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 
@@ -94,7 +94,7 @@ def keystrokes(
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2)
-    >>> found = cr.keystrokes(lm, "i love mice", k=2)
+    >>> found = cr.tasks.keystrokes(lm, "i love mice", k=2)
     >>> found.characters, found.keys, found.least_keys, round(found.saved, 3)
     (12, 5, 4, 0.583)
 

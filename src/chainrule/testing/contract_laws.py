@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 import chainrule as cr
-from chainrule import chain
 from chainrule.arrays import PAD, pad, to_numpy
+from chainrule.contract import chain
+from chainrule.contract.lm import LanguageModel
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import sample_after
-from chainrule.lm import LanguageModel
 from chainrule.testing.register import CLOSE, law, next_log_probs, prefixes
 
 

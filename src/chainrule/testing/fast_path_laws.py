@@ -8,9 +8,7 @@ import numpy as np
 
 import chainrule as cr
 from chainrule.arrays import pad, to_numpy
-from chainrule.decode.beam import beam_search
-from chainrule.decode.sample import Choice
-from chainrule.fast_paths import (
+from chainrule.contract.capabilities import (
     GivesNextProbs,
     KnowsLikeliest,
     Predicts,
@@ -20,7 +18,9 @@ from chainrule.fast_paths import (
     Searches,
     Writes,
 )
-from chainrule.lm import LanguageModel, draft, read_ahead, score_sequences
+from chainrule.contract.lm import LanguageModel, draft, read_ahead, score_sequences
+from chainrule.decode.beam import beam_search
+from chainrule.decode.sample import Choice
 from chainrule.testing.register import CLOSE, law, next_log_probs, prefixes
 
 

@@ -5,7 +5,7 @@ Each law is a function that takes a model with a small vocabulary and raises Ass
 
 from __future__ import annotations
 
-from chainrule.lm import LanguageModel
+from chainrule.contract.lm import LanguageModel
 from chainrule.testing import contract_laws, fast_path_laws  # noqa: F401 (they enter their laws)
 from chainrule.testing.register import LAWS, Law, prefixes
 

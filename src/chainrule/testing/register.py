@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from chainrule import chain
 from chainrule.arrays import to_numpy
-from chainrule.lm import LanguageModel
+from chainrule.contract import chain
+from chainrule.contract.lm import LanguageModel
 
 Law = Callable[[LanguageModel], None]
 LAWS: dict[str, Law] = {}

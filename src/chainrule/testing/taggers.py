@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import chainrule as cr
-from chainrule.encoders.tagging.contract import Tagger
+from chainrule.tagging.contract import Tagger
 
 TaggerLaw = Callable[[Tagger], None]
 TAGGER_LAWS: dict[str, TaggerLaw] = {}

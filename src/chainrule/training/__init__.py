@@ -14,8 +14,14 @@ In reading order:
     parallel.py       training on many processes, as torchrun starts them
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
     planning/         what is decided before the first step: settings left open, modes, how long a run is
-    records/          figures of a run: written while it goes on, for other programs too, and read as curves
+    tracking/         figures of a run: written while it goes on, for other programs too, and read as curves
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit
     backends/         networks of each engine as language models
     kinds.py          the kinds of network that can be trained, and how to add one
 """
+
+from __future__ import annotations
+
+from chainrule.training.tracking.curves import curves
+
+__all__ = ["curves"]

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chainrule.designs.training import TrainingSettings
+from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import Context
 from chainrule.errors import CorpusError
-from chainrule.kinds import TrainingData
-from chainrule.lm import Context
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.base import line_bounds
 from chainrule.training.batches.layouts import Lines, choose_layout

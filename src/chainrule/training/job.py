@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chainrule.designs.training import TrainingSettings
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError
-from chainrule.kinds import TrainingData
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.compatibility import identity
 from chainrule.training.engines.base import Engine, Feed

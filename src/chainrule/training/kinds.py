@@ -13,9 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import sample_text
-from chainrule.designs.networks import count_parameters
-from chainrule.designs.settings import (
+from chainrule.errors import MissingExtraError
+from chainrule.folder import ModelFolder
+from chainrule.networks.config import count_parameters
+from chainrule.networks.settings import (
     AveragingSettings,
     ElmanSettings,
     FeedforwardSettings,
@@ -24,11 +28,7 @@ from chainrule.designs.settings import (
     NeuralSettings,
     TransformerSettings,
 )
-from chainrule.designs.word_vectors import load_vectors
-from chainrule.errors import MissingExtraError
-from chainrule.folder import ModelFolder
-from chainrule.kinds import Kind, Rung, TrainingData
-from chainrule.lm import LanguageModel
+from chainrule.networks.word_vectors import load_vectors
 from chainrule.settings import parse
 from chainrule.system.devices import has_torch
 from chainrule.system.plugins import import_object
@@ -38,8 +38,8 @@ from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.examples import Texts, texts_of
 from chainrule.training.planning.defaults import complete, in_words, remembered, with_time
-from chainrule.training.records.loggers import check_logger
 from chainrule.training.team import check_together, current_team
+from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network
 
 RUNG = {"minutes": 0.5}
@@ -217,7 +217,7 @@ def network_kind(
     )
 
 
-_TORCH, _TAPE = "chainrule.neural.networks", "chainrule.autodiff.networks"
+_TORCH, _TAPE = "chainrule.networks", "chainrule.autodiff.networks"
 
 FEEDFORWARD = network_kind(
     "feedforward",

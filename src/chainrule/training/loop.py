@@ -16,8 +16,8 @@ from chainrule.training.job import Job
 from chainrule.training.optim.schedule import factor
 from chainrule.training.planning.advice import long_run
 from chainrule.training.planning.pace import Pace
-from chainrule.training.records.metrics_log import MetricsLog
 from chainrule.training.run_state import Place, RunState
+from chainrule.training.tracking.metrics_log import MetricsLog
 
 READ_SECONDS = 1.0
 """Seconds between two reads of the losses, each of which waits for the device."""

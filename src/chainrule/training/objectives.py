@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from chainrule.arrays import PAD, Array
-from chainrule.lm import Context, start_token
+from chainrule.contract.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from chainrule.neural.networks.network import BatchLoss, Trainable
+    from chainrule.networks.network import BatchLoss, Trainable
     from chainrule.training.optim.optimisers import Optimiser
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class Processes(Team):
             return network.to(device)
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-        from chainrule.neural.networks.transformer.blocks import Block
+        from chainrule.networks.transformer.blocks import Block
 
         # a memory is a view, and is never changed
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
@@ -296,7 +296,7 @@ class _Averaged(Loss):
         from torch import nn
         from torch.nn.parallel import DistributedDataParallel
 
-        from chainrule.neural.networks.transformer.stack import Layers
+        from chainrule.networks.transformer.stack import Layers
 
         class Forward(nn.Module):
             def __init__(self) -> None:

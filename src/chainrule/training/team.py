@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from chainrule.neural.networks.network import BatchLoss, Trainable
+    from chainrule.networks.network import BatchLoss, Trainable
     from chainrule.training.optim.optimisers import Optimiser
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chainrule.designs.training import TrainingSettings
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError
-from chainrule.kinds import TrainingData
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.training.checkpoints.checkpoint import Checkpoint
 from chainrule.training.checkpoints.compatibility import changes
 from chainrule.training.checkpoints.run_folder import check_run

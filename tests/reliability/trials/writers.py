@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import chainrule as cr
-from chainrule.evaluation import comparison
+from chainrule.comparison import results as comparison
 from chainrule.folder import ModelFolder, read_folder, write_folder
 from chainrule.ngram.arpa.model import load_arpa, save_arpa
 from chainrule.system.disk import replaced_path, sweep

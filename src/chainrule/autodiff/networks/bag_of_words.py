@@ -4,7 +4,7 @@
     h_t = f(W m_t + b)                           one hidden layer or more
     p(next | all tokens before) = softmax(U h_t + c)
 
-`neural/networks/bag_of_words.py` is the same network in torch.
+`networks/bag_of_words.py` is the same network in torch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.modules import Multiply, RunningMean
 from chainrule.autodiff.tape.nodes import Value
-from chainrule.designs.memory import Sums
-from chainrule.designs.networks import AveragingConfig
+from chainrule.networks.config import AveragingConfig
+from chainrule.networks.memory import Sums
 
 
 class TapeBagOfWords(TapeNetwork):

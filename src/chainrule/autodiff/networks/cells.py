@@ -1,7 +1,7 @@
 """Recurrent cells on the tape, one step at a time: the lecture's equations as they are.
 
 A cell takes W x_t + b and U h_{t-1} + d, each with the gates side by side in the order of
-`neural/networks/recurrent/cells.py`, and the state before: (h,), for an LSTM (h, c). It returns the state after.
+`networks/recurrent/cells.py`, and the state before: (h,), for an LSTM (h, c). It returns the state after.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chainrule.autodiff.tape.modules import Add, Multiply, ReLU, Scale, Sigmoid,
 from chainrule.autodiff.tape.moves import Slice
 from chainrule.autodiff.tape.nodes import Node
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.networks import CellName
+from chainrule.networks.config import CellName
 
 CellState: TypeAlias = tuple[Node, ...]
 Cell: TypeAlias = Callable[[Node, Node, CellState], CellState]

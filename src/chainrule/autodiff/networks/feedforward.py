@@ -4,7 +4,7 @@
     h_t = f(W x_t + b)                           one hidden layer or more
     p(next | last n-1 tokens) = softmax(U h_t + c)
 
-`neural/networks/feedforward.py` is the same network in torch.
+`networks/feedforward.py` is the same network in torch.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from chainrule.autodiff.networks.hidden import hidden_layers
 from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork, dropout
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.moves import Concat, Slice
-from chainrule.designs.memory import LastTokens
-from chainrule.designs.networks import FeedforwardConfig
+from chainrule.networks.config import FeedforwardConfig
+from chainrule.networks.memory import LastTokens
 
 
 class TapeFeedforward(TapeNetwork):

@@ -8,7 +8,7 @@ from chainrule.autodiff.networks.network import Randomness, dropout
 from chainrule.autodiff.tape.modules import Add, Linear, ReLU, Sigmoid, Tanh
 from chainrule.autodiff.tape.nodes import Node, Parameter
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.networks import AveragingConfig, FeedforwardConfig
+from chainrule.networks.config import AveragingConfig, FeedforwardConfig
 
 ACTIVATIONS: Mapping[str, type[Module]] = {"tanh": Tanh, "sigmoid": Sigmoid, "relu": ReLU}
 

@@ -22,7 +22,7 @@ from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Multiply, Scale
 from chainrule.autodiff.tape.nodes import Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.memory import Memory
+from chainrule.networks.memory import Memory
 
 Randomness: TypeAlias = np.random.Generator
 

@@ -4,7 +4,7 @@
     p(next | all tokens before) = softmax(U h_t + c)
 
 Gradients flow back through the tokens that are read at once, and no further: the memory of earlier tokens comes in
-as data (truncated back-propagation through time). `neural/networks/recurrent/rnn.py` is the same network in torch.
+as data (truncated back-propagation through time). `networks/recurrent/rnn.py` is the same network in torch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from chainrule.autodiff.tape.modules import Add, Linear, MatMul, Mean, Multiply,
 from chainrule.autodiff.tape.moves import Slice, Stack, Transpose
 from chainrule.autodiff.tape.nodes import Node, Value
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.memory import RecurrentMemory
-from chainrule.designs.networks import PARTS, RecurrentConfig
+from chainrule.networks.config import PARTS, RecurrentConfig
+from chainrule.networks.memory import RecurrentMemory
 
 LAYER = "layers.{}.weights.{}_l0"
 """The name of a layer's parameter, from the index of the layer and torch's name of the parameter."""

@@ -15,15 +15,8 @@ from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
 from chainrule.autodiff.networks.transformer import weights as of_transformer
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.designs.networks import (
-    GATES,
-    PARTS,
-    AveragingConfig,
-    FeedforwardConfig,
-    RecurrentConfig,
-    padded_size,
-)
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.config import GATES, PARTS, AveragingConfig, FeedforwardConfig, RecurrentConfig, padded_size
+from chainrule.networks.transformer.config import TransformerConfig
 
 Design: TypeAlias = AveragingConfig | FeedforwardConfig | RecurrentConfig | TransformerConfig
 

@@ -10,7 +10,7 @@ import click
 from chainrule.cli.options.declaring import Command, with_options
 
 if TYPE_CHECKING:
-    from chainrule.compose.dynamic import Dynamic
+    from chainrule.mixtures.dynamic import Dynamic
 
 
 def dynamic_options(command: Command) -> Command:
@@ -37,7 +37,7 @@ def dynamic_options(command: Command) -> Command:
 
 def chosen_dynamic(options: Mapping[str, Any]) -> Dynamic | None:
     """What the options of `dynamic_options` say; None: networks stay as they are."""
-    from chainrule.compose.dynamic import Dynamic
+    from chainrule.mixtures.dynamic import Dynamic
     from chainrule.settings import parse, split_words
 
     if options["dynamic_rate"] is None:

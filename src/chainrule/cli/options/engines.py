@@ -52,7 +52,7 @@ def opened_engine(options: dict[str, Any]) -> Iterator[Engine]:
                 raise click.UsageError(f"--{name} is for --engine ray: give that too, or leave it out")
         yield EMBEDDED
         return
-    from chainrule.scale.connection import ray_engine
+    from chainrule.ray.connection import ray_engine
 
     with ray_engine(options["address"], work=options["work"]) as engine:
         yield engine

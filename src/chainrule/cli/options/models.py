@@ -9,7 +9,7 @@ import click
 from chainrule.cli.options.declaring import Command, RenamedOption
 
 if TYPE_CHECKING:
-    from chainrule.lm import LanguageModel
+    from chainrule.contract.lm import LanguageModel
 
 
 def model_argument(command: Command) -> Command:
@@ -45,7 +45,7 @@ def note_slow_precision(dtype: str, *models: LanguageModel) -> None:
 
     on_cpu = any(lm.device == "cpu" and lm.dtype == "bfloat16" for lm in models)
     if dtype == "bfloat16" and on_cpu and not has_fast_bfloat16():
-        from chainrule.cli.progress import terminal_progress
+        from chainrule.cli.output.progress import terminal_progress
 
         terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
 
@@ -74,7 +74,7 @@ def heal_option(command: Command) -> Command:
 
 def note_unknown_prompt(lm: LanguageModel, prompt: str, heal: bool = True) -> None:
     """Tell the user if some of the prompt is unknown to the model."""
-    from chainrule.cli.progress import terminal_progress
+    from chainrule.cli.output.progress import terminal_progress
     from chainrule.decode.generate import context_of
     from chainrule.decode.healing import find_openings
 

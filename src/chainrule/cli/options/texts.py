@@ -12,7 +12,7 @@ import click
 from chainrule.cli.options.declaring import Command, RenamedOption, with_options
 
 if TYPE_CHECKING:
-    from chainrule.kinds import Task
+    from chainrule.contract.kinds import Task
     from chainrule.text.corpus import Corpus
     from chainrule.text.pairs import Pairs
 

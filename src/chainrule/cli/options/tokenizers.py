@@ -10,7 +10,7 @@ import click
 from chainrule.cli.options.declaring import Command, with_options
 
 if TYPE_CHECKING:
-    from chainrule.pipeline.prepare import TokenizerChoice
+    from chainrule.runs.prepare import TokenizerChoice
 
 
 TOKENIZER_HELP = "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one."
@@ -58,7 +58,7 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
 
 def tokenizer_choice(options: Mapping[str, Any], default: str = "word") -> TokenizerChoice:
     """The tokenizer that the options of `tokenizer_options` choose."""
-    from chainrule.pipeline.prepare import TokenizerChoice
+    from chainrule.runs.prepare import TokenizerChoice
 
     names = ("vocab_size", "min_count", "vocabulary")
     return TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})

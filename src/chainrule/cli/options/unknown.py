@@ -56,7 +56,7 @@ def _as_setting(option: str, name: str, arguments: list[str]) -> str | None:
     """Where the name of an unknown option is that of a setting, how to give it; None for any other name."""
     from dataclasses import fields
 
-    from chainrule.kinds import find_kind, kind_names
+    from chainrule.contract.kinds import find_kind, kind_names
     from chainrule.settings import ALSO_CALLED
 
     settings = {}

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chainrule.encoders.masked.contract import MASK
-from chainrule.encoders.masked.filling import gaps_take_spaces
+from chainrule.contract.lm import Context, start_token
 from chainrule.errors import TokenizerError
 from chainrule.interop.vocabularies.definitions import Definition, added_token, replace, steps, surrounded_by
 from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json
 from chainrule.interop.vocabularies.ours import LINE_END, definition_and_names, token_name
-from chainrule.lm import Context, start_token
+from chainrule.masked.contract import MASK
+from chainrule.masked.filling import gaps_take_spaces
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.published import PublishedTokenizer
 

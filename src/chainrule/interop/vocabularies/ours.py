@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chainrule.contract.lm import Context, start_token
 from chainrule.errors import TokenizerError
 from chainrule.interop.vocabularies.definitions import (
     Definition,
@@ -21,7 +22,6 @@ from chainrule.interop.vocabularies.definitions import (
     steps,
     surrounded_by,
 )
-from chainrule.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer
 from chainrule.tokens.char import CharTokenizer

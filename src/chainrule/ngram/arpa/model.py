@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule._version import __version__
+from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import ArpaError, ModelError
-from chainrule.lm import Context, LanguageModel
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import ArpaBlock, write_arpa
 from chainrule.ngram.model import NgramModel

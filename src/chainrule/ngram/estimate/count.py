@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import Workspace, give_back_memory

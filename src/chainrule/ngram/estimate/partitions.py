@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.ngram.estimate.count import (
     Block,
     Ids,

@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.lm import LanguageModel
+from chainrule.contract.lm import LanguageModel
 from chainrule.serve.api.completions import (
     Choice,
     all_of,

@@ -11,17 +11,17 @@ import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.encoders.seq2seq.alignments import align_ids
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.translate import translate
+from chainrule.contract.lm import LanguageModel
+from chainrule.contract.model import Model
 from chainrule.errors import DiagnosisError, ModelError
-from chainrule.inside.diagnosis import KINDS as NETWORKS
-from chainrule.inside.diagnosis import Diagnosis, diagnose
-from chainrule.inside.explain import explain, is_explained_by_numbers
-from chainrule.inside.neighbours import neighbours
-from chainrule.inside.reading import text_ids
-from chainrule.lm import LanguageModel
-from chainrule.model import Model
+from chainrule.explanation.diagnosis import KINDS as NETWORKS
+from chainrule.explanation.diagnosis import Diagnosis, diagnose
+from chainrule.explanation.explain import explain, is_explained_by_numbers
+from chainrule.explanation.neighbours import neighbours
+from chainrule.explanation.reading import text_ids
+from chainrule.seq2seq.alignments import align_ids
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.translate import translate
 from chainrule.serve.api.completions import as_json, unless_gone
 from chainrule.serve.api.schemas import InsideRequest, NeighboursRequest
 from chainrule.serve.api.texts import LOWEST

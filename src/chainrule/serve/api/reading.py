@@ -13,10 +13,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
 from chainrule.decode.strategies import normalised
 from chainrule.decode.top import top_k
-from chainrule.lm import LanguageModel
 from chainrule.serve.api.completions import as_json, unless_gone
 from chainrule.serve.api.schemas import BeamRequest, NextRequest, ScoreRequest
 from chainrule.serve.api.texts import bounded, token_texts

@@ -10,17 +10,17 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.encoders.masked.contract import MaskedModel
-from chainrule.encoders.masked.filling import fill
-from chainrule.encoders.seq2seq.alignments import align
-from chainrule.encoders.seq2seq.contract import ConditionalModel
-from chainrule.encoders.seq2seq.translate import BEAM, translate_texts
-from chainrule.encoders.tagging.contract import Tagger
-from chainrule.encoders.tagging.tag import tag
+from chainrule.masked.contract import MaskedModel
+from chainrule.masked.filling import fill
+from chainrule.seq2seq.alignments import align
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.translate import BEAM, translate_texts
 from chainrule.serve.api.completions import as_json, unless_gone
 from chainrule.serve.api.schemas import FillRequest, TagRequest, TranslateRequest
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.models import Models
+from chainrule.tagging.contract import Tagger
+from chainrule.tagging.tag import tag
 
 router = APIRouter()
 

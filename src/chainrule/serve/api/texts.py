@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import Growing
 from chainrule.decode.healing import Openings
-from chainrule.lm import LanguageModel
 from chainrule.serve.batching.requests import Begun, Written
 from chainrule.tokens.base import Tokenizer
 

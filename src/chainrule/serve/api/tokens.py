@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.arrays import to_numpy
-from chainrule.compose.caches import HasFeatures
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.folder import TEXT
+from chainrule.mixtures.caches import HasFeatures
 from chainrule.serve.api.completions import as_json, check_prompt, unless_gone
 from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, MergesRequest, TokenizeRequest
 from chainrule.serve.batching.requests import PAUSE

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import pad
+from chainrule.contract.capabilities import ScoresSequences
+from chainrule.contract.lm import LanguageModel, State
+from chainrule.contract.model import Model
 from chainrule.decode.generate import context_of, prompt_ids, text_only
 from chainrule.decode.healing import Openings, draw_openings, find_openings
 from chainrule.decode.randomness import Uniforms
-from chainrule.fast_paths import ScoresSequences
-from chainrule.lm import LanguageModel, State
-from chainrule.model import Model
 from chainrule.serve.batching.prefixes import Prefixes
 from chainrule.serve.batching.requests import (
     PAUSE,

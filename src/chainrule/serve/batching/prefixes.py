@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chainrule.lm import LanguageModel, State
+from chainrule.contract.lm import LanguageModel, State
 
 LEAST = 16
 """Tokens of a prefix that is worth keeping."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chainrule.arrays import PAD, pad, to_numpy
+from chainrule.contract.lm import LanguageModel, State, predictions
 from chainrule.decode.generate import end_of
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import write_steps
 from chainrule.decode.strategies import EachRow, Strategy
 from chainrule.errors import ModelError
-from chainrule.lm import LanguageModel, State, predictions
 from chainrule.serve.batching.requests import Ticket, Written
 
 PIECE_SECONDS = 0.02

@@ -21,10 +21,10 @@ from typing import IO
 import numpy as np
 
 from chainrule.arrays import checked
+from chainrule.contract.capabilities import ScoresSequences
+from chainrule.contract.kinds import Stored, Workers
+from chainrule.contract.lm import LanguageModel, score_sequences
 from chainrule.errors import CorpusError, SettingsError
-from chainrule.fast_paths import ScoresSequences
-from chainrule.kinds import Stored, Workers
-from chainrule.lm import LanguageModel, score_sequences
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import SILENT, Reports, Task, as_progress
 from chainrule.tasks.filtering.counts import Counts, Filtered
@@ -45,7 +45,7 @@ def filter_texts(
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2, smoothing="laplace")
-    >>> cr.filter_texts(lm, ["i love mice", "mice dogs love", "cats chase dogs"], keep=0.5)
+    >>> cr.tasks.filter_texts(lm, ["i love mice", "mice dogs love", "cats chase dogs"], keep=0.5)
     ['i love mice', 'cats chase dogs']
     """
     from chainrule.evaluation.surprisal import score

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError, SettingsError
 from chainrule.evaluation.surprisal import score
-from chainrule.lm import LanguageModel
 from chainrule.tasks.nbest.errors import WordErrorRates, word_errors
 from chainrule.tasks.nbest.lists import GivenLists, NbestList, parts, read_lists
 from chainrule.tasks.nbest.weights import chosen, tune

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.contract.lm import LanguageModel, score_choices
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.evaluation.surprisal import score
-from chainrule.lm import LanguageModel, score_choices
-from chainrule.pipeline.train import train
+from chainrule.runs.train import train
 from chainrule.tasks.spelling.candidates import MOST_EDITS, Neighbours
 from chainrule.tasks.spelling.channel import Channel, encoded
 from chainrule.tasks.spelling.words import TypedWord, core_of, in_case_of, words_of
@@ -85,7 +85,7 @@ def correct(lm: LanguageModel, texts: str | Iterable[str], **options: Any) -> li
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["the cat sat on the mat"] * 5, order=2)
-    >>> cr.correct(lm, "the cta sat on teh mat")[0].corrected
+    >>> cr.tasks.correct(lm, "the cta sat on teh mat")[0].corrected
     'the cat sat on the mat'
     """
     return list(Corrector(lm, **options).correct([texts] if isinstance(texts, str) else texts))

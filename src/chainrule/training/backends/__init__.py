@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.designs.settings import NeuralSettings
+from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import LanguageModel
 from chainrule.folder import ModelFolder
-from chainrule.kinds import TrainingData
-from chainrule.lm import LanguageModel
+from chainrule.networks.settings import NeuralSettings
 from chainrule.training.engines.base import Engine
 
 

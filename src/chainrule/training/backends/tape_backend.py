@@ -10,9 +10,9 @@ import numpy as np
 
 from chainrule.autodiff.model import TapeModel, from_folder
 from chainrule.autodiff.networks import weights
-from chainrule.designs.settings import NeuralSettings
+from chainrule.contract.kinds import TrainingData
 from chainrule.folder import ModelFolder
-from chainrule.kinds import TrainingData
+from chainrule.networks.settings import NeuralSettings
 from chainrule.training.backends import Backend, EmbeddingTable
 from chainrule.training.engines.tape_engine import TapeEngine, check_offered
 

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.designs.settings import NeuralSettings
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, Context, ModelFolder
-from chainrule.kinds import TrainingData
-from chainrule.neural.inference.loading import load_network
-from chainrule.neural.inference.model import NeuralModel
-from chainrule.neural.networks.loss import BLOCK
-from chainrule.neural.networks.network import Network, Trainable
+from chainrule.inference.loading import load_network
+from chainrule.inference.model import NeuralModel
+from chainrule.networks.loss import BLOCK
+from chainrule.networks.network import Network, Trainable
+from chainrule.networks.settings import NeuralSettings
 from chainrule.system.devices import choose_device
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.tokens.base import line_bounds
 from chainrule.training.batches.rows import Epoch, Layout, Rows, Size, Step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
 from chainrule.tokens.base import line_bounds
 
 STRETCHES = 16

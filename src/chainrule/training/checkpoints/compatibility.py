@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from chainrule.designs.training import HOW_COMPUTED, HOW_LONG, TrainingSettings
+from chainrule.contract.kinds import Sources, TrainingData
 from chainrule.errors import TrainingError
 from chainrule.folder import to_json
-from chainrule.kinds import Sources, TrainingData
+from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.objectives import NextToken, Objective
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from chainrule.neural.networks.network import BatchLoss, Trainable
+from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 
 Gradients: TypeAlias = Callable[[Tensor, Tensor, Any], BatchLoss]

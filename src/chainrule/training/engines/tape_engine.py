@@ -13,8 +13,8 @@ import numpy as np
 from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape.tape import Tape, no_grad
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import NotANumberError, SettingsError, TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import peak_memory
 from chainrule.training.batches.gather import Gatherer, HostGatherer
 from chainrule.training.batches.rows import Step

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import TrainingError
-from chainrule.neural.networks.network import Trainable
-from chainrule.neural.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.networks.network import Trainable
+from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import current_device, peak_flops, peak_memory
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.on_device import torch_gatherer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from chainrule.designs.training import TrainingSettings
 from chainrule.errors import TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import has_fast_bfloat16
 from chainrule.training.batches.rows import Layout
 from chainrule.training.engines.base import Timer

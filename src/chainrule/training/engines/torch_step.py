@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import TrainingError
-from chainrule.neural.networks.network import BatchLoss, Trainable
+from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.system.devices import expect_slow_bfloat16
 from chainrule.training.batches.gather import Gatherer
 from chainrule.training.batches.rows import Layout, Rows, Step

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
-from chainrule.designs.training import LOOKED_UP, TrainingSettings, shrinks
-from chainrule.neural.networks.network import Trainable
+from chainrule.networks.network import Trainable
+from chainrule.networks.training_settings import LOOKED_UP, TrainingSettings, shrinks
 from chainrule.training.optim.muon import Muon
 
 _FUSED = {"cpu", "cuda"}

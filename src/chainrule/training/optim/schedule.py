@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from chainrule.designs.training import Schedule
+from chainrule.networks.training_settings import Schedule
 
 DECAY_SHARE = 0.2
 """stable-decay: the share of the steps in which the learning rate falls."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from chainrule.designs.training import STALLED, Averaging
+from chainrule.networks.training_settings import STALLED, Averaging
 
 EMA_SHARE, TAIL_SHARE = 0.05, 0.2
 

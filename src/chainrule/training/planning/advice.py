@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from chainrule.designs.defaults import Cost, Prospect
-from chainrule.designs.training import TrainingSettings
-from chainrule.lm import Context
+from chainrule.contract.lm import Context
+from chainrule.networks.defaults import Cost, Prospect
+from chainrule.networks.training_settings import TrainingSettings
 
 SUBWORDS = 8192
 """The usual size of a vocabulary of subwords."""

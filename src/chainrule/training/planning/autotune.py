@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from chainrule.designs.training import HOW_COMPUTED, HOW_LONG, TrainingSettings
+from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.training.engines.base import Engine, Feed
 from chainrule.training.planning.pace import (
     FEWEST_VALIDATION_TOKENS,

@@ -14,7 +14,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from chainrule.designs.defaults import (
+from chainrule.contract.kinds import TrainingData
+from chainrule.errors import TrainingError
+from chainrule.networks.defaults import (
     MINUTES,
     MOST_EPOCHS,
     PARAMETERS_PER_TOKEN,
@@ -23,10 +25,8 @@ from chainrule.designs.defaults import (
     Values,
     batch_size,
 )
-from chainrule.designs.settings import NeuralSettings
-from chainrule.designs.training import HOW_LONG
-from chainrule.errors import TrainingError
-from chainrule.kinds import TrainingData
+from chainrule.networks.settings import NeuralSettings
+from chainrule.networks.training_settings import HOW_LONG
 from chainrule.settings import open_names
 from chainrule.training.backends import Backend
 from chainrule.training.examples import Texts

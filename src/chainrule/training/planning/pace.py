@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chainrule.designs.training import EPOCHS, TrainingSettings
 from chainrule.errors import SettingsError
+from chainrule.networks.training_settings import EPOCHS, TrainingSettings
 from chainrule.training.batches.rows import Layout
 
 VALIDATIONS = 10

@@ -1,4 +1,4 @@
-"""The Transformer decoder on the tape, with the parameters of `neural/networks/transformer`.
+"""The Transformer decoder on the tape, with the parameters of `networks/transformer`.
 
 In reading order:
 

@@ -25,7 +25,7 @@ from chainrule.autodiff.tape.moves import Reshape, Slice
 from chainrule.autodiff.tape.nodes import Node, Parameter
 from chainrule.autodiff.tape.norms import RMSNorm
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.transformer.config import TransformerConfig
 
 
 def linear(parameters: Mapping[str, Parameter], name: str, x: Node) -> Module:

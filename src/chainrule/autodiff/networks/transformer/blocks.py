@@ -20,7 +20,7 @@ from chainrule.autodiff.tape.moves import Slice
 from chainrule.autodiff.tape.nodes import Node, Parameter
 from chainrule.autodiff.tape.norms import LayerNorm, RMSNorm
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.transformer.config import TransformerConfig
 
 Parameters: TypeAlias = Mapping[str, Parameter]
 

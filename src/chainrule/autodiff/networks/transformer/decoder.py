@@ -4,7 +4,7 @@
     xˡ   = Blockˡ(xˡ⁻¹)                          attention over the tokens so far, then a network on each token
     p(·) = softmax(U Norm(xᴸ))                   the head
 
-`neural/networks/transformer/decoder.py` is the same network in torch.
+`networks/transformer/decoder.py` is the same network in torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chainrule.autodiff.tape.modules import Add
 from chainrule.autodiff.tape.moves import Slice
 from chainrule.autodiff.tape.nodes import Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.transformer.config import TransformerConfig
 
 
 class TapeTransformer(TapeNetwork):

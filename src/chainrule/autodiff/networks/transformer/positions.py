@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.transformer.config import TransformerConfig
 
 
 def sinusoidal_table(steps: int, width: int) -> Array:

@@ -6,8 +6,8 @@ import numpy as np
 
 from chainrule.autodiff.networks.network import Randomness
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.designs.networks import padded_size
-from chainrule.designs.transformer import TransformerConfig
+from chainrule.networks.config import padded_size
+from chainrule.networks.transformer.config import TransformerConfig
 
 
 def shapes(config: TransformerConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:

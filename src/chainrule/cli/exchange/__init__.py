@@ -1,1 +1,0 @@
-"""Verbs that read and write the models of other programs."""

@@ -1,1 +1,0 @@
-"""The verbs that look into models: diagnose, explain and gradcheck."""

@@ -1,1 +1,0 @@
-"""What models do for people: a verb for each task."""

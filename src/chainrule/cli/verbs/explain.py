@@ -1,0 +1,219 @@
+"""`chainrule explain`: how a model predicts one token: by its contexts, or module by module."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chainrule.cli.options.models import model_argument, read_prompt_option
+from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
+from chainrule.cli.output.lines import console, print_json, say
+from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli.output.words import number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chainrule.explanation.explanation import Explanation
+    from chainrule.explanation.mixtures import MixtureExplanation
+    from chainrule.explanation.networks import NetworkExplanation
+    from chainrule.explanation.ngrams import NgramExplanation
+    from chainrule.explanation.pictures.graph import GraphNode
+
+_MOST = 8  # tokens of a context that are printed
+
+
+@click.command()
+@model_argument
+@read_prompt_option
+@click.option("--next", "next_word", metavar="WORD", help="Predict WORD after the text instead.")
+@click.option(
+    "--last",
+    type=click.IntRange(1, 50),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Of a recurrent network or a bag of words show the last N tokens; what was read before them is data.",
+)
+@click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the graph, for a document.")
+@overwrite_option("a FILE")
+@json_option
+def explain(
+    folder: str, prompt: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
+) -> None:
+    """Show how the model in DIR predicts a token.
+
+    Of an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
+    weights and stored probability; then the equation of the smoothing method with its numbers (with more of the
+    counts where the model was trained with --set counts=true); of an any-gram, the mixture of all contexts. Of a
+    mixture of models: the weight of each, and what each of them says.
+
+    Of a network: the loss L = -ln p(token | text before it) is recorded on a tape, module by module, and
+    differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
+    that flows back to it.
+
+    For every built-in kind that predicts text, whichever engine trained the model. A Transformer is computed for
+    all tokens at once: each of its matrices has a row for each token in the window.
+    """
+    from chainrule.autodiff.model import load_on_tape
+    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.explanation.explain import explain as explain_prediction
+    from chainrule.explanation.networks import NetworkExplanation
+    from chainrule.system.disk import replaced_file
+
+    if svg is not None:
+        check_new_file(svg, "--svg", overwrite)
+    lm = load_on_tape(folder)
+    found = explain_prediction(lm, prompt, next_word=next_word, last=last, progress=terminal_progress())
+    if svg is not None:
+        if not isinstance(found, NetworkExplanation):
+            raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")
+        with replaced_file(Path(svg)) as file:
+            file.write(found.svg().encode())
+    if as_json:
+        print_json(found.record())
+    else:
+        _print(found, svg)
+
+
+def _print(found: Explanation, svg: str | None) -> None:
+    from chainrule.explanation.mixtures import MixtureExplanation
+    from chainrule.explanation.networks import NetworkExplanation
+    from chainrule.explanation.ngrams import NgramExplanation
+
+    screen = console()
+    if isinstance(found, NgramExplanation):
+        _print_contexts(screen, found)
+    elif isinstance(found, MixtureExplanation):
+        _print_parts(screen, found)
+    elif isinstance(found, NetworkExplanation):
+        _print_network(screen, found)
+    likely = ", ".join(f"{token} {number(chance)}" for token, chance in found.likely)
+    say(screen, f"most likely: {likely}")
+    if svg is not None:
+        say(screen, f"the picture is in {svg}")
+
+
+def _print_network(screen: Console, found: NetworkExplanation) -> None:
+    before = len(found.tokens) - found.shown
+    if before and found.kind != "feedforward":
+        some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
+        what = (
+            "sum of their vectors"
+            if found.kind == "averaging"
+            else f"state after {'it' if before == 1 else 'them'}"
+        )
+        say(screen, f"{some} read without the tape: the {what} is data")
+    p = math.exp(-found.nats)
+    say(screen, f"{found.title} = {_bits(found)}, p = {number(p)}\n")
+    _print_modules(screen, found)
+    _print_parameters(screen, found)
+
+
+def _print_contexts(screen: Console, found: NgramExplanation) -> None:
+    """Print the contexts of an n-gram model, the longest first, and the product or sum of what they give."""
+    from chainrule.explanation.ngrams import BackoffLine
+
+    say(screen, f"{found.title}, {number(found.nats)} nats = {_bits(found)}\n")
+    if isinstance(found.lines[0], BackoffLine):
+        _print_backoff(screen, found)
+    else:
+        _print_mixture(screen, found)
+    screen.print()
+    say(screen, found.equation)
+    if found.formula:
+        say(screen, found.formula)
+        for one in found.sums:
+            say(screen, one, indent=2)
+    if not found.is_probability:
+        say(screen, "S is a score: the scores of all tokens do not sum to one, so that it is no probability")
+
+
+def _print_parts(screen: Console, found: MixtureExplanation) -> None:
+    """Print what each model of a mixture says, and the sum or product of it."""
+    say(screen, f"{found.title}, {number(found.nats)} nats = {_bits(found)}\n")
+    is_linear = found.weighed.form == "linear"
+    table = results_table(
+        "model", "weight" if is_linear else "exponent", "p", "adds to p" if is_linear else "factor"
+    )
+    for part, share in zip(found.weighed.parts, found.shares, strict=True):
+        table.add_row(part.name, f"{part.weight:.4g}", f"{part.probability:.4g}", f"{share:.4g}")
+    show_table(screen, table)
+    screen.print()
+    say(screen, found.equation)
+    if found.weighed.value is not None:
+        say(screen, f"the weights depend on the {found.weighed.by} of the context: {number(found.weighed.value)}")
+
+
+def _print_backoff(screen: Console, found: NgramExplanation) -> None:
+    from chainrule.explanation.ngrams import BackoffLine
+
+    letter = found.letter
+    table = results_table("context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it")
+    for line in found.lines:
+        assert isinstance(line, BackoffLine)
+        weight, stored = ("" if value is None else f"{value:.4g}" for value in (line.weight, line.stored))
+        table.add_row(
+            _context(line.context), "yes" if line.seen else "no", weight, stored, f"{line.probability:.4g}"
+        )
+    show_table(screen, table)
+
+
+def _print_mixture(screen: Console, found: NgramExplanation) -> None:
+    from chainrule.explanation.ngrams import MixtureLine
+
+    table = results_table(
+        "context", "N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"
+    )
+    for line in found.lines:
+        assert isinstance(line, MixtureLine)
+        counts = ("" if count is None else f"{count:,}" for count in (line.count, line.total))
+        weight = "" if line.weight is None else f"{line.weight:.4g}"
+        figures = f"{line.own:.4g}", weight, f"{line.share:.4g}", f"{line.probability:.4g}"
+        name = "every word alike" if line.context is None else _context(line.context)
+        table.add_row(name, *counts, *figures)
+    show_table(screen, table)
+
+
+def _context(tokens: tuple[str, ...]) -> str:
+    """A context as text: nothing is said so, and of a long one the end and the length are given."""
+    if len(tokens) > _MOST:
+        return f"… {' '.join(tokens[-_MOST:])} ({len(tokens):,} tokens)"
+    return " ".join(tokens) or "(none)"
+
+
+def _bits(found: Explanation) -> str:
+    return f"{found.nats / math.log(2):.4g} bits"
+
+
+def _print_modules(screen: Console, found: NetworkExplanation) -> None:
+    """Print the modules in the order of the forward pass; gradients flow from bottom to top."""
+    table = results_table("module", "equation", "shape", "||dL/dz||")
+    table.columns[1].justify = "left"
+    step = None
+    modules = found.graph.of_kind("module")
+    for node in modules:
+        if node.step != step and modules[-1].step:
+            step = node.step
+            table.add_row(f"step {step + 1}: {found.tokens[step - found.shown]}", style="bold")
+        gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
+        table.add_row(node.name, node.equation, _shape(node), gradient)
+    show_table(screen, table)
+    screen.print()
+
+
+def _print_parameters(screen: Console, found: NetworkExplanation) -> None:
+    table = results_table("parameter", "shape", "used", "||dL/dW||")
+    for node, uses in zip(found.graph.nodes, found.graph.uses, strict=True):
+        if node.kind == "parameter":
+            times = "once" if len(uses) == 1 else f"{len(uses)} times"
+            table.add_row(node.symbol, _shape(node), times, f"{node.gradient or 0:.2e}")
+    show_table(screen, table)
+    screen.print()
+
+
+def _shape(node: GraphNode) -> str:
+    return "×".join(map(str, node.shape)) or "number"

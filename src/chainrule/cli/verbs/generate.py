@@ -1,0 +1,161 @@
+"""`chainrule generate`: text from a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options.decoding import chosen_strategy, strategy_options
+from chainrule.cli.options.models import (
+    device_option,
+    heal_option,
+    model_argument,
+    note_slow_precision,
+    note_unknown_prompt,
+    precision_option,
+)
+from chainrule.cli.options.runs import json_option, seed_option
+from chainrule.cli.output.lines import echo, print_json
+
+if TYPE_CHECKING:
+    from chainrule.contract.lm import LanguageModel
+    from chainrule.decode.drafts import Draft, DraftTally
+    from chainrule.decode.generate import Generation
+
+
+@click.command()
+@model_argument
+@click.option("--prompt", default="", help="What the text begins with.")
+@heal_option
+@strategy_options("sample", beams=4, ending="any")
+@click.option(
+    "--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Maximum number of tokens."
+)
+@click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Number of texts.")
+@click.option(
+    "--draft",
+    "drafts",
+    multiple=True,
+    metavar="DIR|context",
+    help="Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
+    "copy guesses from the text itself. Repeatable: the first that has a guess.",
+)
+@click.option(
+    "--draft-tokens", type=int, metavar="K", help="With --draft: how many tokens are guessed at once. [default: 5]"
+)
+@click.option(
+    "--draft-sampled", is_flag=True, help="With --draft: draw the guesses at random, as the text is drawn."
+)
+@device_option
+@precision_option
+@seed_option
+@json_option
+def generate(
+    folder: str,
+    prompt: str,
+    heal: bool,
+    max_tokens: int,
+    count: int,
+    device: str,
+    dtype: str,
+    seed: int,
+    as_json: bool,
+    drafts: tuple[str, ...],
+    draft_tokens: int | None,
+    draft_sampled: bool,
+    **options: Any,
+) -> None:
+    """Write text with the model in DIR.
+
+    The same seed and prompt give the same text. A model of lines writes one line; one whose context flows across
+    lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
+    top-p, min-p.
+
+    With --draft, the text is the one that is written without it, and comes faster where guesses are right; at the
+    end a line on standard error says how many are. (With --draft-sampled it is another text of the same
+    distribution.)
+    """
+    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.contract.kinds import load
+    from chainrule.decode.drafts import DraftTally
+    from chainrule.decode.generate import generate_many, stream_many
+    from chainrule.decode.strategies import Beam
+    from chainrule.system import parallel
+
+    note = terminal_progress().note
+    parallel.listeners.append(note)
+    click.get_current_context().call_on_close(lambda: parallel.listeners.remove(note))
+    strategy = chosen_strategy(**options)
+    if options["strategy"] == "greedy" and count > 1:
+        raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
+    lm = load(folder, device=device, dtype=dtype, tasks=["language"])
+    draft = _draft(drafts, draft_tokens, draft_sampled)
+    if draft is not None:
+        draft.check(lm, strategy)
+    note_slow_precision(dtype, lm)
+    note_unknown_prompt(lm, prompt, heal)
+    tally, began = DraftTally(), time.perf_counter()
+    how: Any = {"n": count, "max_tokens": max_tokens, "seed": seed, "heal": heal, "draft": draft, "tally": tally}
+    if not as_json and not isinstance(strategy, Beam):
+        _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
+    else:
+        texts = generate_many(lm, [prompt], strategy, **how)
+        if as_json:
+            print_json([_described(text, is_drafted=draft is not None) for text in texts])
+        else:
+            pieces = ((number, text.continuation) for number, text in enumerate(texts))
+            _print_pieces(pieces, lm, prompt, count)
+    if draft is not None:
+        note(_report(tally, time.perf_counter() - began))
+
+
+def _described(text: Generation, *, is_drafted: bool) -> dict[str, Any]:
+    """A text and its figures, for machines."""
+    described = {
+        "text": text.text,
+        "prompt": text.prompt,
+        "tokens": text.tokens,
+        "log_prob": text.log_prob,
+        "finished": text.finished,
+    }
+    return described | ({"steps": text.steps, "drafted": text.drafted} if is_drafted else {})
+
+
+def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft | None:
+    """What guesses tokens; None if nothing does."""
+    from chainrule.contract.kinds import load
+    from chainrule.decode.drafts import CONTEXT, DRAFT_TOKENS, Draft
+
+    if not drafts:
+        if tokens is not None or sampled:
+            raise click.UsageError(f"--draft-{'sampled' if tokens is None else 'tokens'} needs --draft")
+        return None
+    # on the CPU, where counting models are fast, beside a model on any device
+    sources = tuple(name if name == CONTEXT else load(name, tasks=["language"]) for name in drafts)
+    return Draft(sources, tokens=DRAFT_TOKENS if tokens is None else tokens, sampled=sampled)
+
+
+def _report(tally: DraftTally, seconds: float) -> str:
+    """How many guesses were right, in a line."""
+    return (
+        f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
+        f"{tally.accepted:,} of {tally.drafted:,} drafted tokens accepted; "
+        f"{tally.tokens / max(seconds, 1e-9):,.0f} tokens/s"
+    )
+
+
+def _print_pieces(pieces: Iterator[tuple[int, str]], lm: LanguageModel, prompt: str, count: int) -> None:
+    """Print texts as their pieces come, each after the prompt; each piece appears at once, in a pipe too."""
+    last = -1
+    for number, piece in pieces:
+        if number > last:
+            echo("\n" * (number > 0), nl=False)
+            if count > 1 and lm.context == "stream":  # whose texts contain line ends
+                echo(f"--- {number + 1}")
+            echo(prompt, nl=False)
+        echo(piece, nl=False)
+        last = number
+    echo()

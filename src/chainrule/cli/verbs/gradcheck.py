@@ -1,0 +1,99 @@
+"""`chainrule gradcheck`: the gradients of the backward pass, checked against finite differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options.runs import json_option, seed_option
+from chainrule.cli.output.lines import console, print_json, say
+from chainrule.cli.output.tables import results_table, show_table
+
+if TYPE_CHECKING:
+    from chainrule.autodiff.tape.gradcheck import GradientReport
+
+_MOST = 3  # of more inputs than this only the number is shown
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from chainrule.autodiff.checks import check_names
+
+    return [name for name in check_names() if name.startswith(incomplete)]
+
+
+@click.command(short_help="Check the gradients of every module of the tape.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_names)
+@click.option("--eps", type=float, default=1e-6, show_default=True, help="Step of the finite difference.")
+@click.option(
+    "--tolerance", type=float, default=1e-6, show_default=True, help="The largest relative error that passes."
+)
+@seed_option
+@json_option
+@click.pass_context
+def gradcheck(
+    ctx: click.Context, names: tuple[str, ...], eps: float, tolerance: float, seed: int, as_json: bool
+) -> None:
+    """Check the gradients of every module of the tape, and of the networks made of them.
+
+    Each entry of each input is moved by a small step both ways, and what that does to the output is held against
+    what backward gives, in double precision. NAME checks one module or network only, such as Linear or lstm.
+
+    The exit code is 1 if one fails; the entry that is furthest off is then named.
+    """
+    from chainrule.autodiff.checks import every_check
+    from chainrule.cli.output.progress import terminal_progress
+
+    reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed, progress=terminal_progress())
+    if as_json:
+        print_json([_record(report) for report in reports])
+    else:
+        _print(reports)
+    ctx.exit(0 if all(report.passed for report in reports) else 1)
+
+
+def _record(report: GradientReport) -> dict[str, Any]:
+    inputs = [
+        {
+            "input": one.name,
+            "shape": list(one.shape),
+            "entries": one.entries,
+            "relative_error": one.error,
+            "where": list(one.where),
+            "backward": one.analytic,
+            "small_step": one.numeric,
+            "passed": one.passed,
+        }
+        for one in report.inputs
+    ]
+    return {"name": report.name, "passed": report.passed, "tolerance": report.tolerance, "inputs": inputs}
+
+
+def _inputs(report: GradientReport) -> str:
+    """The names of the inputs, or their number if there are many, as in a network."""
+    names = [one.name for one in report.inputs]
+    return ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
+
+
+def _print(reports: list[GradientReport]) -> None:
+    screen = console()
+    table = results_table("what", "inputs", "entries", "relative error", "")
+    for report in reports:
+        table.add_row(
+            report.name,
+            _inputs(report),
+            f"{sum(one.entries for one in report.inputs):,}",
+            f"{report.error:.1e}",
+            "pass" if report.passed else "FAIL",
+            style=None if report.passed else "bold red",
+        )
+    show_table(screen, table)
+    failed = [report for report in reports if not report.passed]
+    say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")
+    for report in failed:
+        worst = report.worst
+        say(
+            screen,
+            f"{report.name}: of {worst.name} {list(worst.shape)} the entry {list(worst.where)}: backward gives "
+            f"{worst.analytic:.9g}, a small step {worst.numeric:.9g}",
+        )

@@ -1,0 +1,203 @@
+"""`chainrule inspect`: what is in a model folder."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options.models import heal_option, model_argument, note_unknown_prompt
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.output.lines import console, print_json, say
+from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli.output.words import number
+from chainrule.cli.verbs.suggest import as_record, suggestions_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chainrule.contract.lm import LanguageModel
+
+
+@click.command(short_help="Show what is in the model folder DIR, and verify it.")
+@model_argument
+@click.option("--prompt", help="Show the most likely next words and tokens after this text.")
+@heal_option
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
+@click.option(
+    "--counts",
+    is_flag=True,
+    help="Show the n-grams that begin with the prompt, with counts if the model keeps them (counts=true), and "
+    "tables of its words against each other.",
+)
+@json_option
+def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
+    """Show what is in the model folder DIR, and verify every checksum."""
+    from chainrule.contract.kinds import load
+    from chainrule.contract.lm import LanguageModel
+    from chainrule.decode.suggest import suggest
+    from chainrule.folder import megabytes, read_folder
+
+    content = read_folder(folder, verify=True)
+    found = "every checksum is right"
+    if not content.is_signed:
+        found += ", but the manifest of this earlier version has none of its own"
+    lm = load(folder, verify=False, tasks=None if prompt is None and not counts else ["language"])
+    tokenizer = next(iter(lm.tokenizers.values()))
+    described: dict[str, Any] = {
+        "kind": content.kind,
+        "config": dict(content.config),
+        "context": content.context,
+        "tokenizer": tokenizer.name,
+        "vocab_size": tokenizer.vocab_size,
+        **({"normalised": lm.normalised} if isinstance(lm, LanguageModel) else {}),
+        "megabytes": megabytes(folder),
+        "arrays": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in content.tensors.items()},
+        "metrics": dict(content.metrics),
+        "provenance": dict(content.provenance),
+    }
+    if prompt is not None:
+        note_unknown_prompt(lm, prompt, heal)
+        if not counts:
+            described["suggestions"] = suggest(lm, prompt, top) if heal else []
+            described["next"] = _next(lm, prompt, top, heal)
+    if counts:
+        described.update(_ngrams(lm, prompt or "", top))
+    if as_json:
+        if "suggestions" in described:
+            described["suggestions"] = [as_record(suggestion) for suggestion in described["suggestions"]]
+        print_json(described)
+    else:
+        _print(f"{folder}: {found}", described)
+
+
+def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:
+    from chainrule.decode.suggest import next_tokens
+
+    return [
+        {
+            "token": lm.tokenizer.token(found.id),
+            "adds": found.adds,
+            "special": lm.tokenizer.special(found.id) is not None,
+            "id": found.id,
+            "probability": found.probability,
+        }
+        for found in next_tokens(lm, prompt, top, heal=heal)
+    ]
+
+
+def _ngrams(lm: LanguageModel, prompt: str, top: int) -> dict[str, Any]:
+    """The n-grams that begin with a prompt, and its words against each other, as plain values."""
+    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.errors import ModelError
+    from chainrule.ngram.model import NgramModel
+    from chainrule.ngram.tables import WITHOUT_COUNTS
+
+    if not isinstance(lm, NgramModel):
+        raise ModelError(f"--counts is for models of the kind ngram, not {lm.kind}")
+    if not lm.settings.counts:
+        terminal_progress().note(WITHOUT_COUNTS)
+    found = lm.ngrams(prompt)
+    shown = slice(0, top)
+    columns: dict[str, Any] = {"token": found.tokens[shown]}
+    if found.counts is not None:
+        columns["count"] = found.counts[shown].tolist()
+    columns["probability"] = found.probability[shown].tolist()
+    columns["log10_prob"] = found.log10_prob[shown].tolist()
+    backoffs = found.log10_backoff[shown].tolist()
+    columns["log10_backoff"] = [None if math.isnan(value) else value for value in backoffs]
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    described: dict[str, Any] = {"ngrams": {"context": list(found.context), "all": len(found), "rows": rows}}
+    is_line = lm.context == "line"
+    table = lm.bigrams(prompt or None, most=top, ends=is_line)
+    # nothing follows </s>, and <s> follows nothing
+    above, beside = slice(0, -1 if is_line else None), slice(1 if is_line else 0, None)
+    if lm.settings.order > 1 and (len(table.words[above][beside]) > 1 or not prompt):
+        described["bigrams"] = {
+            "rows": table.words[above],
+            "columns": table.words[beside],
+            "counts": None if table.counts is None else table.counts[above, beside].tolist(),
+            "probabilities": table.probabilities[above, beside].tolist(),
+        }
+    return described
+
+
+def _print(title: str, described: dict[str, Any]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from chainrule.folder import brief
+
+    screen = console()
+    _print_predictions(screen, described)
+    table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="ellipsis")
+    for key, value in described.items():
+        if key in ("arrays", "suggestions", "next", "ngrams", "bigrams"):
+            continue
+        if isinstance(value, dict):
+            for name, entry in value.items():
+                table.add_row(f"{key}: {name}", number(entry, 5) if isinstance(entry, float) else brief(entry))
+        else:
+            table.add_row(key.replace("_", " "), number(value) if isinstance(value, float) else str(value))
+    for name, array in described["arrays"].items():
+        table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
+    show_table(screen, table)
+
+
+def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
+    """What the model says of the prompt; before all else, since it was asked for."""
+    if described.get("suggestions"):
+        show_table(screen, suggestions_table(described["suggestions"]))
+        screen.print()
+    if "next" in described:
+        likely = results_table("next token", "appends", "probability")
+        for entry in described["next"]:
+            # a special token is no text: the letters <unk> may be a token too
+            token = entry["token"] if entry["special"] else repr(entry["token"])
+            likely.add_row(token, "" if entry["special"] else repr(entry["adds"]), number(entry["probability"], 4))
+        show_table(screen, likely)
+    if "ngrams" in described:
+        _print_ngrams(screen, described["ngrams"])
+    if "bigrams" in described:
+        _print_bigrams(screen, described["bigrams"])
+    if {"next", "ngrams"} & described.keys():
+        screen.print()
+
+
+def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
+    context, rows = " ".join(ngrams["context"]), ngrams["rows"]
+    after = f"after {context!r}" if context else "by themselves"
+    if not rows:
+        say(screen, f"no n-gram of the model goes on {after}")
+        return
+    headings = [name.replace("_", " ") for name in rows[0]]
+    title = f"tokens {after}: {ngrams['all']:,}" + (f", the first {len(rows)}" if len(rows) < ngrams["all"] else "")
+    say(screen, title)  # not as the table's title, which a narrow table would break
+    table = results_table(*headings)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    show_table(screen, table)
+
+
+def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
+    for name, values in (
+        ("counts: c(row column)", bigrams["counts"]),
+        ("p(column | row)", bigrams["probabilities"]),
+    ):
+        if values is not None:
+            say(screen, name)
+            table = results_table("", *bigrams["columns"])
+            for word, row in zip(bigrams["rows"], values, strict=True):
+                table.add_row(word, *map(_cell, row))
+            show_table(screen, table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return number(value, 4)
+    return f"{value:,}" if isinstance(value, int) else str(value)

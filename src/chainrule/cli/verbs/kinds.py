@@ -1,0 +1,63 @@
+"""`chainrule kinds`: the kinds of model that can be trained, and the settings of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.output.lines import console, print_json, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("kind", required=False)
+@json_option
+def kinds(kind: str | None, as_json: bool) -> None:
+    """List the kinds of model, or the settings of KIND.
+
+    Settings go to `chainrule train KIND ... --set NAME=VALUE`.
+    """
+    from chainrule.contract.kinds import find_kind, kind_names
+    from chainrule.errors import MissingExtraError, PluginError
+    from chainrule.settings import CHOSEN, describe
+
+    known: list[dict[str, Any]] = []
+    for name in [kind] if kind else kind_names():
+        try:
+            found = find_kind(name)
+            known.append({"name": name, "summary": found.summary, "settings": describe(found.settings)})
+        except (MissingExtraError, PluginError) as error:
+            known.append({"name": name, "summary": str(error), "settings": []})
+    if as_json:
+        print_json(known)
+        return
+    screen = console()
+    for entry in known:
+        say(screen, f"{entry['name']}: {entry['summary']}")
+        if kind:
+            _print_settings(screen, entry["settings"])
+    if kind and any(item["default"] == CHOSEN for entry in known for item in entry["settings"]):
+        say(screen, f"\n{CHOSEN}: by the text, the machine and the time, when training begins")
+    if not kind:
+        say(screen, "\nchainrule kinds KIND lists the settings of a kind")
+
+
+def _print_settings(screen: Console, settings: list[dict[str, Any]]) -> None:
+    """Print settings by their groups, in the order in which the first of each group is defined."""
+    for group in dict.fromkeys(item["group"] for item in settings):
+        if group:
+            screen.print(f"\n{group}", style="bold")
+        for item in settings:
+            if item["group"] == group:
+                choices = item["type"].replace("|", " | ")  # a line may end between two
+                line = f"{item['name']}={_shown(item['default'])}  ({choices}) {item['help']}"
+                say(screen, line, indent=2)
+
+
+def _shown(default: Any) -> str:
+    """A default as it would be written after --set NAME=."""
+    return str(default).lower() if default is None or isinstance(default, bool) else str(default)

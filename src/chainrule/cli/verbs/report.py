@@ -1,0 +1,67 @@
+"""`chainrule report`: a comparison or a training on one page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from chainrule.cli.options.declaring import RenamedOption
+from chainrule.cli.options.runs import json_option
+from chainrule.cli.output.lines import console, print_json, say
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--test",
+    "--text",
+    "test",
+    cls=RenamedOption,
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
+)
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    help="What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]",
+)
+@click.option("--watch", is_flag=True, help="Follow a training that is going on, until it ends or Ctrl-C.")
+@json_option
+def report(folder: Path, test: tuple[str, ...], prompts: tuple[str, ...], watch: bool, as_json: bool) -> None:
+    """Write a page about DIR: a comparison, or a training.
+
+    DIR is a folder that compare made, the run folder of a training (OUT.run), or a model folder of a network.
+    DIR/report.html opens in any browser without a network; DIR/report.json has every number of it, and DIR/report/
+    the charts as PNG and SVG. The page of a model folder stands beside it.
+
+    \b
+    chainrule report ladder
+    chainrule report model.run --watch
+    """
+    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.report.write import make_report, watch_report
+
+    if watch:
+        if test or prompts or as_json:
+            raise click.UsageError("--watch follows a training, and goes with no other option")
+        try:
+            watch_report(folder, on_page=lambda page: _say_where(page, "; Ctrl-C stops following it"))
+        except KeyboardInterrupt:
+            sys.exit(0)  # the usual way to end it
+        return
+    text = [Path(name) for name in test] or None
+    made = make_report(folder, test=text, prompts=list(prompts) or None, progress=terminal_progress())
+    page = made.write()
+    if as_json:
+        print_json(made.record.to_json())
+    else:
+        _say_where(page)
+
+
+def _say_where(page: Path, more: str = "") -> None:
+    say(console(), f"The report is {page}{more}")

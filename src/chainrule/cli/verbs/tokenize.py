@@ -1,0 +1,199 @@
+"""`chainrule tokenize`: text as tokens, shown, counted and written down."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options.engines import engine_options, opened_engine
+from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
+from chainrule.cli.options.texts import corpus_argument, corpus_options, open_corpus
+from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
+from chainrule.cli.output.lines import console, print_json
+from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli.output.words import number
+
+if TYPE_CHECKING:
+    from chainrule.text.corpus import Corpus
+    from chainrule.tokens.base import Tokenizer
+    from chainrule.tokens.ids import Encoded
+
+_COLOURS = (
+    "black on bright_cyan",
+    "black on bright_yellow",
+    "black on bright_green",
+    "black on bright_magenta",
+)
+
+
+@click.command(short_help="Learn a tokenizer from CORPUS, and show what it does.")
+@corpus_argument
+@tokenizer_options("bpe")
+@click.option("--out", type=click.Path(), metavar="DIR", help="Write the tokenizer to DIR/tokenizer.json.")
+@click.option(
+    "--ids",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the ids: uint16, or uint32 where V > 65,536.",
+)
+@overwrite_option("a tokenizer or a FILE")
+@click.option("--show", is_flag=True, help="Show the first lines with their tokens in colours.")
+@click.option("--merges", is_flag=True, help="Show how BPE learns, merge by merge with its count.")
+@click.option(
+    "--lines",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Lines or merges to show.",
+)
+@engine_options
+@corpus_options
+@json_option
+def tokenize(
+    corpus: tuple[str, ...],
+    overwrite: bool,
+    show: bool,
+    merges: bool,
+    lines: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Learn a tokenizer from CORPUS, or take one from a folder, and see what it makes of the text.
+
+    \b
+    chainrule tokenize corpus.txt --tokenizer bpe --vocab-size 1000 --show
+    chainrule tokenize corpus.txt --merges
+    chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
+    """
+    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.system.disk import replaced_path, scratch_folder
+    from chainrule.tokens.ids import check_ids_file
+
+    if bool(options["ids"]) + show + merges > 1:
+        raise click.UsageError("choose one of --ids, --show and --merges")
+    if options["engine"] != "embedded" and (show or merges):
+        raise click.UsageError("--show and --merges need no engine: leave out --engine")
+    if merges and options["out"]:
+        raise click.UsageError("--merges only shows how BPE learns: leave out --out, or --merges")
+    if options["out"]:
+        _check_folder(Path(options["out"]), overwrite)
+    if options["ids"]:
+        check_new_file(options["ids"], "--ids", overwrite)
+    text = open_corpus(options, *corpus)
+    if options["ids"]:
+        check_ids_file(Path(options["ids"]), text)
+    if merges:
+        if options["tokenizer"] != "bpe" or options["vocabulary"]:
+            raise click.UsageError("only BPE merges: --merges goes with --tokenizer bpe")
+        _merges(text, options["vocab_size"], options["min_count"], lines, as_json)
+        text.note_losses(terminal_progress())
+        return
+    from chainrule.tokens.registry import write_tokenizer
+
+    choice = tokenizer_choice(options)
+    encoded = None
+    if show:
+        tokenizer = choice.make(text, terminal_progress())
+    else:
+        with (
+            opened_engine(options) as engine,
+            scratch_folder() as folder,
+            replaced_path(Path(options["ids"] or folder / "ids")) as ids,
+        ):
+            tokenizer, encoded = choice.make_and_encode(text, ids, terminal_progress(), engine)
+    if options["out"]:
+        write_tokenizer(tokenizer, Path(options["out"]))
+    if encoded is None:
+        _show(tokenizer, text, lines, as_json)
+        text.note_losses(terminal_progress())
+    else:
+        _summary(tokenizer, encoded, as_json)
+
+
+def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
+    from chainrule.errors import CorpusError
+    from chainrule.tokens.subwords.merges import count_pieces, learn_merges
+    from chainrule.tokens.subwords.tokenizer import readable, vocabulary_size
+    from chainrule.tokens.vocabulary import Limit
+
+    size = vocabulary_size("bpe", Limit.parse(vocab_size, min_count))
+    pieces = count_pieces(text.blocks())
+    if not pieces:
+        raise CorpusError(f"{text.name} is empty")
+    found = islice(learn_merges(pieces, size, max(2, min_count)), lines)
+    if as_json:
+        print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
+        return
+    table = results_table("token", "left", "right", "count", "vocabulary", title="256 bytes, and what is merged")
+    for merge in found:
+        left, right, token = (repr(readable(piece)) for piece in (merge.left, merge.right, merge.token))
+        table.add_row(token, left, right, f"{merge.count:,}", f"{merge.vocab_size:,}")
+    show_table(console(), table)
+
+
+def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None:
+    from chainrule.errors import CorpusError
+    from chainrule.tokens.base import lines_of
+
+    if not any(text.blocks()):
+        raise CorpusError(f"{text.name} is empty")
+    every_line = (line for block in text.blocks() for line in lines_of(block))
+    tokens = [
+        [tokenizer.token(int(i)) for i in tokenizer.encode(line.decode())] for line in islice(every_line, lines)
+    ]
+    if as_json:
+        print_json(tokens)
+    else:
+        _colour(tokens, between="" if tokenizer.lossless else " ")
+
+
+def _colour(lines: list[list[str]], between: str) -> None:
+    from rich.text import Text
+
+    screen = console()
+    if not screen.is_terminal or screen.no_color:
+        between = "|"  # tells tokens apart without colours
+    for line in lines:
+        shown = Text()
+        for place, token in enumerate(line):
+            shown.append(between if place else "")
+            shown.append(token, style=_COLOURS[place % len(_COLOURS)])
+        screen.print(shown, soft_wrap=True)
+
+
+def _check_folder(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder that has a tokenizer, or that is a model folder, whose tokenizer belongs to its weights."""
+    from chainrule.errors import FolderError
+    from chainrule.folder import MANIFEST
+    from chainrule.tokens.registry import FILE_NAME
+
+    if folder.is_file():
+        raise FolderError(f"{folder} is a file, not a folder; choose another --out")
+    if (folder / MANIFEST).exists():
+        raise FolderError(f"{folder} is a model folder; choose another --out")
+    if (folder / FILE_NAME).exists() and not overwrite:
+        raise FolderError(f"{folder} has a tokenizer already; choose another --out, or --overwrite it")
+
+
+def _summary(tokenizer: Tokenizer, encoded: Encoded, as_json: bool) -> None:
+    figures: dict[str, Any] = {
+        "vocab_size": tokenizer.vocab_size,
+        "lines": encoded.lines,
+        "bytes": encoded.bytes,
+        "tokens": encoded.tokens,
+        "oov": encoded.unknown / encoded.tokens,
+        "bytes_per_token": encoded.bytes / encoded.tokens,
+        "id_type": encoded.ids.dtype.name,
+    }
+    if as_json:
+        print_json(figures)
+        return
+    table = results_table("tokenizer", tokenizer.name)
+    for key, value in figures.items():
+        shown = f"{value:,}" if isinstance(value, int) else number(value) if isinstance(value, float) else value
+        table.add_row(key.replace("_", " "), f"{value:.2%}" if key == "oov" else shown)
+    show_table(console(), table)

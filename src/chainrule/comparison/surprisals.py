@@ -1,0 +1,204 @@
+"""The surprisal of every token of a held-out text, on disk, with the place of each token in the text.
+
+A comparison folder keeps the text once and the surprisals of each model beside it:
+
+    test.txt                the held-out text, UTF-8, each line ended by one byte
+    surprisal/FOLDER.npz    of the model in FOLDER: nats (float32), -ln p of each token of test.txt, line ends
+                            included; ends (int64), the byte of test.txt at which each token ends
+
+Models with different tokenizers compare by bytes: token i covers the bytes from ends[i - 1] to ends[i].
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.comparison.results import Comparison
+from chainrule.contract.kinds import load
+from chainrule.contract.lm import LanguageModel
+from chainrule.errors import CorpusError, DamagedFileError
+from chainrule.evaluation.measure import score_ids
+from chainrule.folder import MANIFEST
+from chainrule.system.disk import replaced_file
+from chainrule.system.progress import Reports, as_progress
+from chainrule.text.given import Text, as_corpus
+from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, lines_of
+from chainrule.tokens.words.splitting import split_words
+
+TEXT = "test.txt"
+SURPRISALS = "surprisal"
+
+MOST_BITS = 64.0
+"""What a token that a model holds impossible counts where surprisals are added up and drawn."""
+
+
+@dataclass(frozen=True)
+class Surprisals:
+    """-ln p of each token of a text, and where in the text the tokens end."""
+
+    nats: NDArray[np.float32]
+    ends: NDArray[np.int64]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The byte at which each token begins, white space that it does not spell included."""
+        return np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])[: len(self.ends)]
+
+    def total_before(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The nats of the text before each of these bytes; a token's are spread evenly over its bytes.
+
+        The nats of the bytes from a to b are total_before(b) - total_before(a), whatever the tokens are. No token
+        counts more than MOST_BITS.
+        """
+        nats = np.minimum(self.nats.astype(np.float64), MOST_BITS * math.log(2))
+        # a token that has no bytes of its own counts with the one before it
+        own = np.flatnonzero(np.diff(self.ends, append=self.ends[-1] + 1))
+        edges = np.concatenate([np.zeros(1, np.int64), self.ends[own]])
+        totals = np.concatenate([np.zeros(1), np.cumsum(nats)[own]])
+        found: NDArray[np.float64] = np.interp(places, edges, totals)
+        return found
+
+
+def surprisals_path(folder: Path, name: str) -> Path:
+    """The file with the surprisals of the model in `folder`/`name`."""
+    return folder / SURPRISALS / f"{Path(name).name}.npz"
+
+
+def surprisals_of(lm: LanguageModel, block: bytes) -> Surprisals:
+    """The surprisals of a block of whole lines (clean UTF-8), as `evaluate` measures them."""
+    ids = encode_in_parallel(lm.tokenizer, block)
+    nats = [-scores for scores in score_ids(lm, ids.astype(np.int64))]
+    return Surprisals(np.concatenate(nats).astype(np.float32), token_ends(lm.tokenizer, block, ids))
+
+
+def write_text(folder: Path, text: Text) -> bytes:
+    """Write the held-out text of a comparison; returns its bytes, each line ended."""
+    block = b"".join(as_corpus(text).blocks())
+    if not block:
+        raise CorpusError(f"{as_corpus(text).name}: the text is empty")
+    with replaced_file(folder / TEXT) as file:
+        file.write(block)
+    return block
+
+
+def write_surprisals(folder: Path, name: str, found: Surprisals) -> None:
+    """Write the surprisals of one model of a comparison folder."""
+    path = surprisals_path(folder, name)
+    path.parent.mkdir(exist_ok=True)
+    with replaced_file(path) as file:
+        np.savez_compressed(file, nats=found.nats, ends=found.ends)
+
+
+def read_text(folder: Path) -> bytes | None:
+    """The held-out text of a comparison, its last line ended too; None if the folder has none."""
+    path = folder / TEXT
+    return path.read_bytes().removesuffix(b"\n") + b"\n" if path.is_file() else None
+
+
+def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:
+    """The surprisals of one model on a text of `size` bytes; None if the folder does not have them."""
+    path = surprisals_path(folder, name)
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            found = Surprisals(arrays["nats"].astype(np.float32), arrays["ends"].astype(np.int64))
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DamagedFileError(
+            f"{path}: not a file of surprisals ({error}); make it anew: chainrule report {folder} --test FILE"
+        ) from None
+    in_order = len(found.nats) == len(found.ends) > 0 and bool((np.diff(found.ends, prepend=0) >= 0).all())
+    if not in_order or found.ends[-1] != size or np.isnan(found.nats).any():
+        raise DamagedFileError(
+            f"{path}: these are not the surprisals of {folder / TEXT} ({size:,} bytes); make them anew: "
+            f"chainrule report {folder} --test {folder / TEXT}"
+        )
+    return found
+
+
+def record_surprisals(folder: Path, comparison: Comparison, text: Text, *, progress: Reports = False) -> None:
+    """Write the held-out text and the surprisals of every language model of a comparison that is there."""
+    progress = as_progress(progress)
+    block = write_text(folder, text)
+    with progress.task("surprisals", len(comparison.results), "models") as task:
+        for result in comparison.results:
+            where = folder / Path(result.folder).name
+            if (where / MANIFEST).is_file():
+                lm = load(where, verify=False, tasks=["language"])
+                write_surprisals(folder, result.folder, surprisals_of(lm, block))
+            task.advance(1)
+
+
+# -- where tokens end -------------------------------------------------------------------------------------
+
+
+def token_ends(tokenizer: Tokenizer, block: bytes, ids: Ids) -> NDArray[np.int64]:
+    """The byte of the block at which each token ends; a line's end is one byte, and white space belongs to what
+    comes after it where tokens do not spell it."""
+    pieces = tokenizer.pieces()
+    lines = lines_of(block)
+    starts, stops = line_bounds(ids, tokenizer.eos)
+    if pieces is not None and tokenizer.splitting is None:
+        lengths = np.asarray([len(piece) for piece in pieces])[ids]
+        lengths[ids == tokenizer.eos] = 1
+        sizes = np.asarray([len(line) + 1 for line in lines])
+        spelled = np.add.reduceat(lengths, starts)
+        if np.array_equal(spelled, sizes) and not (tokenizer.unk is not None and np.any(ids == tokenizer.unk)):
+            return np.cumsum(lengths)
+    ends: list[int] = []
+    begin = 0
+    for line, start, stop in zip(lines, starts.tolist(), stops.tolist(), strict=True):
+        inside = _ends_in_line(tokenizer, pieces, line, ids[start : stop - 1].tolist())
+        ends += [begin + end for end in inside]
+        begin += len(line) + 1
+        ends.append(begin)
+    return np.asarray(ends, dtype=np.int64)
+
+
+def _ends_in_line(tokenizer: Tokenizer, pieces: list[bytes] | None, line: bytes, ids: list[int]) -> list[int]:
+    """The byte of a line at which each of its tokens ends, one token after the other."""
+    if tokenizer.splitting is not None:
+        return _ends_of(split_words(line, tokenizer.splitting), line)
+    characters = line.decode()
+    if len(characters) == len(ids):  # a token for each character, known or not
+        return _ends_of([character.encode() for character in characters], line)
+    if pieces is not None:
+        return _ends_around_unknown([pieces[i] for i in ids], line)
+    before: list[int] = []
+    end, ends = 0, []
+    for i in ids:  # what a token adds to the text depends on the tokens before it
+        end = min(end + len(tokenizer.continuation(before, [i]).encode()), len(line))
+        ends.append(end)
+        before.append(i)
+    return ends
+
+
+def _ends_of(words: list[bytes], line: bytes) -> list[int]:
+    end, ends = 0, []
+    for word in words:
+        end = line.index(word, end) + len(word)
+        ends.append(end)
+    return ends
+
+
+def _ends_around_unknown(spelled: list[bytes], line: bytes) -> list[int]:
+    """The ends of tokens of which some, b"", spell nothing: those share the bytes up to the next that does."""
+    end, ends, waiting = 0, [], 0
+    for piece in [*spelled, None]:
+        if piece == b"":
+            waiting += 1
+            continue
+        found = len(line) if piece is None else line.find(piece, end + waiting)
+        start = max(found, end) if found >= 0 else end
+        ends += [end + (start - end) * (n + 1) // waiting for n in range(waiting)]
+        waiting = 0
+        if piece is not None:
+            end = min(start + len(piece), len(line))
+            ends.append(end)
+    return ends

@@ -1,0 +1,57 @@
+"""The chain rule, slowly and obviously: the reference that every fast path is checked against.
+
+These functions use `start`, `extend` and `next_log_probs` only, one token and one row at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from chainrule.arrays import PAD, to_numpy
+from chainrule.contract.lm import LanguageModel, State
+
+
+def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:
+    """ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
+    scores_BT = np.zeros(ids_BT.shape, dtype=np.float64)
+    for b, row in enumerate(ids_BT):
+        state = lm.start(1)
+        for t, token in enumerate(row):
+            if token == PAD:
+                break
+            # ln p(x) = Σ_t ln p(x_t | <s>, x_<t)
+            scores_BT[b, t] = to_numpy(lm.next_log_probs(state))[0, token]
+            state = step(lm, state, int(token))
+    return scores_BT
+
+
+def step(lm: LanguageModel, state: State, token: int) -> State:
+    """The one-row state after one more token."""
+    return lm.extend(state, np.asarray([[token]]))
+
+
+def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
+    """The one-row state after <s> and the prefix, token by token."""
+    state = lm.start(1)
+    for token in prefix:
+        state = step(lm, state, int(token))
+    return state
+
+
+def every_sequence(lm: LanguageModel, max_tokens: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Every sequence that ends in </s> or has `max_tokens` tokens, with its ln p; those with p = 0 are left out.
+
+    The probabilities sum to one: the sequences are the leaves of a tree, and at each node the branches sum to one.
+    """
+
+    def grow(prefix: tuple[int, ...], log_prob: float) -> Iterator[tuple[tuple[int, ...], float]]:
+        if len(prefix) == max_tokens or (prefix and prefix[-1] == lm.tokenizer.eos):
+            yield prefix, log_prob
+            return
+        next_log_probs = to_numpy(lm.next_log_probs(after(lm, prefix)))[0]
+        for token in np.flatnonzero(next_log_probs > -np.inf):
+            yield from grow((*prefix, int(token)), log_prob + float(next_log_probs[token]))
+
+    return grow((), 0.0)

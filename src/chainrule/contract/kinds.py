@@ -1,0 +1,321 @@
+"""The kinds of model there are, by name.
+
+A kind says what its settings are, how it is trained and loaded, and which rungs it adds to the ladder that
+`chainrule compare` climbs. The command line, compare and the laws of `chainrule.testing` find it here and need no
+change for a new one: a kind of this package is listed in `_BUILT_IN`, one of another package is declared as an
+entry point in the group `chainrule.kinds`. Modules are imported only when their kind is used, so that n-gram
+commands never wait for torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast
+
+from chainrule._version import __version__
+from chainrule.contract.lm import Context, LanguageModel
+from chainrule.contract.model import Model
+from chainrule.errors import (
+    ChainruleError,
+    DamagedFileError,
+    FolderError,
+    MissingExtraError,
+    ModelError,
+    PluginError,
+    SettingsError,
+)
+from chainrule.folder import MANIFEST, ModelFolder, read_folder
+from chainrule.system.devices import choose_device, has_torch
+from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.plugins import find_plugins, import_object, load_plugin
+from chainrule.system.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded
+
+PLUGINS = "chainrule.kinds"
+"""The group of entry points that add kinds."""
+Task: TypeAlias = Literal["language", "translation", "tagging", "masked"]
+"""What a kind of model is for: predicting text, writing a target for a source, tagging words, filling gaps."""
+
+VERBS: Mapping[Task, tuple[str, str]] = MappingProxyType(
+    {
+        "language": ("predicts text", "generate"),
+        "translation": ("writes a target for a source", "translate"),
+        "tagging": ("tags words", "tag"),
+        "masked": ("fills gaps in a text", "fill"),
+    }
+)
+"""What the models of a task do, and the verb of the command line that has them do it."""
+
+PRECISIONS = ("float32", "bfloat16", "float64")
+"""The precisions in which a network can compute."""
+
+_BUILT_IN = {
+    "ngram": "chainrule.ngram.train:KIND",
+    "anygram": "chainrule.ngram.train:ANYGRAM",
+    "feedforward": "chainrule.training.kinds:FEEDFORWARD",
+    "averaging": "chainrule.training.kinds:AVERAGING",
+    "elman": "chainrule.training.kinds:ELMAN",
+    "lstm": "chainrule.training.kinds:LSTM",
+    "gru": "chainrule.training.kinds:GRU",
+    "transformer": "chainrule.training.kinds:TRANSFORMER",
+    "mixture": "chainrule.mixtures.kind:KIND",
+    "seq2seq": "chainrule.seq2seq.training:KIND",
+    "masked": "chainrule.masked.training:KIND",
+    "tagger": "chainrule.tagging.training:KIND",
+}
+"""The module and the variable of each kind."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What each line of the texts is conditioned on: as many lines, in a tokenizer of their own."""
+
+    tokenizer: Tokenizer
+    train: Encoded
+    valid: Encoded | None
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Everything a kind needs to train a model, apart from its settings."""
+
+    tokenizer: Tokenizer
+    train: Encoded
+    valid: Encoded | None
+    """Held-out text, for kinds that tune on it."""
+    context: Context = "line"
+    seed: int = 0
+    progress: Progress = SILENT
+    device: str = "cpu"
+    """Where to compute: cpu, or the name of a torch device."""
+    run: Path | None = None
+    """A folder for checkpoints and measurements; kinds that need none do not create it."""
+    resume: bool = False
+    """Continue from the newest checkpoint of the run folder."""
+    sources: Sources | None = None
+    """For kinds that learn from pairs; the texts are then the targets. For taggers, lines of word/TAG, in bytes."""
+    engine: Engine = EMBEDDED
+    """Where the work is done, for kinds that take an engine."""
+
+    def __post_init__(self) -> None:
+        if self.context not in ("line", "stream"):
+            raise SettingsError(f"the context should be line or stream, not {self.context!r}")
+
+    def provenance(self) -> dict[str, Any]:
+        """Where a model trained on this comes from: text, seed, versions, command."""
+        libraries = {}
+        for name in ("numpy", "tokenizers", "torch"):
+            with contextlib.suppress(PackageNotFoundError):
+                libraries[name] = version(name)
+        return {
+            "corpus_sha256": self.train.fingerprint,
+            "corpus_bytes": self.train.bytes,
+            "corpus_tokens": self.train.tokens,
+            **({} if self.sources is None else {"corpus_pairs": self.train.lines}),
+            "held_out_sha256": self.valid.fingerprint if self.valid else None,
+            "held_out_tokens": self.valid.tokens if self.valid else 0,
+            "seed": self.seed,
+            "chainrule": __version__,
+            "python": platform.python_version(),
+            **libraries,
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+            if sys.argv and sys.argv[0]
+            else "python",
+        }
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The text on which the models of a comparison are measured."""
+
+    lines: Corpus
+    """A line for each example, as the kind reads them: of pairs, SOURCE TAB TARGET."""
+    encoded: Encoded
+    """The same as ids: of pairs, the targets."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured of a model that does something else than predict text."""
+
+    values: Mapping[str, float]
+    """The figures by name, in the order in which a table shows them."""
+    loss: float
+    """What models are ranked by: the lowest is the best. 100 - BLEU, or the share of wrong tags."""
+    tokens_per_second: float
+    """How fast it does its task."""
+    note: str = ""
+    """How the figures came about, such as the signature of a metric."""
+    sample: str = ""
+    """An example of what the model does."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One of the models that `chainrule compare` trains, from simple to complex: its name, and its settings."""
+
+    name: str
+    settings: Mapping[str, Any]
+    share: float = 1.0
+    """Of the time that is left for networks, beside the shares of others."""
+    quick: bool = False
+    """Whether it belongs to the short ladder too."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A family of models."""
+
+    name: str
+    summary: str
+    settings: type
+    """A frozen dataclass."""
+    train: Callable[[Any, TrainingData], LanguageModel]
+    load: Callable[[ModelFolder], Model]
+    ladder: tuple[Rung, ...] = ()
+    tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
+    """Whether, with these settings, training needs validation text."""
+    takes_engine: Callable[[Any], bool] = field(default=lambda settings: False)
+    """Whether, with these settings, the work of training can be given to an engine, such as that of ray/."""
+    check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
+    """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
+    keeps_run: bool = False
+    """Whether training keeps checkpoints in a run folder, from which it can be resumed."""
+    requires_torch: bool = False
+    """Whether the kind cannot be used at all where torch is not installed."""
+    task: Task = "language"
+    """What its models do; kinds of one task learn from the same examples, and share a ladder."""
+    tokenizer: str = "word"
+    """The name of the tokenizer where none is chosen."""
+    measure: str | None = None
+    """Where the function is, as MODULE:NAME, that measures a model of another task than language in a comparison.
+
+    It is called with the model, a `HeldOut` and a `Progress`, and returns `Figures`. Kinds of a task share it.
+    """
+
+    @property
+    def verb(self) -> str:
+        """The verb of the command line by which its models are used."""
+        return VERBS[self.task][1]
+
+
+def kind_names() -> list[str]:
+    """Every kind there is, plug-ins included; none is imported."""
+    return [*_BUILT_IN, *(name for name in find_plugins(PLUGINS) if name not in _BUILT_IN)]
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of that name."""
+    kind: Kind | None = None
+    if name in _BUILT_IN:
+        kind = import_object(_BUILT_IN[name])
+    elif (point := find_plugins(PLUGINS).get(name)) is not None:
+        try:
+            kind = load_plugin(point, Kind)
+            if kind.name != name:  # a folder names the kind: it would not be found again
+                raise PluginError(f"the plug-in {name!r} ({point.value}) is a kind of another name, {kind.name!r}")
+        except PluginError as error:
+            if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == "torch":
+                raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
+            raise
+    if kind is not None:
+        if kind.requires_torch and not has_torch():
+            raise MissingExtraError("torch", "neural", f"the kind {name!r}")
+        return kind
+    close = difflib.get_close_matches(name, kind_names(), n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
+
+
+def learns_as(kind: Kind, settings: Any) -> Task:
+    """The task whose examples a kind learns from: a kind of translation that is pretrained learns from text."""
+    return "language" if getattr(settings, "pretrain", "none") != "none" else kind.task
+
+
+def task_of(content: ModelFolder) -> Task:
+    """What the model of a folder that was read does; for a kind that is not known, as language models."""
+    return find_kind(content.kind).task if content.kind in kind_names() else "language"
+
+
+def load(
+    folder: str | Path,
+    *,
+    verify: bool | None = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    tasks: Collection[Task] | None = None,
+) -> LanguageModel:
+    """The model of a folder, computing on the device and in the precision; one of other `tasks` is an error."""
+    if dtype not in PRECISIONS:
+        raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
+    device = choose_device(device)
+    content = read_folder(folder, verify=verify)
+    if tasks is not None:
+        check_task(content, tasks)
+    return cast(LanguageModel, load_content(content).on(device, dtype))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model by its folder, for workers in other processes: each of them loads it once."""
+
+    folder: Path
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    def model(self) -> LanguageModel:
+        """The model, loaded if it is not the one that this process loaded last."""
+        return _loaded(self)
+
+
+@lru_cache(maxsize=1)
+def _loaded(stored: Stored) -> LanguageModel:
+    return load(stored.folder, device=stored.device, dtype=stored.dtype)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """An engine, and the model that its workers are to use."""
+
+    engine: Engine
+    stored: Stored
+
+
+def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:
+    """Refuse a model that is for another task, and name the verb which that takes."""
+    kind = find_kind(content.kind) if content.kind in kind_names() else None
+    if kind is not None and kind.task not in tasks:
+        does, verb = VERBS[kind.task]
+        raise ModelError(
+            f"{content.path}: a model of the kind {kind.name} {does}: use chainrule {verb} {content.path}"
+        )
+
+
+def load_content(content: ModelFolder) -> Model:
+    """The model of a folder that was read, or of a part of one, on the CPU."""
+    if content.kind not in kind_names():
+        raise FolderError(
+            f"{content.path}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
+        )
+    try:
+        model = find_kind(content.kind).load(content)
+    except SettingsError as error:
+        raise DamagedFileError(f"{content.path}/{MANIFEST}: {error}") from error
+    model.provenance, model.metrics = content.provenance, content.metrics
+    return model

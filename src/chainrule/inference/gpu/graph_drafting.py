@@ -1,0 +1,244 @@
+"""Speculative decoding on a GPU by a CUDA graph: guessing, reading, choosing and keeping are one captured step.
+
+A step of a small network takes the GPU a third of a millisecond. A host that guesses tokens, sends them, waits for
+what the network thinks of them, and decides, needs several times as long. So guesses come from the text itself or
+from a hash table of contexts, both on the device, and the host looks at the text every few steps.
+
+What is written is what decode/speculative.py writes by guesses: at each place a token is chosen by the random
+number of that place, and a guess is right if it is that token.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.contract.capabilities import LONGEST_MATCH, SHORTEST_MATCH, Choose
+from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, plan_of
+from chainrule.inference.gpu.graph_reading import RowReader
+from chainrule.inference.gpu.graph_sampling import GraphSampler
+from chainrule.inference.gpu.guess_table import FACTORS, LONGEST, MIXER, PRINT_BITS, SEED, SLOTS, GuessTable
+from chainrule.inference.gpu.step import power_of_two
+from chainrule.inference.windows import Window
+from chainrule.networks.transformer.cache import Cache
+from chainrule.networks.transformer.decoder import Transformer
+from chainrule.system.devices import current_device, has_triton
+
+MOST_STEPS = 16
+"""The most steps between two looks of the host."""
+_LENGTH, _COLUMN, _GOING, _LIMIT, _STEPS, _DRAFTED = range(6)
+
+
+class Guesses(NamedTuple):
+    """Where guesses come from."""
+
+    copies: bool
+    """Whether they are copied from the text where its last tokens stood before."""
+    table: GuessTable | None
+    """Contexts to look up, where nothing is copied."""
+    tokens: int
+    """How many tokens are guessed at once."""
+
+
+class DraftBuffers(NamedTuple):
+    """The arrays of a captured step, at fixed addresses; T counts guesses and one more, N new tokens."""
+
+    text_W: Tensor
+    """The tokens that the network has read, the one that waits to be read, and guesses."""
+    status_6: Tensor
+    """Length (tokens that were read), column (tokens written), going (0 or 1), limit, steps, and drafted tokens."""
+    uniforms_N: Tensor
+    tokens_N: Tensor
+    scores_N: Tensor
+    last_D: Tensor
+    """The features of the last token that was read and kept."""
+    ids_T: Tensor
+    """The tokens to read."""
+    places_T: Tensor
+
+
+class Written(NamedTuple):
+    """The tokens and scores of some steps, and the network's memory after all but the last of the tokens."""
+
+    cache: Cache
+    window: Window
+    features_1D: Tensor
+    tokens: np.ndarray
+    scores: np.ndarray
+    steps: int
+    drafted: int
+
+
+class GraphDrafter:
+    """The captured step of one network, one source of guesses and one choice; its cache is that of a sampler."""
+
+    def __init__(self, network: Transformer, sampler: GraphSampler, guesses: Guesses, choose: Choose) -> None:
+        self.sampler, self.guesses, self.choose = sampler, guesses, choose
+        self.reader = RowReader(network, sampler, guesses.tokens + 1)
+        weight, T = network.head.weight, guesses.tokens + 1
+        size, device = network.config.window + 2 * T, weight.device
+        whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
+        promoted = torch.promote_types(weight.dtype, torch.float32)
+        self.buffers = DraftBuffers(
+            text_W=torch.zeros(size, **whole),
+            status_6=torch.zeros(6, **whole),
+            uniforms_N=torch.zeros(size, dtype=torch.float64, device=device),
+            tokens_N=torch.zeros(size, **whole),
+            scores_N=torch.zeros(size, dtype=promoted, device=device),
+            last_D=torch.zeros(weight.shape[1], dtype=weight.dtype, device=device),
+            ids_T=torch.zeros(T, **whole),
+            places_T=torch.zeros(T, **whole),
+        )
+        # a choice among T rows that each write one token
+        self.rows = StepBuffers(
+            features_BD=torch.zeros(T, weight.shape[1], dtype=weight.dtype, device=device),
+            going_B=torch.ones(T, dtype=torch.bool, device=device),
+            uniforms_BT=torch.zeros(T, 1, dtype=torch.float64, device=device),
+            tokens_BT=torch.zeros(T, 1, **whole),
+            scores_BT=torch.zeros(T, 1, dtype=promoted, device=device),
+            ids_BW=torch.zeros(T, 1, **whole),
+            lengths_B=torch.zeros(T, **whole),
+            column_1=torch.zeros(1, **whole),
+        )
+        self.further_T, self.back_N = torch.arange(T, device=device), torch.arange(LONGEST, device=device)
+        self.has_kernels = device.type == "cuda" and has_triton()
+        fused, plan = self.reader.fused, plan_of(choose)
+        self.fused_choice = (
+            None if fused is None or plan is None else FusedChoice(plan, fused, self.rows, sampler.bos)
+        )
+        self.pace = float(T) / 2
+        """The number of tokens that a step may be expected to write."""
+        with torch.no_grad(), current_device(device):
+            self._replay = sampler.capture(self._step, T)
+
+    @staticmethod
+    def room(window: Window, tokens: int) -> int:
+        """How many tokens can be written before the window is full, with so many guesses in each step."""
+        return window.size - window.longest - 2 * tokens - 1
+
+    @torch.no_grad()
+    def write(self, cache: Cache, window: Window, last: int, uniforms: np.ndarray, limit: int) -> Written:
+        """Take some steps, fewer if `limit` tokens are there before; `last` is the token that waits to be read."""
+        with current_device(self.buffers.text_W.device):
+            buffer = self.sampler.adopt(cache, 1)
+            length = window.longest
+            self._begin(window, last, uniforms[: limit + len(self.further_T)], limit)
+            for _ in range(max(min(MOST_STEPS, round(limit / self.pace)), 1)):
+                self._replay()
+            buffer.version += 1
+            after, count, _, _, steps, drafted = self.buffers.status_6.tolist()
+            self.pace = 0.5 * self.pace + 0.5 * count / steps
+            lengths_1 = torch.full_like(cache.lengths_B, after)
+            ids_1W = self.buffers.text_W[None, : window.size].clone()
+            longest = cache.longest + after - length
+            kept = Cache(buffer, buffer.version, lengths_1, longest, cache.is_uniform, cache.window)
+            tokens = self.buffers.tokens_N[:count].cpu().numpy()
+            scores = self.buffers.scores_N[:count].cpu().numpy()
+            seen = Window(ids_1W, lengths_1, after, True)
+            return Written(kept, seen, self.buffers.last_D[None].clone(), tokens, scores, steps, drafted)
+
+    def _begin(self, window: Window, last: int, uniforms: np.ndarray, limit: int) -> None:
+        text_W, status_6 = self.buffers.text_W, self.buffers.status_6
+        text_W[: window.size] = window.ids_BW[0]
+        text_W[window.longest] = last
+        status_6.copy_(torch.tensor([window.longest, 0, 1, limit, 0, 0]))
+        self.buffers.uniforms_N[: len(uniforms)] = torch.from_numpy(uniforms).to(text_W.device)
+
+    def _step(self) -> None:
+        """Guess, read, choose and keep; all results stay in place."""
+        buffers, rows = self.buffers, self.rows
+        (self._guess_by_kernel if self.has_kernels else self._guess)()
+        rows.features_BD.copy_(self.reader.features(buffers.ids_T, buffers.places_T))
+        if self.fused_choice is not None:
+            head = self.fused_choice.head
+            self.fused_choice.choose(torch.nn.functional.linear(rows.features_BD, head.weight, head.bias))
+        else:
+            log_probs_TV = self.sampler.log_probs(rows.features_BD)
+            tokens_T, scores_T, going_T = self.choose(log_probs_TV, rows.uniforms_BT[:, 0], rows.going_B)
+            rows.tokens_BT[:, 0], rows.scores_BT[:, 0] = tokens_T, scores_T.to(rows.scores_BT.dtype)
+            rows.going_B.copy_(going_T)
+        (self._keep_by_kernel if self.has_kernels else self._keep)()
+
+    def _guess(self) -> None:
+        """Write guesses after the text, and what is to be read and to be chosen by."""
+        buffers, K = self.buffers, self.guesses.tokens
+        text_W, length_1 = buffers.text_W, buffers.status_6[_LENGTH, None]
+        has_copy_1, guesses_K = self._copied(text_W, length_1)
+        for k in range(K):
+            # the text grows by each guess, on which the next one depends
+            end_1 = length_1 + k
+            guess_1 = text_W[end_1]
+            if self.guesses.table is not None:
+                last_N = text_W[(end_1 - self.back_N).clamp(min=0)]
+                guess_1 = self.guesses.table.after(last_N, end_1 + 1)
+            text_W[end_1 + 1] = torch.where(has_copy_1, guesses_K[k], guess_1)
+        buffers.places_T.copy_(length_1 + self.further_T)
+        buffers.ids_T.copy_(text_W[buffers.places_T])
+        self.rows.going_B.fill_(True)
+        self.rows.uniforms_BT[:, 0] = buffers.uniforms_N[buffers.status_6[_COLUMN] + self.further_T]
+        is_guess_1 = has_copy_1 | (self.guesses.table is not None)
+        buffers.status_6[_DRAFTED] += (buffers.status_6[_GOING] * K * is_guess_1)[0]
+
+    def _copied(self, text_W: Tensor, length_1: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether the last tokens stood before, and what followed the longest, latest such place."""
+        size, K = len(text_W), self.guesses.tokens
+        places_W = torch.arange(size, device=text_W.device)
+        alive_W = (places_W >= 1) & (places_W <= length_1) & self.guesses.copies
+        matched_W = torch.zeros_like(places_W)
+        for k in range(LONGEST_MATCH):
+            own_1 = text_W[(length_1 - k).clamp(min=0)]
+            alive_W = (
+                alive_W & (places_W > k) & (length_1 >= k) & (text_W[(places_W - 1 - k).clamp(min=0)] == own_1)
+            )
+            matched_W = matched_W + alive_W
+        best = torch.where(matched_W >= SHORTEST_MATCH, matched_W * size + places_W, -1).max()
+        begin_1 = (best.clamp(min=0) % size)[None]
+        # a copy may run into what it has copied itself
+        period_1 = (length_1 + 1 - begin_1).clamp(min=1)
+        return (best >= 0)[None], text_W[(begin_1 + self.further_T[:K] % period_1).clamp(max=size - 1)]
+
+    def _keep(self) -> None:
+        """Keep the guesses up to the first that was not chosen, and the token that was chosen there."""
+        buffers, rows, K = self.buffers, self.rows, self.guesses.tokens
+        status_6, tokens_T = buffers.status_6, rows.tokens_BT[:, 0]
+        is_right_K = (tokens_T[:K] == buffers.ids_T[1:]) & rows.going_B[:K]
+        kept_1 = is_right_K.long().cumprod(0).sum()[None]
+        was_going_1 = status_6[_GOING, None].clone()
+        new_1 = (kept_1 + 1) * was_going_1
+        columns_T = status_6[_COLUMN] + self.further_T
+        # what lies after the tokens that are kept is overwritten by the next step
+        buffers.text_W[buffers.places_T + 1] = tokens_T.clamp(min=0)
+        buffers.tokens_N[columns_T] = tokens_T
+        buffers.scores_N[columns_T] = rows.scores_BT[:, 0]
+        features_1D = rows.features_BD.index_select(0, kept_1)
+        buffers.last_D.copy_(torch.where(was_going_1 > 0, features_1D[0], buffers.last_D))
+        status_6[_LENGTH] += new_1[0]
+        status_6[_COLUMN] += new_1[0]
+        status_6[_GOING] *= (rows.going_B[kept_1] & (status_6[_COLUMN] < status_6[_LIMIT]))[0]
+        status_6[_STEPS] += was_going_1[0]
+
+    def _guess_by_kernel(self) -> None:
+        from chainrule.inference.gpu import draft_kernels as kernels
+
+        buffers, rows, (copies, table, K) = self.buffers, self.rows, self.guesses
+        entries, mask = (buffers.status_6, 0) if table is None else (table.entries, table.mask)
+        kernels.guess[(1,)](
+            buffers.text_W, buffers.status_6, entries, buffers.uniforms_N, buffers.ids_T, buffers.places_T,
+            rows.uniforms_BT, rows.going_B, mask, K, power_of_two(K + 1), power_of_two(len(buffers.text_W)), copies,
+            table is not None, SHORTEST_MATCH, LONGEST_MATCH, SLOTS, *FACTORS[1:], SEED, MIXER,
+            (1 << PRINT_BITS) - 1, num_warps=4,
+        )  # fmt: skip
+
+    def _keep_by_kernel(self) -> None:
+        from chainrule.inference.gpu import draft_kernels as kernels
+
+        buffers, rows, K = self.buffers, self.rows, self.guesses.tokens
+        width = len(buffers.last_D)
+        kernels.keep[(1,)](
+            buffers.text_W, buffers.status_6, buffers.ids_T, rows.tokens_BT, rows.scores_BT, rows.going_B,
+            rows.features_BD, buffers.tokens_N, buffers.scores_N, buffers.last_D, K, power_of_two(K + 1), width,
+            power_of_two(width), num_warps=1,
+        )  # fmt: skip

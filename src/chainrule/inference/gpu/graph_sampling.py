@@ -1,0 +1,210 @@
+"""Sampling on a GPU by CUDA graphs: one step is captured, then replayed without the host.
+
+A small network's step takes the GPU less time than the host needs to launch its kernels. So everything a step needs
+lies at fixed addresses, the step is captured once as a CUDA graph (probabilities, choice, token, keys and values,
+features), and is then replayed as a whole. Once a model has written much, the choice of tokens is compiled too.
+
+The state that comes out is a value like any other: older states stay valid.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.arrays import PAD
+from chainrule.contract.capabilities import Choose
+from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
+from chainrule.inference.gpu.step import FusedStep, is_available
+from chainrule.inference.windows import Window
+from chainrule.networks.transformer.cache import Buffer, Cache
+from chainrule.networks.transformer.decoder import Transformer
+from chainrule.system.devices import current_device, has_triton
+
+Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+LogProbs: TypeAlias = Callable[[Tensor], Tensor]
+
+MOST_STEPS = 64
+"""The most tokens a row that one call can write."""
+_MOST_CAPTURED = 8
+_STEPS_THAT_REPAY = 2048  # after so many steps, compiling the choice of tokens takes less time than it saves
+
+
+class Sampled(NamedTuple):
+    """The tokens that were written and their scores, and the model's state after them."""
+
+    cache: Cache
+    window: Window
+    features_BD: Tensor
+    tokens_BT: Tensor
+    scores_BT: Tensor
+
+
+class CapturedStep(NamedTuple):
+    """A captured step, and the function that replays it."""
+
+    replay: Callable[[], None]
+    step: Callable[[], None]
+    """The step that was captured; kept alive because the CUDA graph uses arrays that it owns."""
+
+
+class GraphSampler:
+    """Captured steps of one network, for batches of at most `batch_size` rows."""
+
+    def __init__(self, network: Transformer, log_probs: LogProbs, batch_size: int, bos: int) -> None:
+        self.log_probs, self.bos = log_probs, bos
+        weight = network.head.weight
+        empty = network.begin(batch_size, network.window)
+        self.keys_LBGSK, self.values_LBGSK = empty.buffer.keys_LBGSK, empty.buffer.values_LBGSK
+        self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
+        rows, device = (batch_size,), weight.device
+        promoted = torch.promote_types(weight.dtype, torch.float32)
+        self.buffers = StepBuffers(
+            features_BD=torch.zeros(*rows, weight.shape[1], dtype=weight.dtype, device=device),
+            going_B=torch.ones(rows, dtype=torch.bool, device=device),
+            uniforms_BT=torch.zeros(*rows, MOST_STEPS, dtype=torch.float64, device=device),
+            tokens_BT=torch.zeros(*rows, MOST_STEPS, dtype=torch.int64, device=device),
+            scores_BT=torch.zeros(*rows, MOST_STEPS, dtype=promoted, device=device),
+            ids_BW=torch.zeros(*rows, network.config.window, dtype=torch.int64, device=device),
+            lengths_B=empty.lengths_B,
+            column_1=torch.zeros(1, dtype=torch.int64, device=device),
+        )
+        is_fused = is_available(network, batch_size)
+        self.network_step = FusedStep(network, batch_size) if is_fused else network.step
+        self.captured: dict[Any, CapturedStep] = {}
+        self.steps = 0
+
+    @torch.no_grad()
+    def write(
+        self, cache: Cache, window: Window, features_BD: Tensor, choose: Choose, uniforms_BT: np.ndarray
+    ) -> Sampled:
+        """Write a token a row for each column of `uniforms_BT`, which has the random numbers to choose it by."""
+        with current_device(self.keys_LBGSK.device):
+            return self._write(cache, window, features_BD, choose, uniforms_BT)
+
+    def _write(
+        self, cache: Cache, window: Window, features_BD: Tensor, choose: Choose, uniforms_BT: np.ndarray
+    ) -> Sampled:
+        buffers, (rows, steps) = self.buffers, uniforms_BT.shape
+        longest = window.longest + steps
+        replay = self._captured(choose).replay
+        buffer = self.adopt(cache, rows)
+        # surplus rows are like rows that have ended: nothing reads what they write
+        buffers.lengths_B.zero_()
+        buffers.going_B.zero_()
+        buffers.lengths_B[:rows] = cache.lengths_B
+        buffers.ids_BW[:rows] = window.ids_BW
+        buffers.features_BD[:rows] = features_BD
+        buffers.going_B[:rows] = True
+        buffers.column_1.zero_()
+        buffers.uniforms_BT[:rows, :steps] = torch.from_numpy(uniforms_BT).to(buffers.uniforms_BT.device)
+        for _ in range(steps):
+            replay()
+        self.steps += steps
+        buffer.version += 1
+        lengths_B = buffers.lengths_B[:rows].clone()
+        after = Cache(buffer, buffer.version, lengths_B, longest, False, cache.window)
+        seen = Window(buffers.ids_BW[:rows].clone(), lengths_B, longest, False)
+        tokens_BT, scores_BT = buffers.tokens_BT[:rows, :steps].clone(), buffers.scores_BT[:rows, :steps].clone()
+        return Sampled(after, seen, buffers.features_BD[:rows].clone(), tokens_BT, scores_BT)
+
+    def adopt(self, cache: Cache, rows: int) -> Buffer:
+        """A buffer at the fixed addresses with the keys and values of a cache.
+
+        Another buffer that lives there moves to a copy of its arrays.
+        """
+        owner = self.owner()
+        if owner is not None and owner is cache.buffer and owner.version == cache.version:
+            return owner
+        if owner is not None:
+            owner.keys_LBGSK, owner.values_LBGSK = owner.keys_LBGSK.clone(), owner.values_LBGSK.clone()
+        used = min(cache.longest, cache.buffer.capacity)
+        buffer = Buffer(self.keys_LBGSK[:, :rows], self.values_LBGSK[:, :rows])
+        buffer.keys_LBGSK[:, :, :, :used] = cache.buffer.keys_LBGSK[:, :, :, :used]
+        buffer.values_LBGSK[:, :, :, :used] = cache.buffer.values_LBGSK[:, :, :, :used]
+        self.owner = weakref.ref(buffer)
+        return buffer
+
+    def _captured(self, choose: Choose) -> CapturedStep:
+        """The captured step that chooses tokens by `choose`; captured now if it was not before."""
+        plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
+        on_gpu = self.buffers.going_B.device.type == "cuda"
+        is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY and has_triton()
+        key = choose, is_worth_compiling
+        if key not in self.captured:
+            if len(self.captured) >= _MOST_CAPTURED:
+                del self.captured[next(iter(self.captured))]
+            step = self._by_kernels(plan) if plan else self._by_torch(*key)
+            self.captured[key] = CapturedStep(self.capture(step), step)
+        return self.captured[key]
+
+    def capture(self, step: Callable[[], None], positions: int = 1) -> Callable[[], None]:
+        """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself.
+
+        The step writes to so many positions of the cache.
+        """
+        if self.buffers.lengths_B.device.type != "cuda":
+            return step
+        side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream), warnings.catch_warnings():
+            # torch.compile warns when it traces into functions that are wrapped by functools.cache
+            warnings.simplefilter("ignore", UserWarning)
+            self._try_out(step, positions)
+        torch.cuda.current_stream().wait_stream(side_stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
+
+    def _try_out(self, step: Callable[[], None], positions: int = 1) -> None:
+        """Take the step a few times as a warm-up: libraries choose and compile kernels when they are first called.
+
+        A cache may live in these arrays: its first positions, which the step writes to, are restored.
+        """
+        stores = self.keys_LBGSK, self.values_LBGSK
+        first = [store_LBGSK[:, :, :, :positions].clone() for store_LBGSK in stores]
+        for _ in range(3):
+            self.buffers.lengths_B.zero_()
+            self.buffers.column_1.zero_()
+            step()
+        for store_LBGSK, known_LBGSK in zip(stores, first, strict=True):
+            store_LBGSK[:, :, :, :positions] = known_LBGSK
+
+    def _by_kernels(self, plan: TopKPlan) -> Callable[[], None]:
+        """A step by Triton kernels, for a choice that has a plan."""
+        assert isinstance(self.network_step, FusedStep)
+        step = FusedChoice(plan, self.network_step, self.buffers, self.bos)
+        return lambda: step(self.keys_LBGSK, self.values_LBGSK)
+
+    def _by_torch(self, choose: Choose, is_compiled: bool) -> Callable[[], None]:
+        """A step in torch, for any choice, which is compiled if `is_compiled`."""
+
+        def decide(features_BD: Tensor, uniforms_B: Tensor, going_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return choose(self.log_probs(features_BD), uniforms_B, going_B)
+
+        chosen = torch.compile(decide, dynamic=False) if is_compiled else decide
+        return lambda: self._step(chosen)
+
+    def _step(self, decide: Decide) -> None:
+        """Choose a token for each row by `decide`, read it, and update the buffers in place."""
+        buffers = self.buffers
+        uniforms_B = buffers.uniforms_BT.index_select(1, buffers.column_1)[:, 0]
+        tokens_B, scores_B, going_B = decide(buffers.features_BD, uniforms_B, buffers.going_B)
+        buffers.tokens_BT.index_copy_(1, buffers.column_1, tokens_B[:, None])
+        buffers.scores_BT.index_copy_(1, buffers.column_1, scores_B[:, None].to(buffers.scores_BT.dtype))
+        buffers.going_B.copy_(going_B)
+        is_token_B = tokens_B != PAD
+        ids_B = tokens_B.clamp(min=0)
+        buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
+        # what an ended row writes lies behind its end, where nothing looks
+        features_BD = self.network_step(ids_B, self.keys_LBGSK, self.values_LBGSK, buffers.lengths_B)
+        buffers.features_BD.copy_(torch.where(is_token_B[:, None], features_BD, buffers.features_BD))
+        buffers.lengths_B.add_(is_token_B)
+        buffers.column_1.add_(1)

@@ -1,0 +1,81 @@
+"""A hash table of contexts and their likeliest next tokens, small enough to be looked up within a captured step.
+
+A bucket has 8 entries, each of which is a fingerprint of a context and a token. The fingerprint of another context
+may be the same, and a full bucket drops entries: a guess is then wrong or missing, which costs time, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.contract.capabilities import Likeliest
+
+Integers = TypeVar("Integers", np.ndarray, Tensor)
+
+LONGEST = 4
+"""The most tokens of a context: those of a 5-gram model. The kernels have a register for each."""
+SLOTS = 8
+"""The entries of a bucket."""
+PRINT_BITS = 30
+_FACTOR = 0x5851F42D4C957F2D
+FACTORS = tuple((_FACTOR**k + 2**63) % 2**64 - 2**63 for k in range(LONGEST))
+"""What the tokens of a context are multiplied by, the last token first; modulo 2^64, as signed integers."""
+SEED, MIXER = 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85
+
+
+def context_hash(contexts_CN: np.ndarray) -> np.ndarray:
+    """A hash of each context, of 64 bits: h = Σ (token + 1) · factor, which depends on the length, then mixed."""
+    length = contexts_CN.shape[1]
+    total = np.full(len(contexts_CN), SEED, dtype=np.int64) * np.int64(length)
+    for k in range(length):
+        total += (contexts_CN[:, length - 1 - k].astype(np.int64) + 1) * np.int64(FACTORS[k])
+    mixed: np.ndarray = (total ^ (total >> 32)) * np.int64(MIXER)
+    hashed: np.ndarray = mixed ^ (mixed >> 29)
+    return hashed
+
+
+class GuessTable:
+    """The table on a device."""
+
+    def __init__(self, known: Sequence[Likeliest], device: torch.device) -> None:
+        longest_first = [one for one in reversed(known) if one.contexts_CN.shape[1] <= LONGEST]
+        hashes = np.concatenate([np.zeros(0, np.int64), *(context_hash(one.contexts_CN) for one in longest_first)])
+        tokens = np.concatenate([np.zeros(0, np.int64), *(one.tokens_C.astype(np.int64) for one in longest_first)])
+        buckets = 1 << max(len(hashes) * 2 // SLOTS, 1).bit_length()
+        self.mask = buckets - 1
+        bucket = (hashes >> 32) & self.mask
+        order = np.argsort(bucket, kind="stable")
+        bucket, hashes, tokens = bucket[order], hashes[order], tokens[order]
+        slot = np.arange(len(bucket)) - np.searchsorted(bucket, bucket)
+        fits = slot < SLOTS
+        entries = np.zeros(buckets * SLOTS, dtype=np.int64)
+        entries[(bucket * SLOTS + slot)[fits]] = ((fingerprint(hashes) << 32) | tokens)[fits]
+        self.entries = torch.from_numpy(entries).to(device)
+        self._factors_N = torch.tensor(FACTORS, device=device)
+        self._lengths_N = torch.arange(1, LONGEST + 1, device=device)
+        self._slots_S = torch.arange(SLOTS, device=device)
+
+    def after(self, last_N: Tensor, count_1: Tensor) -> Tensor:
+        """The likeliest token after the longest context that is known, as [1]; the last token if none is.
+
+        `last_N` has the last tokens of the text, the very last first, of which the first `count_1` mean something.
+        """
+        total_N = ((last_N + 1) * self._factors_N).cumsum(0) + SEED * self._lengths_N
+        mixed_N = (total_N ^ (total_N >> 32)) * MIXER
+        hashes_N = mixed_N ^ (mixed_N >> 29)
+        places_NS = (((hashes_N >> 32) & self.mask) * SLOTS)[:, None] + self._slots_S
+        entries_NS = self.entries[places_NS]
+        is_known_NS = (entries_NS >> 32 == fingerprint(hashes_N)[:, None]) & (self._lengths_N <= count_1)[:, None]
+        ranked_NS = torch.where(is_known_NS, (self._lengths_N << 32)[:, None] | (entries_NS & 0xFFFFFFFF), -1)
+        top_1 = ranked_NS.max()[None]
+        return torch.where(top_1 >= 0, top_1 & 0xFFFFFFFF, last_N[:1])
+
+
+def fingerprint(hashes: Integers) -> Integers:
+    """The lower bits of a hash, and one: an empty entry, which is 0, is the fingerprint of none."""
+    return (hashes & ((1 << PRINT_BITS) - 1)) + 1

@@ -1,0 +1,391 @@
+"""`NeuralModel`: any network as a language model, with the contract implemented once for all of them.
+
+A network turns tokens into features; this module adds <s>, padding, sliding windows, probabilities, and the model
+folder. <s> is never predicted: its logit is left out of the softmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.arrays import PAD, Array, check_ids
+from chainrule.contract.capabilities import Choose, Drafted, DraftRules
+from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
+from chainrule.inference import by_graph
+from chainrule.inference.cutting import cutting, once
+from chainrule.inference.gpu.captured import CapturedSteps
+from chainrule.inference.state import NeuralState, on_device
+from chainrule.inference.torch_model import TorchModel
+from chainrule.inference.windows import Window, spans
+from chainrule.networks.loss import nats_of_targets
+from chainrule.networks.memory import Memory
+from chainrule.networks.network import Network
+from chainrule.networks.transformer.cache import Cache
+from chainrule.networks.transformer.decoder import Transformer
+from chainrule.tokens.base import Tokenizer
+
+TOKENS_AT_ONCE = 1 << 14
+"""The most tokens read in one forward pass; more would only take more memory."""
+LOGITS_AT_ONCE = 1 << 26
+"""The most logits computed at once, vocabulary times tokens."""
+
+
+class NeuralModel(TorchModel, LanguageModel):
+    """A network, the tokenizer it was trained with, and the settings it was made from."""
+
+    network: Network
+
+    _scores_by_windows = True
+    """Whether a network with a window scores by whole windows, which need no memory."""
+
+    def __init__(
+        self,
+        network: Network,
+        tokenizer: Tokenizer,
+        context: Context,
+        *,
+        kind: str,
+        settings: Any,
+        slide: float = 0.5,
+    ) -> None:
+        """`slide` is the share of its tokens that a full window drops for new ones."""
+        self.network = network.eval()
+        self.tokenizer, self.context = tokenizer, context
+        self.kind, self.settings = kind, settings
+        window = network.window or 1
+        self.slide = min(max(int(window * slide), 1), window)
+        self._slide_share = slide
+
+    def _with(self, network: Network) -> NeuralModel:
+        return NeuralModel(
+            network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
+        )
+
+    def with_network(self, network: Network) -> NeuralModel:
+        """This model with another network of the same shape, such as a copy that is to learn."""
+        return self._with(network)
+
+    # -- the contract -------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def start(self, batch_size: int) -> NeuralState:
+        return self._after_start(self.network.begin(batch_size), batch_size)
+
+    def _after_start(self, memory: Memory, batch_size: int) -> NeuralState:
+        """The state after the start token, which is read after what the memory has."""
+        size, table = self.network.window, self.network.head.weight
+        window = None if size is None else Window.empty(batch_size, size, self.torch_device)
+        nothing = NeuralState(memory, table.new_zeros(batch_size, table.shape[1]), window)
+        return self._extended(nothing, self._beginning(batch_size), None)
+
+    @torch.inference_mode()
+    def extend(self, state: State, ids_BT: Array) -> NeuralState:
+        state = expect_state(state, NeuralState)
+        check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        if not ids_BT.numel():
+            return state
+        if is_token_BT is None and state.window is not None and state.window.is_uniform:
+            state, ids_BT = self._before_last_window(state, state.window, ids_BT)
+        return self._extended(state, ids_BT, is_token_BT)
+
+    def _extended(self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None) -> NeuralState:
+        """The state after some tokens; a single one is read by a captured step, where that takes less time."""
+        after = None
+        if self._has_graphs and ids_BT.shape == (1, 1) and is_token_BT is None:
+            after = by_graph.read_token(self.captured, state, ids_BT)
+        return self._last(self._read(state, ids_BT, is_token_BT)) if after is None else after
+
+    def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
+        """The state and ids from which to read the last window alone: the tokens before it would be dropped."""
+        known_BT = window.ids_BW[:, : window.longest]
+        begin, _, _ = spans(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)[-1]
+        if begin == 0:
+            return state, ids_BT
+        empty = Window.empty(len(ids_BT), window.size, self.torch_device)
+        nothing = NeuralState(self._restarted(state), state.features_BD, empty)
+        return nothing, torch.cat([known_BT, ids_BT], dim=1)[:, begin:]
+
+    @torch.inference_mode()
+    def next_log_probs(self, state: State) -> Tensor:
+        state = expect_state(state, NeuralState)
+        return self._log_probs(state.features_BD)
+
+    @torch.inference_mode()
+    def score(self, ids_BT: Array, state: State | None = None) -> Tensor:
+        if state is not None:
+            check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=self._wide)
+        if ids_BT.numel():
+            assert state is None or isinstance(state, NeuralState)
+            place = 0
+            for features_BTD in self._features_before(ids_BT, is_token_BT, state):
+                after = place + features_BTD.shape[1]
+                scores_BT[:, place:after] = self._pick(features_BTD, ids_BT[:, place:after])
+                place = after
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0)
+
+    # -- fast paths ---------------------------------------------------------------------------------------
+
+    def write(
+        self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
+        state = expect_state(state, NeuralState)
+        return self.write_by_graph(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
+
+    def write_by_graph(
+        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """Sample by replaying a captured step; None if the choice looks back, or as `by_graph.write` says."""
+        return None if read_BT is not None else by_graph.write(self.captured, state, choose, uniforms_BT)
+
+    def write_drafted(
+        self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Write one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
+        state = expect_state(state, NeuralState)
+        return self.write_drafted_by_graph(state, rules, last, uniforms, most) if self._has_graphs else None
+
+    def write_drafted_by_graph(
+        self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Draft, read, choose and keep by replaying a captured step; None as `by_graph.write_drafted` says."""
+        return by_graph.write_drafted(self.captured, state, rules, last, uniforms, most)
+
+    def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
+        """Read tokens at once, and cut the cache where those end that are kept.
+
+        None if the network keeps no cache, the tokens have padding, or the window would slide.
+        """
+        state = expect_state(state, NeuralState)
+        check_rows(state, ids_BT)
+        if not isinstance(self.network, Transformer) or not np.prod(ids_BT.shape):
+            return None
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        window = state.window
+        assert window is not None and isinstance(state.memory, Cache)
+        if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
+            return None
+        is_captured = self._has_graphs and len(state) == 1
+        log_probs_BTV, cut = (self.ahead_by_graph if is_captured else self._ahead)(state, ids_BT)
+        return log_probs_BTV, once(cut, lambda n: self.extend(state, ids_BT[:, :n]))
+
+    @torch.inference_mode()
+    def _ahead(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
+        """ln p of what follows each of the ids, and the function that cuts the cache after n of them."""
+        reading = self.network(ids_BT, state.memory)
+        return self._log_probs(reading.features_BTD), cutting(state, ids_BT, reading.memory, reading.features_BTD)
+
+    def ahead_by_graph(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
+        """The same for one row, by replaying a captured step."""
+        return by_graph.read_ahead(self.captured, state, ids_BT)
+
+    @property
+    def _has_graphs(self) -> bool:
+        """Whether CUDA graphs can be used."""
+        return self.torch_device.type == "cuda" and isinstance(self.network, Transformer)
+
+    @cached_property
+    def captured(self) -> CapturedSteps:
+        """The captured steps of the network, a Transformer."""
+        assert isinstance(self.network, Transformer)
+        return CapturedSteps(self.network, self._log_probs, self.tokenizer.bos)
+
+    def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
+        """The scores of the ids and the state after them, from one pass; None for a network with a window."""
+        if self.network.window is not None or not np.prod(ids_BT.shape):
+            check_rows(state, ids_BT)
+            return None
+        scores_BT, _, after = self.read_features(state, ids_BT)
+        return scores_BT, after
+
+    def features(self, state: State) -> Tensor:
+        """The features from which the next token of each row is predicted, [B, D]."""
+        state = expect_state(state, NeuralState)
+        return state.features_BD
+
+    @torch.inference_mode()
+    def read_features(self, state: State, ids_BT: Array) -> tuple[Tensor, Tensor, NeuralState]:
+        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
+        state = expect_state(state, NeuralState)
+        check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        features, after = [state.features_BD[:, None][:, :0]], state
+        if ids_BT.numel() and self.network.window is None:
+            before_BD = state.features_BD
+            for after, features_BTD in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last is given back)
+                features.append(torch.cat([before_BD[:, None], features_BTD[:, :-1]], dim=1))
+                before_BD = features_BTD[:, -1]
+        elif ids_BT.numel():
+            features += self._features_before(ids_BT, is_token_BT, state)
+            padded = ids_BT if is_token_BT is None else torch.where(is_token_BT, ids_BT, PAD)
+            after = self.extend(state, padded)
+        features_BTD = torch.cat(features, dim=1)
+        scores_BT = self._pick(features_BTD, ids_BT)
+        return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), features_BTD, after
+
+    def predictions(self, state: State, ids_BT: Array) -> Iterator[Tensor]:
+        """The distributions before many tokens, from one pass over them."""
+        state = expect_state(state, NeuralState)
+        check_rows(state, ids_BT)
+        ids_BT, is_token_BT = self._checked(ids_BT)
+        with torch.inference_mode():
+            pieces = list(self._features_before(ids_BT, is_token_BT, state)) if ids_BT.numel() else []
+        at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)
+        for features_BTD in pieces:
+            for some_BTD in torch.split(features_BTD, at_once, dim=1):
+                with torch.inference_mode():
+                    log_probs_BTV = self._log_probs(some_BTD)
+                yield log_probs_BTV
+
+    def _beginning(self, batch_size: int) -> Tensor:
+        """The start token of each row, which is read before the first one, as [B, 1]."""
+        return torch.full((batch_size, 1), start_token(self.tokenizer, self.context), device=self.torch_device)
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def _checked(self, ids_BT: Array) -> tuple[Tensor, Tensor | None]:
+        """The ids on the device, with padding replaced by token 0, and the mask of the tokens; None: no padding."""
+        on_host = not isinstance(ids_BT, Tensor) or ids_BT.device.type == "cpu"
+        if on_host or ids_BT.shape[1] > 1:  # a single step on a device goes unchecked: checks wait for the device
+            check_ids(ids_BT, self.tokenizer.vocab_size)
+        ids_BT = on_device(ids_BT, self.torch_device)
+        is_token_BT = ids_BT != PAD
+        if (on_host or ids_BT.shape[1] > 1) and bool(is_token_BT.all()):
+            return ids_BT, None
+        return torch.where(is_token_BT, ids_BT, 0), is_token_BT
+
+    def _read(
+        self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None
+    ) -> Iterator[tuple[NeuralState, Tensor]]:
+        """Read the tokens piece by piece; yields the state after each piece, and its features."""
+        place, width = 0, ids_BT.shape[1]
+        while place < width:
+            state = self._with_room(state)
+            room = max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
+            if state.window is not None:
+                room = min(room, state.window.size - state.window.longest)
+            after = min(place + room, width)
+            piece_BT = ids_BT[:, place:after]
+            are_tokens_BT = None if is_token_BT is None else is_token_BT[:, place:after]
+            reading = self.network(piece_BT, state.memory, are_tokens_BT)
+            window = None if state.window is None else state.window.append(piece_BT, are_tokens_BT)
+            features_BD = _last_features(reading.features_BTD, are_tokens_BT, state.features_BD)
+            state = NeuralState(reading.memory, features_BD, window)
+            yield state, reading.features_BTD
+            place = after
+
+    def _with_room(self, state: NeuralState) -> NeuralState:
+        """The state with space for a token in its window: a full one drops old tokens and reads the rest again."""
+        window = state.window
+        if window is None or window.longest < window.size:
+            return state
+        window = window.counted()
+        if window.longest < window.size:
+            return replace(state, window=window)
+        window = window.slid(self.slide)
+        if not window.longest:  # all of it was dropped
+            return NeuralState(self._restarted(state), state.features_BD, window)
+        ids_BW = window.ids_BW[:, : window.longest]
+        is_token_BW = torch.arange(window.longest, device=self.torch_device) < window.lengths_B[:, None]
+        reading = self.network(ids_BW, self._restarted(state), None if window.is_uniform else is_token_BW)
+        return NeuralState(reading.memory, state.features_BD, window)
+
+    def _restarted(self, state: NeuralState) -> Memory:
+        """The memory of the state's rows before anything was read."""
+        return self.network.begin(len(state))
+
+    @staticmethod
+    def _last(pieces: Iterator[tuple[NeuralState, Tensor]]) -> NeuralState:
+        for state, _ in pieces:
+            last = state
+        return last
+
+    def _features_before(
+        self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
+    ) -> Iterator[Tensor]:
+        """The features from which each token is predicted, in pieces along the time axis."""
+        is_uniform = state is None or (state.window is not None and state.window.is_uniform)
+        if self.network.window is not None and self._scores_by_windows and is_uniform:
+            known_BT = self._beginning(len(ids_BT))
+            if state is not None and state.window is not None:
+                known_BT = state.window.ids_BW[:, : state.window.longest]
+            yield from self._features_by_windows(torch.cat([known_BT, ids_BT[:, :-1]], 1), known_BT.shape[1] - 1)
+            return
+        state = self.start(len(ids_BT)) if state is None else state
+        yield state.features_BD[:, None]
+        for _, features_BTD in self._read(
+            state, ids_BT[:, :-1], None if is_token_BT is None else is_token_BT[:, :-1]
+        ):
+            yield features_BTD
+
+    def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
+        """The features of the indices from `first` on, computed for many windows in one batch, without memory."""
+        size = self.network.window
+        assert size is not None
+        pieces = spans(ids_BT.shape[1], size, self.slide)
+        at_once = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1)
+        for i in range(0, len(pieces), at_once):
+            # the last window may be narrower than the others: it is then read by itself
+            for batch in _alike(pieces[i : i + at_once]):
+                rows = torch.cat([ids_BT[:, begin:end] for begin, end, _ in batch])
+                features = self.network(rows).features_BTD.unflatten(0, (len(batch), len(ids_BT)))
+                for (begin, end, new), features_BTD in zip(batch, features, strict=True):
+                    skip = max(new, first) - begin
+                    if skip < end - begin:
+                        yield features_BTD[:, skip:]
+
+    # -- probabilities ------------------------------------------------------------------------------------
+
+    @property
+    def _wide(self) -> torch.dtype:
+        """The dtype of ln p: that of the weights, but at least float32."""
+        return torch.promote_types(self.network.head.weight.dtype, torch.float32)
+
+    def _logits(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.network.head(features).to(self._wide)
+        logits[..., self.tokenizer.bos] = -torch.inf
+        return logits
+
+    def _log_probs(self, features: Tensor) -> Tensor:
+        # ln p(x) = z_x - ln Σ e^z
+        return self._logits(features).log_softmax(dim=-1)
+
+    def _pick(self, features_BTD: Tensor, ids_BT: Tensor) -> Tensor:
+        """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
+        flat_ND, flat_N = features_BTD.flatten(0, 1), ids_BT.flatten()
+        rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
+        picked = [
+            nats_of_targets(self._logits(flat_ND[i : i + rows]), flat_N[i : i + rows])
+            for i in range(0, len(flat_N), rows)
+        ]
+        return -torch.cat(picked).reshape(ids_BT.shape)
+
+
+def _last_features(features_BTD: Tensor, is_token_BT: Tensor | None, before_BD: Tensor) -> Tensor:
+    """The features of each row's last token; `before_BD` where a row has no token."""
+    if is_token_BT is None:
+        return features_BTD[:, -1]
+    count_B = is_token_BT.sum(dim=1)
+    last_B11 = (count_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
+    return torch.where(count_B[:, None] > 0, features_BTD.gather(1, last_B11)[:, 0], before_BD)
+
+
+def _alike(pieces: list[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """Group consecutive windows of equal width."""
+    groups: list[list[tuple[int, int, int]]] = []
+    for piece in pieces:
+        if groups and groups[-1][0][1] - groups[-1][0][0] == piece[1] - piece[0]:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups

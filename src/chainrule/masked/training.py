@@ -1,0 +1,55 @@
+"""The kind masked: a Transformer encoder, trained on text by hiding tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chainrule.contract.kinds import TrainingData
+from chainrule.masked.masking import masked_texts
+from chainrule.networks.transformer.masked_config import MaskedSettings
+from chainrule.training.examples import Texts
+from chainrule.training.kinds import TaskKind
+
+_SAMPLED = 30  # the most tokens of a line that is shown while a network is trained
+_EVERY = 6  # of its tokens is hidden
+
+
+class MaskedKind(TaskKind):
+    """Trains and loads masked models."""
+
+    backend_class = "chainrule.masked.backend:MaskedBackend"
+
+    def texts(self, settings: Any, data: TrainingData) -> Texts:
+        return masked_texts(data, settings.share)
+
+    def train(self, settings: Any, data: TrainingData) -> Any:
+        """Train a masked model; the tokens it has seen are those that it read, not those that it predicted."""
+        model = super().train(settings, data)
+        predicted, rate = (model.metrics[name] for name in ("tokens_seen", "tokens_per_second_in_training"))
+        examples = self.texts(settings, data).train
+        share = examples.tokens / len(data.train.ids)
+        model.metrics = {
+            **model.metrics,
+            "tokens_seen": round(predicted / share),
+            "tokens_predicted": predicted,
+            "tokens_per_second_in_training": round(rate / share, 1),
+        }
+        return model
+
+    def sample(self, lm: Any, data: TrainingData) -> str:
+        """The first line that is held out, with some of its tokens hidden and filled in."""
+        from chainrule.masked.filling import best_tokens
+
+        ids = (data.valid or data.train).ids[:_SAMPLED].astype("int64")
+        line = ids[: max(1, int((ids == data.tokenizer.eos).argmax()) or len(ids))]
+        filled = line.copy()
+        filled[_EVERY // 2 :: _EVERY] = lm.mask
+        filled[filled == lm.mask] = best_tokens(lm, filled)
+        return data.tokenizer.decode(filled.tolist())
+
+
+KIND = MaskedKind("masked", MaskedSettings, {}).registered(
+    "a Transformer encoder that fills gaps: every token looks at those on both sides",
+    task="masked",
+    tokenizer="bpe",
+)

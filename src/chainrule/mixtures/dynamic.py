@@ -1,0 +1,203 @@
+"""Dynamic evaluation (Krause and others 2018): networks that learn from a text while it is scored.
+
+The text is read in segments. Each segment is scored first, and then the network takes one step on its loss, so that
+it knows the names and the style of this text when it scores the next segment:
+
+    sgd   θ ← θ - η g + λ (θ_0 - θ)
+    rms   θ ← θ - η g / (r + ε r̄) + λ (θ_0 - θ) r / r̄        r = √(mean of g²), r̄ = mean of r over all weights
+
+g is the gradient of the segment's mean loss, θ_0 the weights as they were trained, to which they are drawn back.
+The score of a token depends on the text before it and on nothing after it: it is causal, as all scores are. But the
+text before it has changed the weights, which no state carries: so this is a way to evaluate, not a kind of model.
+The model itself is not changed: copies of its networks learn.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from chainrule.arrays import PAD, Array, checked, to_numpy
+from chainrule.autodiff.model import TapeModel, in_engine
+from chainrule.contract.lm import LanguageModel, State, read
+from chainrule.errors import MissingExtraError, ModelError, SettingsError
+from chainrule.mixtures.gates import Floats
+from chainrule.mixtures.mixture import Columns, Mixture, MixtureState
+from chainrule.system.devices import has_torch
+from chainrule.system.progress import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from chainrule.inference.model import NeuralModel
+    from chainrule.inference.state import NeuralState
+
+Found = TypeVar("Found")
+ReadPiece = Callable[[Any, Any, np.ndarray], tuple[Found, State]]
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """How networks learn while they score."""
+
+    rate: float = 1e-4
+    """η, the size of a step."""
+    decay: float = 1e-3
+    """λ, how much of the way back to the trained weights is taken at each step."""
+    segment: int = 70
+    """Tokens that are scored before the next step."""
+    method: Literal["rms", "sgd"] = "rms"
+    epsilon: float = 0.1
+    """ε of `rms`, as a share of the mean r: keeps steps of weights that hardly ever get a gradient small."""
+
+    def __post_init__(self) -> None:
+        if not (self.rate >= 0 and 0 <= self.decay <= 1 and self.epsilon > 0):
+            raise SettingsError(
+                "dynamic evaluation needs a rate of 0 or more, a decay from 0 to 1, epsilon above 0"
+            )
+        if self.segment < 1:
+            raise SettingsError(f"a segment should have 1 token or more, not {self.segment}")
+        if self.method not in ("rms", "sgd"):
+            raise SettingsError(f"the method should be rms or sgd, not {self.method!r}")
+
+
+def dynamic_scores(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iterator[np.ndarray]:
+    """ln p of each token of a text, segment by segment, by networks that learn from the segments before."""
+
+    def read_piece(learning: LanguageModel, state: State, ids_BT: np.ndarray) -> tuple[Array, State]:
+        return read(learning, state, ids_BT)
+
+    for scores in _while_learning(lm, ids, *lm.bounds(ids), dynamic, read_piece):
+        yield checked(to_numpy(scores)[0], normalised=lm.normalised)
+
+
+def dynamic_columns(
+    lm: Mixture, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, dynamic: Dynamic, task: Task
+) -> tuple[Floats, Floats]:
+    """What `Mixture.columns` returns, by networks that learn from the segments before."""
+
+    def read_piece(learning: Mixture, state: MixtureState, ids_BT: np.ndarray) -> tuple[Columns, State]:
+        return learning.read_columns(state, ids_BT, goes_on=True)
+
+    columns, values = [], []
+    for found in _while_learning(lm, ids, starts, ends, dynamic, read_piece):
+        columns.append(np.stack([to_numpy(scores)[0] for scores in found.scores], axis=-1).astype(np.float64))
+        values.append(found.values_BT[0])
+        task.advance(len(values[-1]))
+    return np.concatenate(columns), np.concatenate(values)
+
+
+def _while_learning(
+    lm: LanguageModel,
+    ids: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    dynamic: Dynamic,
+    read_piece: ReadPiece[Found],
+) -> Iterator[Found]:
+    """What `read_piece` finds of each segment of each sequence, before the networks learn from that segment."""
+    copied, learners = _copied(lm, dynamic)
+    if not learners:
+        raise ModelError("dynamic evaluation is for networks, which can learn while they score: here is none")
+    for start, end in zip(starts, ends, strict=True):
+        state = copied.start(1)
+        for first in range(int(start), int(end), dynamic.segment):
+            piece_BT = np.asarray(ids[None, first : min(first + dynamic.segment, int(end))], dtype=np.int64)
+            found, after = read_piece(copied, state, piece_BT)
+            yield found
+            for learner in learners:
+                learner.learn(state, piece_BT)
+            state = after
+
+
+def _copied(
+    lm: LanguageModel, dynamic: Dynamic, path: tuple[int, ...] = ()
+) -> tuple[LanguageModel, list[_Learner]]:
+    """A copy of a model whose networks may change, and what changes them; other models are shared."""
+    if isinstance(lm, Mixture):
+        found = [_copied(one, dynamic, (*path, place)) for place, one in enumerate(lm.models)]
+        return lm.with_models([copied for copied, _ in found]), [one for _, some in found for one in some]
+    if isinstance(lm, TapeModel):
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", "dynamic evaluation")
+        lm = in_engine(lm, "torch")
+    if not has_torch():
+        return lm, []
+    from chainrule.inference.model import NeuralModel
+
+    if not isinstance(lm, NeuralModel):
+        return lm, []
+    import torch
+
+    network = copy.deepcopy(lm.network)
+    for module in network.modules():
+        if isinstance(module, torch.nn.RNNBase):
+            module.flatten_parameters()  # copies lie apart in memory: cuDNN would join them at every call, and warn
+    learner = _Learner(lm.with_network(network), dynamic, path)
+    return learner.lm, [learner]
+
+
+class _Learner:
+    """A network that takes a step on each segment it is shown."""
+
+    def __init__(self, lm: NeuralModel, dynamic: Dynamic, path: tuple[int, ...]) -> None:
+        """`path` leads from the state of the whole model to that of this network, through mixtures."""
+        self.lm, self.dynamic, self.path = lm, dynamic, path
+        self.weights = [weight.requires_grad_() for weight in lm.network.parameters()]
+        self.trained = [weight.detach().clone() for weight in self.weights]
+        self.squares: list[Any] = [0.0] * len(self.weights)
+        self.steps = 0
+
+    def learn(self, state: State, ids_BT: np.ndarray) -> None:
+        """Take a step on the loss of a segment that follows what the state has read."""
+        import torch
+
+        for place in self.path:
+            assert isinstance(state, MixtureState)
+            state = state.states[place]
+        ids = torch.from_numpy(ids_BT).to(self.lm.torch_device)
+        with torch.enable_grad():
+            loss = self._nats(state, ids) / ids.numel()  # type: ignore[arg-type]
+            gradients = torch.autograd.grad(loss, self.weights, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            self._step(gradients)
+
+    def _nats(self, state: NeuralState, ids_BT: Tensor) -> Tensor:
+        """The loss of a segment, whose gradients reach back to its first token."""
+        import torch
+
+        network, width = self.lm.network, ids_BT.shape[1]
+        if network.window is not None:
+            assert state.window is not None
+            known_BT = state.window.ids_BW[:, : state.window.longest]
+            inputs_BT = torch.cat([known_BT, ids_BT[:, :-1]], dim=1)[:, -network.window :]
+            targets_BT = torch.full_like(inputs_BT, PAD)
+            some = min(width, inputs_BT.shape[1])
+            targets_BT[:, -some:] = ids_BT[:, -some:]
+            return network.loss(inputs_BT, targets_BT).nats
+        # what was made in inference mode has to be copied before gradients can flow
+        state = state.select(np.zeros(1, dtype=np.int64))
+        features = [state.features_BD[:, None]]
+        if width > 1:
+            features.append(network(ids_BT[:, :-1], state.memory).features_BTD)
+        return network.head.nats(torch.cat(features, dim=1), ids_BT)
+
+    def _step(self, gradients: tuple[Tensor, ...]) -> None:
+        rate, decay = self.dynamic.rate, self.dynamic.decay
+        if self.dynamic.method == "sgd":
+            for weight, gradient, trained in zip(self.weights, gradients, self.trained, strict=True):
+                # θ ← θ - η g + λ (θ_0 - θ)
+                weight += decay * (trained - weight) - rate * gradient
+            return
+        self.steps += 1
+        self.squares = [old + gradient**2 for old, gradient in zip(self.squares, gradients, strict=True)]
+        sizes = [(squares / self.steps).sqrt() for squares in self.squares]
+        mean = sum(size.sum() for size in sizes) / sum(size.numel() for size in sizes)
+        for weight, gradient, trained, size in zip(self.weights, gradients, self.trained, sizes, strict=True):
+            # θ ← θ - η g / (r + ε r̄) + λ (θ_0 - θ) r / r̄
+            step = gradient / (size + self.dynamic.epsilon * mean + 1e-30)
+            weight += (decay * size / (mean + 1e-30)).clamp(max=1.0) * (trained - weight) - rate * step

@@ -1,0 +1,271 @@
+"""From models and held-out text to a mixture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from chainrule._version import __version__
+from chainrule.arrays import to_numpy
+from chainrule.contract.lm import LanguageModel, predictions, score_sequences
+from chainrule.errors import CorpusError, ModelError
+from chainrule.mixtures.caches import Cache, HasFeatures
+from chainrule.mixtures.dynamic import Dynamic, dynamic_columns
+from chainrule.mixtures.gates import By, Floats, Gate, HasMatches, knots_for
+from chainrule.mixtures.mixture import Mixture
+from chainrule.mixtures.settings import Form, MixtureSettings
+from chainrule.mixtures.tuning import constant_weights, gated_weights, log_linear_weights, mixed_scores
+from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.system.progress import Progress, Reports, as_progress
+from chainrule.text.given import Text, as_corpus
+from chainrule.tokens.base import Tokenizer, encode_in_parallel
+
+_SAMPLE = 20_000  # tokens of held-out text on which θ is chosen
+_SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""What θ |h|² is tried to be: how many nats a context just like the present one counts more than one that has
+nothing to do with it."""
+_LOG_PROBS = 1 << 25  # of all models together, on which the exponents of a log-linear mixture are tuned
+_FEW = 3  # words named as examples
+
+
+def mix(
+    models: Sequence[LanguageModel],
+    valid: Text | None = None,
+    *,
+    weights: Sequence[float] | None = None,
+    form: Form = "linear",
+    by: By = "none",
+    of: int | None = None,
+    cache: int = 0,
+    continuous_cache: int = 0,
+    theta: float | None = None,
+    dynamic: Dynamic | None = None,
+    progress: Reports = False,
+) -> Mixture:
+    """Mix language models over one vocabulary, and caches, into one model.
+
+    The weights are those under which the text `valid` is most likely, or `weights`, one for each model and then for
+    each cache; `form` says whether probabilities are added or multiplied ("log-linear"). By "length", "match" or
+    "entropy" the weights depend on the context; `of` is the number of the model whose matches or entropies count,
+    from 1 on. `cache` and `continuous_cache` are the sizes of caches in tokens; `theta` is chosen if not given.
+    With `dynamic`, the weights are tuned for networks that learn while they score (`evaluate(..., dynamic=...)`).
+
+    What was found is in `metrics`: the weights, and the perplexity of the text under each model and the mixture.
+    """
+    progress, models = as_progress(progress), list(models)
+    if (valid is None) == (weights is None):
+        raise ModelError("give either held-out text to tune the weights on, or the weights")
+    if form == "log-linear" and dynamic is not None:
+        raise ModelError("the exponents of a log-linear mixture are tuned on models that stay as they are")
+    if not models or (len(models) == 1 and not (cache or continuous_cache)):
+        raise ModelError("a mixture needs two models or more, or a model and a cache")
+    for lm in models:
+        if isinstance(LanguageModel.expect(lm), ConditionalModel):
+            raise ModelError(f"a {lm.kind} model writes a target for a source: it cannot be mixed")
+    settings = MixtureSettings(
+        models=len(models),
+        form=form,
+        by=by,
+        of=_chosen(models, of, HasMatches if by == "match" else HasFeatures if by == "entropy" else object),
+        cache=cache,
+        continuous_cache=continuous_cache,
+        continuous_cache_of=_chosen(models, None, HasFeatures if continuous_cache else object),
+        theta=theta or 0.0,
+    )
+    check_models(models, settings)
+    if weights is not None:
+        return _with_weights(models, settings, weights)
+    assert valid is not None
+    ids = _encoded(valid, models[0].tokenizer)
+    bounds = models[0].bounds(ids)
+    if continuous_cache and theta is None:
+        with progress.task("choosing theta"):
+            settings = replace(settings, theta=_best_theta(models, settings, ids))
+    lm, columns_NK, scores_N = _tuned(models, settings, ids, bounds, dynamic, progress)
+    unknown = 0 if lm.tokenizer.unk is None else int((ids == lm.tokenizer.unk).sum())
+    lm.metrics = {**lm.metrics, **_perplexities(columns_NK, scores_N), "held_out_oov": unknown / len(ids)}
+    if dynamic is not None:
+        lm.metrics = {**lm.metrics, "dynamic": asdict(dynamic)}
+    return lm
+
+
+def check_models(models: Sequence[LanguageModel], settings: MixtureSettings) -> None:
+    """Refuse models that cannot be mixed as the settings say."""
+    for number, lm in enumerate(models[1:], start=2):
+        if lm.context != models[0].context:
+            raise ModelError(
+                f"models to mix need the same context: the first has {models[0].context}, number {number} has "
+                f"{lm.context}; train them with the same --context"
+            )
+        if lm.tokenizer.to_json() != models[0].tokenizer.to_json():
+            advice = "train them with the same one (--tokenizer DIR)"
+            if {models[0].kind, lm.kind} == {"ngram"} and lm.tokenizer.splitting == models[0].tokenizer.splitting:
+                advice += ", or merge them (--merge)"
+            raise ModelError(f"{_difference(models[0].tokenizer, lm.tokenizer, number)}; {advice}")
+    if settings.form == "linear":
+        for lm in models:
+            if not lm.normalised:
+                raise ModelError(f"a {lm.kind} model that gives scores, not probabilities, cannot be mixed")
+    if settings.by == "match" and not isinstance(models[settings.of - 1], HasMatches):
+        raise ModelError("weights by match need an n-gram model of bounded order, and its number is that of none")
+    if settings.continuous_cache and not isinstance(models[settings.continuous_cache_of - 1], HasFeatures):
+        raise ModelError("a continuous cache has the features of a network as keys, and no model is a network")
+
+
+def _difference(first: Tokenizer, other: Tokenizer, number: int) -> str:
+    """How two vocabularies differ, in a sentence."""
+    if first.splitting is None or first.splitting != other.splitting:
+        return (
+            f"models to mix need one vocabulary: the first has {first.vocab_size:,} {first.name} tokens, number "
+            f"{number} has {other.vocab_size:,} {other.name} tokens of its own"
+        )
+    mine, theirs = set(first.spellings), set(other.spellings)
+    apart = [
+        f"{len(words):,} that only {whose} has, such as {', '.join(map(_shown, sorted(words)[:_FEW]))}"
+        for words, whose in ((mine - theirs, "the first"), (theirs - mine, f"number {number}"))
+        if words
+    ]
+    what = "; ".join(apart) or "the same words stand in another order"
+    return f"models to mix need one vocabulary, and their words differ: {what}"
+
+
+def _shown(word: Any) -> str:
+    return repr(word.decode(errors="replace") if isinstance(word, bytes) else word)
+
+
+def _chosen(models: Sequence[LanguageModel], number: int | None, needed: type) -> int:
+    """The number of a model: what was given, or of the first that can do what is needed."""
+    if number is not None:
+        return number
+    return next((place for place, lm in enumerate(models, start=1) if isinstance(lm, needed)), 1)
+
+
+def _encoded(text: Text, tokenizer: Tokenizer) -> np.ndarray:
+    corpus = as_corpus(text)
+    ids = [encode_in_parallel(tokenizer, block) for block in corpus.blocks()]
+    if not sum(map(len, ids)):
+        raise CorpusError(f"{corpus.name} is empty: there is no text to tune on")
+    return np.concatenate(ids).astype(np.int64)
+
+
+def _with_weights(models: list[LanguageModel], settings: MixtureSettings, weights: Sequence[float]) -> Mixture:
+    given = np.asarray(weights, dtype=np.float64)
+    columns = settings.models + bool(settings.cache) + bool(settings.continuous_cache)
+    if given.shape != (columns,):
+        raise ModelError(f"expected {columns} weights, one for each model and cache, found {given.size}")
+    if settings.by != "none":
+        raise ModelError("weights that depend on the context are tuned on held-out text, not given")
+    if settings.continuous_cache and not settings.theta:
+        raise ModelError("a continuous cache needs theta, or held-out text to choose it on")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
+        raise ModelError("weights should be numbers of 0 or more, and not all 0")
+    if settings.form == "linear":
+        given = given / given.sum()
+    return _described(Mixture(models, settings, given[None]), given)
+
+
+def _tuned(
+    models: list[LanguageModel],
+    settings: MixtureSettings,
+    ids: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+    dynamic: Dynamic | None,
+    progress: Progress,
+) -> tuple[Mixture, Floats, Floats]:
+    """The mixture with the best weights; ln p of the tokens by each model and cache; and by the mixture."""
+    tokenizer, linear = models[0].tokenizer, replace(settings, form="linear")
+    columns = settings.models + len(settings.caches(tokenizer.vocab_size, tokenizer.bos))
+    even = Mixture(models, linear, np.full((1, columns), 1 / columns))
+    with progress.task("scoring held-out text", len(ids), "tokens") as task:
+        if dynamic is None:
+            columns_NK, values_N = even.columns(ids, *bounds)
+        else:
+            columns_NK, values_N = dynamic_columns(even, ids, *bounds, dynamic, task)
+    if settings.form == "log-linear":
+        with progress.task("tuning the exponents"):
+            exponents_K = _exponents(models, ids, bounds)
+        lm = _described(Mixture(models, settings, exponents_K[None]), exponents_K)
+        with progress.task("scoring held-out text"):
+            return lm, columns_NK, score_sequences(lm, ids, *bounds)
+    with progress.task("tuning the weights"):
+        gate = Gate(settings.by, settings.of - 1, knots_for(settings.by, values_N))
+        weights_GK = gated_weights(columns_NK, gate, values_N)
+        weights_NK = gate.weights(weights_GK, values_N)
+    lm = _described(Mixture(models, settings, weights_GK, gate.knots), weights_NK.mean(axis=0))
+    return lm, columns_NK, mixed_scores(columns_NK, weights_NK)
+
+
+def _exponents(models: list[LanguageModel], ids: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> Floats:
+    """The exponents of a log-linear mixture, tuned on pieces of the text from its beginning to its end."""
+    most = max(_LOG_PROBS // (models[0].tokenizer.vocab_size * len(models)), 16)
+    starts, ends = bounds
+    if len(starts) == 1:  # one long sequence: some pieces of it, each after the tokens before it
+        pieces, width = min(8, max(len(ids) // 64, 1)), most // 8
+        firsts = np.linspace(0, max(len(ids) - width, 0), pieces).astype(np.int64)
+        stretches = [(max(first - width, 0), first, min(first + width, len(ids))) for first in firsts]
+    else:
+        order = np.random.default_rng(0).permutation(len(starts))
+        taken = order[: max(int(np.searchsorted(np.cumsum((ends - starts)[order]), most)), 1)]
+        stretches = [(starts[row], starts[row], min(ends[row], starts[row] + most)) for row in taken]
+    log_probs: list[list[Floats]] = [[] for _ in models]
+    given = []
+    for before, first, last in stretches:
+        given.append(ids[first:last])
+        for kept, model in zip(log_probs, models, strict=True):
+            state = model.extend(model.start(1), ids[None, before:first])
+            blocks = predictions(model, state, ids[None, first:last])
+            kept += [to_numpy(block)[0].astype(np.float64) for block in blocks]
+    return log_linear_weights([np.concatenate(kept) for kept in log_probs], np.concatenate(given))
+
+
+def _best_theta(models: list[LanguageModel], settings: MixtureSettings, ids: np.ndarray) -> float:
+    """The θ under which the first part of the text is most likely, with the best weights for each."""
+    some, of = ids[:_SAMPLE], settings.continuous_cache_of - 1
+    bounds = models[0].bounds(some)
+    if not len(bounds[0]) or bounds[1][-1] != len(some):  # the sample ends inside a line
+        bounds = np.zeros(1, np.int64), np.asarray([len(some)])
+    network = models[of]
+    assert isinstance(network, HasFeatures)
+    _, features_BTD, _ = network.read_features(network.start(1), some[None, :1000])
+    norm = float((to_numpy(features_BTD).astype(np.float64) ** 2).sum(axis=-1).mean())
+    tokenizer = models[0].tokenizer
+    thetas = [sharpness / max(norm, 1e-12) for sharpness in _SHARPNESS]
+    others = [c for c in settings.caches(tokenizer.vocab_size, tokenizer.bos) if not c.is_continuous]
+    tried = [Cache(settings.continuous_cache, tokenizer.vocab_size, tokenizer.bos, of, theta) for theta in thetas]
+    columns = len(models) + len(others) + len(tried)
+    plain = replace(settings, by="none")
+    every = Mixture(models, plain, np.full((1, columns), 1 / columns), caches=[*others, *tried])
+    columns_NK, _ = every.columns(some, *bounds)
+    always = len(models) + len(others)
+    losses = []
+    for number in range(len(tried)):
+        mine_NK = columns_NK[:, [*range(always), always + number]]
+        losses.append(-float(mixed_scores(mine_NK, constant_weights(mine_NK)).mean()))
+    return thetas[int(np.argmin(losses))]
+
+
+def names_of(lm: Mixture) -> list[str]:
+    """A name for each model and cache: the kinds of the models."""
+    caches = [
+        f"{'continuous' if cache.is_continuous else 'unigram'} cache of {cache.size:,}" for cache in lm.caches
+    ]
+    return [model.kind for model in lm.models] + caches
+
+
+def _perplexities(columns_NK: Floats, scores_N: Floats) -> dict[str, Any]:
+    with np.errstate(over="ignore"):
+        return {
+            "held_out_tokens": len(columns_NK),
+            "held_out_perplexities": np.exp(-columns_NK.mean(axis=0)).tolist(),
+            "held_out_perplexity": float(np.exp(-scores_N.mean())),
+        }
+
+
+def _described(lm: Mixture, weights: Floats) -> Mixture:
+    """The mixture with what is known of it; `weights` are those of held-out text in the mean."""
+    lm.provenance = {"mixed": [dict(model.provenance) for model in lm.models], "chainrule": __version__}
+    lm.metrics = {"names": names_of(lm), "weights": weights.tolist()}
+    return lm

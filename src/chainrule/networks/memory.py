@@ -1,0 +1,111 @@
+"""The memory that a network keeps of the rows it has read, defined once for torch and the tape."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from array_api_compat import array_namespace, is_numpy_array
+
+from chainrule.arrays import Array
+
+
+class Memory(ABC):
+    """The memory of a network for each row of a batch. It is immutable: reading on returns a new memory."""
+
+    @abstractmethod
+    def select(self, rows_B: Array) -> Self:
+        """The memory whose row i is row rows_B[i] of this one."""
+
+    @abstractmethod
+    def join(self, other: Self) -> Self:
+        """The memory with the rows of this one and then those of the other."""
+
+    @abstractmethod
+    def detach(self) -> Self:
+        """This memory cut off from its gradients, which truncates back-propagation through time."""
+
+
+class ArrayMemory(Memory):
+    """A memory whose fields are arrays, or tuples of arrays, with the rows of the batch along the first axis."""
+
+    def select(self, rows_B: Array) -> Self:
+        return self._made(lambda array: array[rows_B])
+
+    def join(self, other: Self) -> Self:
+        return self._made(lambda mine, theirs: array_namespace(mine).concat([mine, theirs]), other)
+
+    def detach(self) -> Self:
+        return self._made(lambda array: array.detach() if not is_numpy_array(array) else array)
+
+    def _made(self, work: Callable[..., Array], *others: Self) -> Self:
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return type(self)(*(_mapped(work, *(getattr(one, name) for one in (self, *others))) for name in names))
+
+
+def _mapped(work: Callable[..., Array], *values: Any) -> Any:
+    """The result of `work` for each array of nested tuples of one shape, in tuples of that shape."""
+    if isinstance(values[0], tuple):
+        return tuple(_mapped(work, *parts) for parts in zip(*values, strict=True))
+    return work(*values)
+
+
+@dataclass(frozen=True)
+class LastTokens(ArrayMemory):
+    """The last n-2 tokens, which an n-gram feed-forward network reads with the next one; <s> before the first."""
+
+    ids_BS: Array
+
+
+@dataclass(frozen=True)
+class WindowTokens(ArrayMemory):
+    """The tokens of each row that a network with a window still sees; NumPy only.
+
+    A full window drops its oldest `slide` tokens when one more comes, as `inference/windows.py` says.
+    """
+
+    ids_BW: Array
+    """The first `lengths_B[b]` ids of row b are in the window; those after them mean nothing."""
+    lengths_B: Array
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that fit into every row."""
+        return int(self.ids_BW.shape[1] - self.lengths_B.max(initial=0))
+
+    def slid(self, slide: int) -> WindowTokens:
+        """The window in which full rows have lost their `slide` oldest tokens; other rows stay as they are."""
+        ids_BW, size = self.ids_BW.copy(), self.ids_BW.shape[1]
+        full_B = self.lengths_B == size
+        ids_BW[full_B, : size - slide] = self.ids_BW[full_B, slide:]
+        return WindowTokens(ids_BW, self.lengths_B - slide * full_B)
+
+    def places(self, width: int) -> Array:
+        """Where `width` more tokens of each row go, [B, T]."""
+        places_BT: Array = self.lengths_B[:, None] + np.arange(width)
+        return places_BT
+
+    def append(self, ids_BT: Array, counts_B: Array | int) -> WindowTokens:
+        """The window with more tokens, which must fit; of row b the first `counts_B[b]` are tokens."""
+        ids_BW = self.ids_BW.copy()
+        # padding is written too, after the row's last token, where the next token overwrites it
+        np.put_along_axis(ids_BW, self.places(ids_BT.shape[1]), ids_BT, axis=1)
+        return WindowTokens(ids_BW, self.lengths_B + counts_B)
+
+
+@dataclass(frozen=True)
+class Sums(ArrayMemory):
+    """The sum of the embeddings that each row of a bag of words has read, and their number: together, the mean."""
+
+    sum_BD: Array
+    count_B: Array
+
+
+@dataclass(frozen=True)
+class RecurrentMemory(ArrayMemory):
+    """The hidden state of each layer of a recurrent network: (h,), for an LSTM (h, c), each [B, H]."""
+
+    states: tuple[tuple[Array, ...], ...]

@@ -1,0 +1,109 @@
+"""The interface of networks: token ids in, features out, and a memory of what was read.
+
+Every architecture in this package is a `Network`. It knows nothing of probabilities, sliding windows, sampling or
+files: `inference/model.py` makes a language model of any network, and `training/` trains any by its loss.
+
+Axes: B batch, T time, V vocabulary, D features, H heads, K head size, L layers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from chainrule.arrays import PAD
+from chainrule.networks.head import Head
+from chainrule.networks.memory import Memory
+
+
+class Reading(NamedTuple):
+    """The result of a network's forward pass over some tokens."""
+
+    features_BTD: Tensor
+    """From features_BTD[b, t] the head predicts the token after ids_BT[b, t]."""
+    memory: Any
+    """The memory after the last token of each row. None where none was given and the network carries none on."""
+    activations: Any = None
+    """The activations that `Network.penalise` takes; only in training."""
+
+
+class BatchLoss(NamedTuple):
+    """The loss of a batch."""
+
+    nats: Tensor
+    """Σ -ln p over the targets that are tokens, a scalar: the training loop divides by their number."""
+    penalty: Tensor | None
+    """The penalty that regularisation adds to the mean loss; None if there is none."""
+    memory: Any
+    """The memory after the batch; None if nothing is carried on."""
+
+
+class Table(NamedTuple):
+    """The embedding table of a network, which may be filled with pretrained word vectors."""
+
+    weight_VD: nn.Parameter
+    scale: float
+    """The factor that vectors are multiplied by at the lookup."""
+    setting: str
+    """The name of the setting for its width."""
+
+
+class Trainable(nn.Module, ABC):
+    """A network that can be trained: it has a loss for the batches of its objective."""
+
+    window: int | None
+    """The most tokens it reads at once, <s> included. None: a memory of fixed size carries all it has read."""
+
+    @abstractmethod
+    def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
+        """The loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
+
+    def step_scale(self, name: str) -> float:
+        """The learning rate of a parameter, as a share of that of the settings."""
+        return 1.0
+
+    def flops_per_token(self) -> float:
+        """Floating-point operations to train on one token."""
+        # a weight is used once forward and twice backward, each time for a product and a sum; an embedding table
+        # costs nothing to look up, unless it gives the logits too
+        every = self.named_parameters(remove_duplicate=False)
+        return 6.0 * sum(parameter.numel() for name, parameter in every if "embed" not in name)
+
+
+class Network(Trainable):
+    """A network that reads tokens one after the other; constructed from (config, vocab_size, bos)."""
+
+    head: Head
+
+    @abstractmethod
+    def table(self) -> Table:
+        """The embedding table."""
+
+    @abstractmethod
+    def begin(self, batch_size: int) -> Memory:
+        """The memory before anything was read, not even <s>."""
+
+    @abstractmethod
+    def forward(self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None) -> Reading:
+        """Read on from a memory. Without one, read from the beginning; a network with a window then returns none.
+
+        Where `is_token_BT` is False there is padding, at the end of rows: its ids are any valid ids, its features
+        mean nothing, and the memory is as if it were not there. None: all are tokens.
+        """
+
+    def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
+        """The loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and what `memory` has read.
+
+        PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
+        """
+        # Padding stands at the end of rows whose memory is not carried on, and its target costs nothing: it may be
+        # read as any token.
+        reading = self(inputs_BT.clamp(min=0), memory)
+        penalty = None if reading.activations is None else self.penalise(reading.activations, inputs_BT != PAD)
+        return BatchLoss(self.head.nats(reading.features_BTD, targets_BT), penalty, reading.memory)
+
+    def penalise(self, activations: Any, is_token_BT: Tensor) -> Tensor | None:
+        """The penalty that regularisation adds to the mean loss per token; None if there is none."""
+        return None

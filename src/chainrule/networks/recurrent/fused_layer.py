@@ -1,0 +1,159 @@
+"""A recurrent layer that reads a whole batch of sequences in one call: the equations of cells.py, computed fast.
+
+torch computes all time steps of a layer in one function (cuDNN's on a GPU). Its modules, such as nn.LSTM, call that
+function with their own weights; here it is called directly, because the weights may have to be changed first: some
+dropped (weight dropout), or all cast to the dtype of autocast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from chainrule.networks.config import GATES, CellName
+from chainrule.networks.precision import working_type
+from chainrule.networks.recurrent import cells
+from chainrule.networks.recurrent.cells import CellState, CellWeights, keep_where, read_by_steps
+from chainrule.system.devices import IS_ARM
+
+
+class FusedLayer(nn.Module):
+    """One recurrent layer, computed by torch's fused function for its cell."""
+
+    def __init__(
+        self, cell: CellName, activation: Literal["tanh", "relu"], below: int, width: int, weight_dropout: float
+    ) -> None:
+        super().__init__()
+        self.cell, self.weight_dropout = cell, weight_dropout
+        self._run, self.step = _functions(cell, activation)
+        # never called: it keeps the weights contiguous in memory, as cuDNN wants them, when they are moved
+        module = {"elman": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
+        self.weights: nn.RNNBase = module(below, width)
+        self._initialise()
+
+    def forward(self, x_BTD: Tensor, state: CellState, lengths_B: Tensor | None = None) -> tuple[Tensor, CellState]:
+        """The output at each time step, [B, T, H], and the state after each row's last token.
+
+        `lengths_B` says how many tokens each row has, if some have padding, where outputs mean nothing.
+        """
+        dtype = working_type(self._own().U)
+        is_autocast = dtype != self._own().U.dtype
+        weights = list(self._weights(dtype))
+        x_BTD, state = x_BTD.to(dtype), tuple(part_BH.to(dtype) for part_BH in state)
+        hx = [part_BH[None].contiguous() for part_BH in state]
+        with (
+            torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext(),
+            _plain_products() if self.cell == "lstm" and IS_ARM else contextlib.nullcontext(),
+        ):
+            if lengths_B is not None and x_BTD.shape[1] > 1:
+                out_BTH, new = self._read_packed(x_BTD, hx, lengths_B, weights)
+            else:
+                out_BTH, new = self._read(x_BTD, hx, weights)
+        return out_BTH, new if lengths_B is None else keep_where(lengths_B > 0, new, state)
+
+    def read_by_cells(
+        self, x_BTD: Tensor, state: CellState, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, CellState]:
+        """The same as `forward`, but step by step by the equations of cells.py: the slow, obvious reference."""
+        return read_by_steps(self.step, x_BTD, state, self._weights(x_BTD.dtype), lengths_B)
+
+    def _read(self, x_BTD: Tensor, hx: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, CellState]:
+        batch_first = False  # as torch computes, and as Recurrent lays its arrays out in memory
+        x_TBD = x_BTD.transpose(0, 1)
+        out_TBH, *after = self._run(x_TBD, self._given(hx), weights, *self._options(), batch_first)
+        return out_TBH.transpose(0, 1), tuple(part_1BH[0] for part_1BH in after)
+
+    def _read_packed(
+        self, x_BTD: Tensor, hx: list[Tensor], lengths_B: Tensor, weights: list[Tensor]
+    ) -> tuple[Tensor, CellState]:
+        # a row without tokens cannot be packed: it reads one of padding, and `forward` discards the state after it
+        packed = pack_padded_sequence(x_BTD, lengths_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        order_B, back_B = packed.sorted_indices, packed.unsorted_indices
+        assert order_B is not None and back_B is not None
+        sorted_hx = self._given([part_1BH[:, order_B] for part_1BH in hx])
+        data, *after = self._run(packed.data, packed.batch_sizes, sorted_hx, weights, *self._options())
+        out = PackedSequence(data, packed.batch_sizes, order_B, back_B)
+        out_BTH, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BTD.shape[1])
+        return out_BTH, tuple(part_1BH[0, back_B] for part_1BH in after)
+
+    def _given(self, hx: list[Tensor]) -> Any:
+        return tuple(hx) if self.cell == "lstm" else hx[0]
+
+    def _options(self) -> tuple[bool, int, float, bool, bool]:
+        """Arguments of torch's function: has biases, number of layers, dropout, trains, is bidirectional."""
+        return True, 1, 0.0, torch.is_grad_enabled(), False
+
+    def _own(self) -> CellWeights:
+        return CellWeights(*self.weights.parameters())
+
+    def _weights(self, dtype: torch.dtype) -> CellWeights:
+        """The weights of one call: the layer's own, or a copy with weight dropout or of another dtype."""
+        weights = self._own()
+        if self.training and self.weight_dropout:
+            weights = weights._replace(U=functional.dropout(weights.U, self.weight_dropout))
+        elif weights.U.dtype == dtype:
+            return weights
+        # contiguous again, in cuDNN's order: else cuDNN would copy them once more, and warn
+        flat = torch.cat([part.flatten() for part in weights]).to(dtype)
+        parts = torch.split(flat, [part.numel() for part in weights])
+        return CellWeights(*(part.view_as(like) for part, like in zip(parts, weights, strict=True)))
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        weights = self._own()
+        for W, U in zip(weights.W.chunk(GATES[self.cell]), weights.U.chunk(GATES[self.cell]), strict=True):
+            nn.init.xavier_uniform_(W)
+            # an orthogonal matrix neither shrinks nor blows up what is multiplied by it again and again
+            nn.init.orthogonal_(U)
+        nn.init.zeros_(weights.b)
+        nn.init.zeros_(weights.d)
+        if self.cell == "lstm":
+            # a forget gate that begins open lets gradients through (Jozefowicz and others 2015)
+            nn.init.ones_(weights.b.chunk(4)[1])
+
+
+@dataclass
+class _Flag:
+    """How many threads have oneDNN turned off, and how it was before."""
+
+    blocks: int = 0
+    was_on: bool = True
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_flag = _Flag()
+
+
+@contextlib.contextmanager
+def _plain_products() -> Iterator[None]:
+    """Turn off oneDNN's fused LSTM: on ARM it takes twice as long as the matrix products it is made of."""
+    # the flag is one for all threads: the first block turns it off, the last one that ends puts it back
+    with _flag.lock:
+        if _flag.blocks == 0:
+            _flag.was_on = torch._C._get_mkldnn_enabled()
+            torch._C._set_mkldnn_enabled(False)  # what torch.backends.mkldnn.flags does, which warns of other flags
+        _flag.blocks += 1
+    try:
+        yield
+    finally:
+        with _flag.lock:
+            _flag.blocks -= 1
+            if _flag.blocks == 0:
+                torch._C._set_mkldnn_enabled(_flag.was_on)
+
+
+def _functions(cell: CellName, activation: str) -> tuple[Callable[..., Any], cells.Step]:
+    """torch's fused function for a layer of this cell, and the function for one step from cells.py."""
+    if cell == "lstm":
+        return torch.lstm, cells.lstm
+    if cell == "gru":
+        return torch.gru, cells.gru
+    return (torch.rnn_tanh, cells.elman) if activation == "tanh" else (torch.rnn_relu, cells.elman_relu)

@@ -1,0 +1,79 @@
+"""Recurrent language models: a state of fixed size carries all that was read.
+
+    h_t = cell(E x_t, h_{t-1})                   an Elman network, an LSTM or a GRU (cells.py), in layers
+    p(next | all tokens before) = softmax(U h_t + c)
+
+What a layer computes is in cells.py, how it does so fast in fused_layer.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from chainrule.networks.config import PARTS, RecurrentConfig
+from chainrule.networks.layers import Embedding, make_head
+from chainrule.networks.memory import RecurrentMemory
+from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.recurrent.fused_layer import FusedLayer
+from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout, activation_penalty
+
+
+class Recurrent(Network):
+    """A network of recurrent layers, which reads one token after the other."""
+
+    def __init__(self, config: RecurrentConfig, vocab_size: int, bos: int) -> None:
+        super().__init__()
+        self.config, self.window = config, None
+        self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
+        widths = config.widths
+        self.layers = nn.ModuleList(
+            FusedLayer(config.cell, config.activation, below, width, config.weight_dropout)
+            for below, width in zip([config.embedding, *widths], widths, strict=False)
+        )
+        self.starts = nn.ParameterList(
+            torch.zeros(PARTS[config.cell], width) for width in widths if config.learned_start
+        )
+        self.projection, self.head = make_head(
+            widths[-1], vocab_size, self.embedding.weight if config.tied else None
+        )
+        self.embedding_dropout = EmbeddingDropout(config.embedding_dropout)
+        self.input_dropout = VariationalDropout(config.input_dropout)
+        self.hidden_dropout = VariationalDropout(config.hidden_dropout)
+        self.output_dropout = VariationalDropout(config.output_dropout)
+
+    def table(self) -> Table:
+        return Table(self.embedding.weight, self.embedding.scale, "embedding")
+
+    def begin(self, batch_size: int) -> RecurrentMemory:
+        parts = PARTS[self.config.cell]
+        starts = self.starts or [self.head.weight.new_zeros(parts, width) for width in self.config.widths]
+        return RecurrentMemory(tuple(tuple(start.unsqueeze(1).expand(-1, batch_size, -1)) for start in starts))
+
+    def forward(
+        self,
+        ids_BT: Tensor,
+        memory: RecurrentMemory | None = None,
+        is_token_BT: Tensor | None = None,
+        *,
+        by_cells: bool = False,
+    ) -> Reading:
+        """Read on, as `Network.forward` does; with `by_cells`, step by step by the equations of cells.py."""
+        memory = self.begin(len(ids_BT)) if memory is None else memory
+        lengths_B = None if is_token_BT is None else is_token_BT.sum(dim=1)
+        # In memory time comes first, as the layers read it, though B is the first axis of the view.
+        embedded_BTD = self.embedding(ids_BT.T).transpose(0, 1)
+        embedded_BTD = self.embedding_dropout(embedded_BTD, ids_BT, len(self.embedding.weight))
+        out_BTD, states = self.input_dropout(embedded_BTD), []
+        for i, (layer, state) in enumerate(zip(self.layers, memory.states, strict=True)):
+            assert isinstance(layer, FusedLayer)
+            below_BTD = self.hidden_dropout(out_BTD) if i else out_BTD
+            # h_t = cell(x_t, h_{t-1})
+            out_BTD, state = (layer.read_by_cells if by_cells else layer)(below_BTD, state, lengths_B)
+            states.append(state)
+        dropped_BTD = self.output_dropout(out_BTD)
+        activations = (out_BTD, dropped_BTD) if self.training else None
+        return Reading(self.projection(dropped_BTD), RecurrentMemory(tuple(states)), activations)
+
+    def penalise(self, activations: tuple[Tensor, Tensor], is_token_BT: Tensor) -> Tensor | None:
+        return activation_penalty(*activations, is_token_BT, self.config.alpha, self.config.beta)

@@ -1,0 +1,15 @@
+"""The Transformer: a decoder, whose tokens attend to those before them, and an encoder, whose tokens see all.
+
+In reading order:
+
+    config.py      the configuration of a Transformer and its presets, without torch
+    attention.py   attention by the equation, by torch's fused kernels, and for a single query
+    positions.py   positional encodings: learned, sinusoidal, rotary, ALiBi
+    norms.py       the root-mean-square norm with its gradient
+    blocks.py      norms, the feed-forward part, and the block
+    stack.py       embeddings, positions and blocks, which both share; the encoder
+    cache.py       the key-value cache
+    masked_config.py  the settings of masked models, without torch
+    masked.py      the network of a masked model: an encoder and a head
+    decoder.py     the network: embeddings, blocks, head
+"""

@@ -1,0 +1,147 @@
+"""The Transformer decoder: every token attends to the tokens before it, layer after layer.
+
+    x⁰   = E[id] + position      normalised, where the design has it so
+    xˡ   = Blockˡ(xˡ⁻¹)          attention over the tokens so far, then a small network on each token
+    p(·) = softmax(W Norm(xᴸ))   the head
+
+Training reads whole windows at once. Generation reads on from a key-value cache, in pieces of any length; `step`
+does so for one token a row, without the host ever waiting for the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from chainrule.networks.head import Head
+from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.precision import working_type
+from chainrule.networks.transformer.attention import Attend, SourceView, fused_attention, single_query_attention
+from chainrule.networks.transformer.cache import Cache, empty_cache, write_at
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.stack import Stack
+
+_FIRST_CAPACITY = 64
+
+
+class Transformer(Stack, Network):
+    """A decoder of any of the designs of `TransformerConfig`. <s> is a token like any other to it."""
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        vocab_size: int,
+        bos: int = 0,
+        *,
+        crosses: bool = False,
+        extra: int = 0,
+        extra_targets: bool = False,
+    ) -> None:
+        """`crosses`: its blocks attend to a source as well, which `read` is then given.
+
+        `extra` ids above the vocabulary have embeddings too; `extra_targets`: they are predicted in training.
+        """
+        super().__init__(config, vocab_size + extra, crosses=crosses)
+        self.window = config.window
+        tied_to = self.embedding if config.tied else None
+        self.head = Head(config.width, vocab_size, tied_to=tied_to, extra=extra, extra_targets=extra_targets)
+        self.initialise(self.embedding, self.head.weight)
+
+    def table(self) -> Table:
+        return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
+
+    def begin(self, batch_size: int, capacity: int | None = None) -> Cache:
+        """An empty cache, which grows as tokens are read; `capacity` reserves space for so many at once."""
+        config = self.config
+        shape_LBGK = config.layers, batch_size, config.kv_heads, config.head_size
+        capacity = min(capacity or _FIRST_CAPACITY, config.window)
+        like = self.embedding.new_empty(0, dtype=working_type(self.embedding))
+        return empty_cache(shape_LBGK, config.window, capacity, like)
+
+    def forward(self, ids_BT: Tensor, memory: Cache | None = None, is_token_BT: Tensor | None = None) -> Reading:
+        """Read on from a cache, without gradients; or, without one, read a window and return no cache."""
+        return self.read(ids_BT, memory, is_token_BT)
+
+    def read(
+        self,
+        ids_BT: Tensor,
+        memory: Cache | None = None,
+        is_token_BT: Tensor | None = None,
+        source: Callable[[int], SourceView] | None = None,
+    ) -> Reading:
+        """The same as `forward`; `source(l)` is what layer l sees of a source."""
+        if memory is not None:
+            with torch.no_grad():
+                return self._read_on(ids_BT, memory, is_token_BT, source)
+        T = ids_BT.shape[1]
+        if self.config.window < T:
+            raise ValueError(f"a window of {self.config.window} tokens was given {T}: read the last of them only")
+        # padding at the end is seen by nothing that comes before it
+        attend_all = self._attending(slice(0, T), T, ids_BT.device)
+        return Reading(self.features(ids_BT, slice(0, T), lambda layer: attend_all, source), None)
+
+    def _read_on(
+        self,
+        ids_BT: Tensor,
+        memory: Cache,
+        is_token_BT: Tensor | None,
+        source: Callable[[int], SourceView] | None = None,
+    ) -> Reading:
+        appending = memory.append(ids_BT.shape[1], is_token_BT)
+        attend_all = self._attending(appending.places, appending.span, ids_BT.device)
+
+        def attend_remembered(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return attend_all(q, *appending.write(layer, k, v))
+
+        attends = lambda layer: partial(attend_remembered, layer)  # noqa: E731
+        features_BTD = self.features(ids_BT, appending.places, attends, source)
+        return Reading(features_BTD, appending.after)
+
+    def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
+        """The function for causal attention of the tokens at these positions to the first `span` keys."""
+        dropout = self.config.attention_dropout if self.training else 0.0
+        is_usual = isinstance(places, slice) and places == slice(0, self.config.window)
+        if isinstance(places, slice):
+            if self.positions.slopes_H is None and places.stop - places.start in (1, span):
+                # a single token sees all keys, and tokens from the beginning on need no mask but `is_causal`
+                is_causal = places.stop - places.start > 1
+                return partial(fused_attention, is_causal=is_causal, dropout=dropout, is_usual=is_usual)
+            places = torch.arange(places.start, places.stop, device=device)
+        return partial(fused_attention, mask=self.positions.mask(places, span), dropout=dropout, is_usual=is_usual)
+
+    def step(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """Read one token a row, and return its features [B, D]: `forward` with a cache, all of it on the device.
+
+        Keys and values are written in place, at position lengths_B; the caller then adds 1 to lengths_B. Shapes and
+        addresses stay the same from step to step, and no control flow depends on values, so that the step can be
+        compiled, or captured as a CUDA graph and replayed.
+        """
+        return self.steps(ids_B[:, None], keys_LBGSK, values_LBGSK, lengths_B)[:, 0]
+
+    def steps(self, ids_BT: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """The same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
+        T = ids_BT.shape[1]
+        places_BT = lengths_B[:, None] + torch.arange(T, device=lengths_B.device)
+        mask = self.positions.mask(places_BT, keys_LBGSK.shape[3])
+        attend = single_query_attention if T == 1 else fused_attention
+
+        def attend_in_place(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            write_at(places_BT, keys_LBGSK[layer], k)
+            write_at(places_BT, values_LBGSK[layer], v)
+            return attend(q, keys_LBGSK[layer], values_LBGSK[layer], mask)
+
+        return self.features(ids_BT, places_BT, lambda layer: partial(attend_in_place, layer))
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of training on a token of a full window.
+
+        Each of N weights in matrix products is multiplied and added once forward, twice backward: 6N. Each query is
+        multiplied with the keys of the window, and its weights with their values: 2 products forward and 4 backward
+        of 2 · window · width, in each layer. The half that the mask hides is counted too, as is usual.
+        """
+        products = sum(p.numel() for p in self.blocks.parameters() if p.dim() == 2) + self.head.weight.numel()
+        return 6 * products + 12 * self.config.layers * self.config.window * self.config.width

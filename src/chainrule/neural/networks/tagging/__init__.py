@@ -1,7 +1,0 @@
-"""Networks that tag words: each word becomes features, layers read them in both directions, a head gives the tags.
-
-In reading order:
-
-    words.py    the features of a word: its vector, its spelling, and what a pretrained encoder says of it
-    tagger.py   recurrent layers or Transformer blocks over them
-"""

@@ -1,0 +1,212 @@
+"""Every context of a text, of any length, in sorted order, from which c(h) and c(h w) are read for any h.
+
+The context of event i, the token ids[i], is the text before it, read backwards: ids[i-1], ids[i-2], ... Once they
+are sorted, the contexts that end in h are one range of ranks, and the longer h, the narrower the range. Four arrays
+hold all that is needed of them; neither the text nor the sorted contexts themselves are kept:
+
+    follower[r]  the event after the context of rank r
+    places[s]    the ranks r in order of (follower[r], r): a block for each word, of the ranks that it follows
+    shared[s]    1 + how many tokens the context of places[s] has in common with that of places[s-1], 0 at the
+                 beginning of a block and 255 for more than 253
+    fresh[r]     `shared` by rank: fresh[places[s]] = shared[s]
+
+If h has the range [lo, hi), then h w has [lo', hi'), where lo' and hi' are the indices at which lo and hi would be
+inserted into the block of w in `places`: two binary searches lengthen a context at its right end, whatever its
+length. (This is the backward search of an FM-index of the reversed text.) So c(h w) = hi' - lo', c(h) = hi - lo.
+
+For Kneser-Ney counts let n be the length of h. A word's first event in the range has fresh <= n, and each further
+one whose token before h differs from that of the event before has fresh = n + 1:
+
+    N(h ·)     = #{r in [lo, hi): fresh[r] <= n}         words that follow h
+    N(· h ·)   = #{r in [lo, hi): fresh[r] <= n + 1}     pairs of a token before and a word after
+    N(· h w)   = #{s in [lo', hi'): shared[s] <= n + 1}  tokens before h w
+
+With line context a context ends at the </s> before its line, which stands for <s>: two contexts may have that token
+in common, but nothing before it. With stream context the text is circular, so that every event has a context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.folder import Context
+from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
+
+Ids = NDArray[np.integer]
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+LONGEST = 253
+"""The length of the longest contexts that have Kneser-Ney counts: an entry of `shared` is one byte."""
+
+SMALL = plain_up_to(670)
+"""The most tokens of a text that NumPy sorts rather than Numba kernels, which would take longer to load."""
+
+_FIRST_DEPTH = 4  # tokens by which contexts are sorted one at a time, before the depth doubles
+BLOCK, _TABULATED = 32, 8  # long ranges are counted from a table of how many values per 32 are at most 0, 1, ... 7
+
+
+@dataclass(frozen=True)
+class Suffixes:
+    """The sorted contexts of a text, as the four arrays that the module describes."""
+
+    vocab_size: int
+    follower: Ids
+    places: Ids
+    shared: Bytes
+    fresh: Bytes
+
+    def __post_init__(self) -> None:
+        # all read-only, so that trained arrays and memory-mapped ones have the same type for Numba
+        for name in ("follower", "places", "shared", "fresh"):
+            view = np.asarray(getattr(self, name)).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    def __len__(self) -> int:
+        return len(self.follower)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The index in `places` where the block of each word begins, and one past the last: V + 1 numbers."""
+        counts = np.bincount(self.follower, minlength=self.vocab_size)
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+    @cached_property
+    def tables(self) -> tuple[Ints, Ints]:
+        """For `shared` and for `fresh`: how many values before each 32nd index are at most 0, 1, ... 7."""
+        from chainrule.ngram.infinite import kernels
+
+        tables = []
+        for values in (self.shared, self.fresh):
+            table = np.zeros((_TABULATED, len(values) // BLOCK + 1), dtype=np.int64)
+            kernels.tabulate(values, BLOCK, table)
+            tables.append(table)
+        return tables[0], tables[1]
+
+    def followed(self, lo: int, hi: int, first: int, last: int) -> tuple[int, int]:
+        """The range of h w, known to lie within [first, last), given the range [lo, hi) of h."""
+        kind = self.places.dtype.type  # searching for a number of another type would convert the whole array
+        block = self.places[first:last]
+        return first + int(np.searchsorted(block, kind(lo))), first + int(np.searchsorted(block, kind(hi)))
+
+
+def build(ids: Ids, vocab_size: int, eos: int, context: Context, *, small: int = SMALL) -> Suffixes:
+    """Sort the contexts of a text whose lines each end in `eos`."""
+    boundary = eos if context == "line" else -1
+    text = np.ascontiguousarray(ids, dtype=np.uint32)
+    if len(text) <= small:
+        order: Ids = order_of(text, boundary)
+        follower = text[order]
+        places: Ids = np.argsort(follower, kind="stable").astype(index_dtype(len(text)))
+        shared = _shared(text, order, follower, places, boundary)
+    else:
+        order = _order_compiled(text, vocab_size, boundary)
+        follower = text[order]
+        places, shared = _places_compiled(text, order, follower, vocab_size, boundary)
+    fresh = np.empty_like(shared)
+    fresh[places] = shared
+    narrow = np.uint16 if vocab_size <= 1 << 16 else np.uint32
+    return Suffixes(vocab_size, follower.astype(narrow, copy=False), places, shared, fresh)
+
+
+def index_dtype(size: int) -> type[np.uint32] | type[np.int64]:
+    """The narrowest type for indices into an array of `size` elements."""
+    return np.uint32 if size < 1 << 32 else np.int64
+
+
+def order_slowly(ids: Ids, boundary: int) -> list[int]:
+    """The events sorted by their contexts, equal ones by position: the reference for the faster sorts."""
+
+    def context(i: int) -> list[int]:
+        tokens: list[int] = []
+        while len(tokens) < len(ids) and not (tokens and tokens[-1] == boundary):
+            tokens.append(int(ids[(i - 1 - len(tokens)) % len(ids)]))
+        return tokens
+
+    return sorted(range(len(ids)), key=context)
+
+
+def order_of(ids: Ids, boundary: int) -> Ints:
+    """The events sorted by their contexts, with NumPy.
+
+    Prefix doubling: ranks by d tokens, taken in pairs, give the order by 2 d tokens.
+    """
+    size, places = len(ids), np.arange(len(ids))
+    before = ids[places - 1].astype(np.int64)
+    order = np.argsort(before, kind="stable")
+    ordered = before[order]
+    # each start of a line has a rank of its own, so that nothing before it is compared
+    is_new = np.concatenate([[True], (ordered[1:] != ordered[:-1]) | (ordered[1:] == boundary)])
+    depth = 1
+    while not is_new.all() and depth < size:
+        rank = _ranks(order, is_new)
+        further = rank[(places - depth) % size]
+        order = np.lexsort((further, rank))
+        rank, further = rank[order], further[order]
+        is_new[1:] = (rank[1:] != rank[:-1]) | (further[1:] != further[:-1])
+        depth *= 2
+    return order
+
+
+def _ranks(order: Ints, is_new: NDArray[np.bool_]) -> Ints:
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.cumsum(is_new)
+    return rank
+
+
+def _shared(ids: Ids, order: Ids, follower: Ids, places: Ids, boundary: int) -> Bytes:
+    """The array `shared`, with NumPy: neighbours in a block are compared one token further at a time."""
+    size, events = len(ids), order[places].astype(np.int64)
+    shared = np.zeros(size, dtype=np.uint8)
+    block = follower[places]
+    same = np.flatnonzero(block[1:] == block[:-1]) + 1
+    shared[same] = 1
+    for depth in range(1, LONGEST + 2):
+        one, other = ids[(events[same] - depth) % size], ids[(events[same - 1] - depth) % size]
+        same, ended = same[one == other], one[one == other] == boundary
+        shared[same] = depth + 1
+        same = same[~ended]
+    return shared
+
+
+def _order_compiled(ids: Ids, vocab_size: int, boundary: int) -> Ids:
+    """The events sorted by their contexts, with Numba.
+
+    Radix passes to a depth of a few tokens, then prefix doubling within the groups that are still equal.
+    """
+    from chainrule.ngram.infinite import kernels
+
+    size = len(ids)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(ids, minlength=vocab_size))])
+    order: Ids = np.arange(size, dtype=index_dtype(size))
+    other = np.empty_like(order)
+    for _ in range(_FIRST_DEPTH):
+        kernels.lengthen(ids, order, starts, boundary, other)
+        order, other = other, order
+    rank, is_new, depth = other, np.zeros(size, dtype=np.uint8), _FIRST_DEPTH
+    groups = kernels.group(ids, order, boundary, depth, rank, is_new)
+    while groups < size and depth < size:
+        groups = kernels.refine(order, rank, is_new, depth)
+        depth *= 2
+    if groups < size:  # a circular text that repeats itself has equal contexts: sort those by position
+        order = order[np.lexsort((order, np.cumsum(is_new)))]
+    return order
+
+
+def _places_compiled(ids: Ids, order: Ids, follower: Ids, vocab_size: int, boundary: int) -> tuple[Ids, Bytes]:
+    from chainrule.ngram.infinite import kernels
+
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(follower, minlength=vocab_size))])
+    places, shared = np.empty_like(order), np.empty(len(order), dtype=np.uint8)
+    kernels.distribute(follower, starts, places)
+
+    def compare(part: tuple[int, int]) -> None:
+        kernels.compare(ids, order, follower, places, boundary, LONGEST + 1, *part, shared)
+
+    at_once(compare, stretches(len(order), cores()))
+    return places, shared

@@ -1,0 +1,156 @@
+"""A Ray cluster: one of this machine's cores for as long as a block lasts, or one that runs already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chainrule._version import __version__
+from chainrule.errors import ChainruleError, MissingExtraError
+from chainrule.ray.executor import RayEngine
+from chainrule.system.disk import scratch_folder
+from chainrule.system.parallel import cores
+
+_SECONDS = 5.0  # in which a cluster has to answer
+_ATTEMPTS = 3
+_SETTINGS = b"\x04"  # the type of the frame with which both sides of HTTP/2, which Ray speaks, begin
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5)
+_NO_TOKEN = "InvalidAuthToken"  # what Ray calls it
+_MOST_CAUSES = 10
+_STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
+
+
+class ClusterError(ChainruleError):
+    """A Ray cluster that cannot be reached, or whose workers cannot do the work."""
+
+
+@contextmanager
+def ray_engine(
+    address: str | None = None, *, work: str | Path | None = None, workers: int | None = None
+) -> Iterator[RayEngine]:
+    """An engine of Ray's workers; without an address, of processes of this machine, one for each core.
+
+    `work` is where the folder of the arrays is made; all machines of a cluster have to see it.
+    """
+    ray = _imported()
+    began = not ray.is_initialized()
+    parent = Path(work) if work is not None else Path(tempfile.gettempdir())
+    if not parent.is_dir():
+        raise ClusterError(f"{parent}: no such folder to work in; all workers have to see it")
+    if began:
+        _begin(ray, address, workers)
+    try:
+        with scratch_folder(parent.absolute()) as folder:
+            _check_nodes(ray, folder)
+            yield RayEngine(folder, int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        if began:
+            ray.shutdown()
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise MissingExtraError("ray", "scale", "the engine ray") from None
+    return ray
+
+
+def _begin(ray: Any, address: str | None, workers: int | None) -> None:
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers do all the work: nothing is to come before them
+        with _named("Ray cannot start on this machine"):
+            _begin_here(ray, num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
+        return
+    _check_answers(address)
+    with _named(f"no Ray cluster can be used at {address}"):
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+
+
+def _begin_here(ray: Any, **options: Any) -> None:
+    """Start Ray's processes; again where they took longer than Ray waits for them, as on a busy machine."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if "timed out" not in str(error) or attempt == _ATTEMPTS:
+                raise
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """A block whose errors become one line; Ray raises many kinds, some of them with advice of several lines."""
+    try:
+        yield
+    except Exception as error:
+        raise ClusterError(f"{what}: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """Why Ray failed, in a line; that a cluster wants a token is told only by the cause of the error."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and len(causes) < _MOST_CAUSES:
+        causes.append(cause)
+    if any(_NO_TOKEN in str(cause) for cause in causes):
+        return "it wants its own token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as they are on its machines"
+    return str(error).strip().split("\n")[0]
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address at which nothing answers; Ray itself would go on trying for a minute."""
+    if address == "auto" or "://" in address.removeprefix("ray://"):
+        return
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        raise ClusterError(f"--address should be HOST:PORT, ray://HOST:PORT or auto, not {address!r}")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS) as connection:
+            connection.sendall(_GREETING)
+            answer = connection.recv(9)
+        reason = "" if answer[3:4] == _SETTINGS else "what listens there is not Ray"
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    if reason:
+        raise ClusterError(
+            f"no Ray cluster answers at {address}: {reason}; start one (ray start --head), or leave out --address "
+            "to use this machine"
+        )
+
+
+def _check_nodes(ray: Any, folder: Path) -> None:
+    """Refuse, before work starts, a machine that does not see the folder or has another chainrule."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    mark = folder / "mark"
+    mark.write_text(__version__, encoding="utf-8")
+    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    on = {name: NodeAffinitySchedulingStrategy(name, soft=False) for name in nodes}
+    look = ray.remote(num_cpus=0)(_look)
+    found = {name: look.options(scheduling_strategy=on[name]).remote(str(mark)) for name in nodes}
+    for name, answer in found.items():
+        try:
+            problem = ray.get(answer)
+        except Exception as error:
+            problem = str(error).strip().split("\n")[-1]
+        if problem:
+            raise ClusterError(f"the machine {nodes[name]} of the cluster cannot work: {problem}")
+    mark.unlink()
+
+
+def _look(mark: str) -> str:
+    """What is wrong with this machine; nothing is an empty text."""
+    from chainrule._version import __version__ as version
+
+    if not os.path.exists(mark):  # noqa: PTH110
+        return f"it does not see {os.path.dirname(mark)}; name a folder of a shared file system by --work"  # noqa: PTH120
+    expected = Path(mark).read_text(encoding="utf-8")
+    return "" if version == expected else f"it has chainrule {version}, and this machine has {expected}"

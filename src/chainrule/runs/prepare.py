@@ -1,0 +1,190 @@
+"""Preparations for training a model of any kind: a tokenizer, and the text as ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from chainrule.contract.kinds import Sources
+from chainrule.errors import SettingsError
+from chainrule.system.disk import naming
+from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.progress import SILENT, Progress
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus
+from chainrule.text.pairs import sides_of
+from chainrule.text.split import split
+from chainrule.text.tagged import split_line
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.tokens.registry import (
+    load_tokenizer,
+    tokenizer_names,
+    train_and_encode,
+    train_tokenizer,
+    word_splitting,
+)
+from chainrule.tokens.vocabulary import Limit
+from chainrule.tokens.words.tokenizer import WordTokenizer
+
+
+@dataclass(frozen=True)
+class TokenizerChoice:
+    """A tokenizer by its name, or by the folder that holds it, and the size or the words of its vocabulary."""
+
+    name: str = "word"
+    vocab_size: str | int | None = None
+    min_count: int = 1
+    vocabulary: str | Path | None = None
+    """A file with a word on each line: exactly these are known, whether the corpus has them or not."""
+
+    def check(self) -> None:
+        """Refuse, before any text is read, a choice that cannot be made."""
+        self._limit()
+        _ = self._given
+
+    def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
+        """The tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
+        limit, tokenizer = self._limit(), self._given
+        return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
+
+    def make_and_encode(
+        self, corpus: Corpus, path: Path, progress: Progress = SILENT, engine: Engine = EMBEDDED
+    ) -> tuple[Tokenizer, Encoded]:
+        """The tokenizer of `make`, and the ids of the corpus in a file; in one pass where the tokenizer can."""
+        limit, tokenizer = self._limit(), self._given
+        if tokenizer is None:
+            return train_and_encode(self.name, corpus, path, limit, progress, engine)
+        return tokenizer, encode_corpus(corpus, tokenizer, path, progress, engine)
+
+    @cached_property
+    def _given(self) -> Tokenizer | None:
+        """The tokenizer of a folder or a list of words, read once; None if it is to be learned from text."""
+        if self.vocabulary is None:
+            return None if self.name in tokenizer_names() else load_tokenizer(self.name)
+        splitting = word_splitting(self.name)
+        if splitting is None:
+            raise SettingsError(
+                f"a list of words is for the tokenizers word and word:unicode, not for {self.name}: "
+                f"leave out the vocabulary {self.vocabulary}, or choose one of the two"
+            )
+        return WordTokenizer.from_file(self.vocabulary, splitting)
+
+    def _limit(self) -> Limit:
+        limit = Limit.parse(self.vocab_size, self.min_count)
+        which = None
+        if self.vocabulary is not None:
+            which = f"the vocabulary is what {self.vocabulary} lists"
+        elif self.name == "byte":
+            which = "byte tokens are the 256 bytes"
+        elif self.name not in tokenizer_names():
+            which = f"the tokenizer in {self.name} is given"
+        if which and limit != Limit():
+            raise SettingsError(f"{which}: leave out the vocabulary size and the minimum count")
+        return limit
+
+
+def split_off(
+    corpus: Corpus,
+    given: Mapping[str, Text | None],
+    shares: Mapping[str, float],
+    folder: Path,
+    *,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> dict[str, Corpus]:
+    """A part for each share: those that are given, and the others split off the corpus; train gets what is left."""
+    parts = {name: as_corpus(source) for name, source in given.items() if source is not None}
+    wanted = {name: share for name, share in shares.items() if name not in parts}
+    if list(wanted) == ["train"]:
+        return {"train": corpus, **parts}
+    wanted["train"] += 1 - sum(wanted.values())
+    return {**split(corpus, wanted, folder, seed=seed, progress=progress), **parts}
+
+
+def encode_pairs(
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    folder: Path,
+    progress: Progress = SILENT,
+) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
+    """The targets of each part of pairs as ids, and their sources.
+
+    Without a tokenizer of their own, the sources have that of the targets, which is learned from both.
+    """
+    sides = {name: _sides(corpus, folder, name) for name, corpus in parts.items()}
+    if isinstance(tokenizer, TokenizerChoice):
+        learned_from = sides["train"][1:] if source_tokenizer is not None else sides["train"]
+        tokenizer = tokenizer.make(
+            Corpus(paths=tuple(path for one in learned_from for path in one.paths)), progress
+        )
+    if isinstance(source_tokenizer, TokenizerChoice):
+        source_tokenizer = source_tokenizer.make(sides["train"][0], progress)
+    source_tokenizer = source_tokenizer or tokenizer
+    targets, sources = (
+        {
+            name: encode_corpus(corpora[side], one, folder / f"{name}.{side}.ids", progress)
+            for name, corpora in sides.items()
+        }
+        for side, one in ((1, tokenizer), (0, source_tokenizer))
+    )
+    return tokenizer, targets, Sources(source_tokenizer, sources["train"], sources.get("valid"))
+
+
+def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
+    """The sources and the targets of a corpus of pairs, in files of `folder`."""
+    paths = [folder / f"{name}.{side}.txt" for side in ("source", "target")]
+    with naming(folder), paths[0].open("wb") as sources, paths[1].open("wb") as targets:
+        for source, target in sides_of(lines):
+            sources.write(source + b"\n")
+            targets.write(target + b"\n")
+    return [Corpus(paths=(path,)) for path in paths]
+
+
+def encode_tagged(
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    folder: Path,
+    progress: Progress = SILENT,
+) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
+    """The words of each part of tagged sentences as ids; as their sources, the lines of word/TAG byte by byte."""
+    words = {name: _words(corpus, folder / f"{name}.words.txt") for name, corpus in parts.items()}
+    tokenizer, encoded = encode_parts(words, tokenizer, folder, progress)
+    lines = {
+        name: encode_corpus(corpus, ByteTokenizer(), folder / f"{name}.lines.ids", progress)
+        for name, corpus in parts.items()
+    }
+    # a text is another one if its tags are others
+    encoded = {name: replace(one, fingerprint=lines[name].fingerprint) for name, one in encoded.items()}
+    return tokenizer, encoded, Sources(ByteTokenizer(), lines["train"], lines.get("valid"))
+
+
+def _words(lines: Corpus, path: Path) -> Corpus:
+    """The words of lines of word/TAG, in a file."""
+    with naming(path), path.open("wb") as file:
+        for block in lines.blocks():
+            for line in block.decode().removesuffix("\n").split("\n"):
+                file.write(" ".join(split_line(line)[0]).encode() + b"\n")
+    return Corpus(paths=(path,))
+
+
+def encode_parts(
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    folder: Path,
+    progress: Progress = SILENT,
+    engine: Engine = EMBEDDED,
+) -> tuple[Tokenizer, dict[str, Encoded]]:
+    """The tokenizer, learned from `train` if it is a choice, and the ids of each part in files of `folder`."""
+    encoded: dict[str, Encoded] = {}
+    if isinstance(tokenizer, TokenizerChoice):
+        ids = folder / "train.ids"
+        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], ids, progress, engine)
+    for name, corpus in parts.items():
+        if name not in encoded:
+            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, engine)
+    return tokenizer, encoded

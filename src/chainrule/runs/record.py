@@ -1,0 +1,184 @@
+"""run.json: what a run folder knows of its training, so that it can be resumed without being told again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from chainrule.contract.lm import Context
+from chainrule.errors import CorpusError, DamagedFileError, FolderError, SettingsError
+from chainrule.folder import to_json
+from chainrule.runs.prepare import TokenizerChoice
+from chainrule.system.disk import replaced_file
+from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.pairs import Pairs
+from chainrule.text.records import Fields
+from chainrule.text.remote import is_address
+from chainrule.text.tagged import Tagged
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import load_tokenizer, tokenizer_names, write_tokenizer
+
+RECORD = "run.json"
+SOURCES = "sources"
+"""The folder in a run folder that holds the tokenizer of sources, where one was given as it is."""
+FORMAT, VERSION = "chainrule-run", 1
+
+Description: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A training: its kind, its settings, and where its text and its tokenizer come from."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    corpus: Description
+    valid: Description | None
+    """Held-out text of its own; None if it was split off the corpus, or there is none."""
+    tokenizer: Description | None
+    """The choice of a tokenizer; None if the run folder holds the tokenizer itself."""
+    context: Context
+    seed: int
+    device: str
+    begun_in: str
+    """The working folder of the training, in which relative paths of the settings begin."""
+    source_tokenizer: Description | None = None
+    """The choice of a tokenizer of sources, or the folder in the run folder that holds it; None: they have none."""
+
+    def check_paths(self) -> None:
+        """Refuse to resume in another folder, if settings name files of the one in which the run was begun."""
+        for name, value in self.settings.items():
+            if isinstance(value, str) and value and not Path(value).is_absolute():
+                there = Path(self.begun_in, value)
+                if there.is_file() and not Path(value).exists():
+                    raise SettingsError(
+                        f"{name}={value} is a file of {self.begun_in}: resume the run in that folder"
+                    )
+
+
+def write_record(
+    run: Path, record: RunRecord, tokenizers: Mapping[str, Tokenizer | TokenizerChoice | None]
+) -> None:
+    """Write run.json, and tokenizers that were given as they are, into the run folder, or the named one in it."""
+    run.mkdir(parents=True, exist_ok=True)
+    for folder, tokenizer in tokenizers.items():
+        if isinstance(tokenizer, Tokenizer):
+            (run / folder).mkdir(parents=True, exist_ok=True)
+            write_tokenizer(tokenizer, run / folder)
+    content = {"format": FORMAT, "version": VERSION, **asdict(record)}
+    with replaced_file(run / RECORD) as file:
+        file.write(to_json(content, indent=2).encode() + b"\n")
+
+
+def read_record(run: Path) -> RunRecord:
+    """What run.json of a run folder says."""
+    path, beside = run / RECORD, Path(f"{run}.run")
+    if not run.is_dir():
+        hint = f" (there is {beside})" if (beside / RECORD).is_file() else ""
+        raise FolderError(f"{run}: {'a file, not a run folder' if run.exists() else 'no such run folder'}{hint}")
+    if not path.is_file():
+        hint = "one that an earlier version began is resumed by the command that began it, with --resume"
+        if (beside / RECORD).is_file():
+            hint = f"there is {beside}"
+        raise FolderError(f"{run}: not a run folder: it has no {RECORD} ({hint})")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if (content["format"], content["version"]) != (FORMAT, VERSION):
+            raise DamagedFileError(f"{path}: not version {VERSION} of {FORMAT}")
+        later = {"source_tokenizer": None}  # which records of earlier versions do not have
+        return RunRecord(**{field.name: {**later, **content}[field.name] for field in fields(RunRecord)})
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: damaged: {error}") from None
+
+
+# -- corpora ----------------------------------------------------------------------------------------------
+
+
+def describe_corpus(corpus: Corpus | Pairs | Tagged) -> Description:
+    """Where the text of a corpus is, as plain values; without "files" where it cannot be found again."""
+    if isinstance(corpus, Pairs):
+        sides = [describe_corpus(side) for side in corpus.origin]
+        if not sides or any("files" not in side for side in sides):
+            return {"name": "the pairs"}
+        return {"files": [file for side in sides for file in side["files"]], "sides": sides}
+    if isinstance(corpus, Tagged):
+        origin = {} if corpus.origin is None else describe_corpus(corpus.origin)
+        return {**origin, "tagged": True} if "files" in origin else {"name": "the tagged sentences"}
+    if corpus.is_builtin:
+        return {"files": [BUILTIN]}
+    files = corpus.addresses
+    if files is None:
+        return {"name": corpus.name}
+    return {
+        "files": files,
+        "encoding_errors": corpus.cleaning.errors,
+        "fields": asdict(corpus.fields),
+    }
+
+
+_GIVEN_AGAIN = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out", "valid")}
+"""The option of `chainrule resume`, and the argument of `resume`, by which a text is given again."""
+
+
+def open_corpus(
+    description: Description, what: Literal["corpus", "held-out text"], run: Path
+) -> Corpus | Pairs | Tagged:
+    """The corpus that was described; `what` names it in errors, which say how to give it again."""
+    option, argument = _GIVEN_AGAIN[what]
+    again = f"give it again: chainrule resume {run} {option} FILE, or resume(run, {argument}=...)"
+    if "files" not in description:
+        raise CorpusError(f"{run}: the {what} of this run was not in a file ({description['name']}): {again}")
+    for file in description["files"]:
+        if file != BUILTIN and not is_address(file) and not Path(file).exists():
+            raise CorpusError(f"{file}: the {what} of this run is no longer there; if it moved, {again}")
+    return reopened(description, description["files"])
+
+
+def reopened(description: Description, files: Sequence[str]) -> Corpus | Pairs | Tagged:
+    """The corpus of these files, read as the described one was."""
+    if "sides" in description:
+        names = [*files] if len(files) == len(description["sides"]) else [*files, *files]
+        return Pairs.joined([_text(side, [name]) for side, name in zip(description["sides"], names, strict=False)])
+    text = _text(description, files)
+    return Tagged.read(text) if description.get("tagged") else text
+
+
+def _text(description: Description, files: Sequence[str]) -> Corpus:
+    of = description.get("fields", {})
+    fields_of = Fields(tuple(of["text"]), of["id"]) if of else None
+    errors = description.get("encoding_errors", "strict")
+    return Corpus.open(*files, encoding_errors=errors, fields=fields_of)
+
+
+# -- tokenizers -------------------------------------------------------------------------------------------
+
+
+def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice, folder: str = "") -> Description | None:
+    """A choice as plain values, its files by absolute paths; for a tokenizer its folder in that of the run."""
+    if not isinstance(tokenizer, TokenizerChoice):
+        return {"folder": folder} if folder else None
+    found = asdict(tokenizer)
+    if tokenizer.vocabulary is not None:
+        found["vocabulary"] = str(Path(tokenizer.vocabulary).absolute())
+    if tokenizer.name not in tokenizer_names():
+        found["name"] = str(Path(tokenizer.name).absolute())
+    return found
+
+
+def open_tokenizer(description: Description | None, run: Path) -> Tokenizer | TokenizerChoice:
+    """The tokenizer that was described, or the one that the run folder holds."""
+    if description is None or "folder" in description:
+        return load_tokenizer(run / (description or {}).get("folder", ""))
+    return TokenizerChoice(**description)
+
+
+def working_folder() -> str:
+    """The working folder; empty if it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""

@@ -1,0 +1,74 @@
+"""`chainrule.resume`: go on with a training that was stopped, from what its run folder knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from chainrule import settings as settings_of
+from chainrule.contract.kinds import find_kind
+from chainrule.contract.lm import LanguageModel
+from chainrule.errors import FolderError
+from chainrule.runs.record import open_corpus, open_tokenizer, read_record
+from chainrule.runs.train import as_examples, train_kind
+from chainrule.system.progress import Reports, as_progress
+from chainrule.text.given import Text
+from chainrule.text.pairs import GivenPairs
+from chainrule.text.tagged import GivenTagged
+from chainrule.training.checkpoints.run_folder import checkpoint_folders
+
+
+def resume(
+    run: str | Path,
+    *,
+    corpus: Text | GivenPairs | GivenTagged | None = None,
+    valid: Text | GivenPairs | GivenTagged | None = None,
+    device: str | None = None,
+    progress: Reports = False,
+    **settings: Any,
+) -> LanguageModel:
+    """Go on with the training of a run folder, and return its model.
+
+    Settings, tokenizer and corpus are those that the run was begun with. A corpus that has moved, or was in memory,
+    is given again; another text is refused. Settings that may change, such as steps or minutes, are keyword
+    arguments.
+    """
+    return resume_run(Path(run), settings, corpus=corpus, valid=valid, device=device, progress=progress)
+
+
+def resume_run(
+    run: Path,
+    settings: Mapping[str, Any],
+    *,
+    corpus: Text | GivenPairs | GivenTagged | None = None,
+    valid: Text | GivenPairs | GivenTagged | None = None,
+    device: str | None = None,
+    progress: Reports = False,
+) -> LanguageModel:
+    """The same as `resume`, but with the settings to change as a mapping, which may have any names."""
+    record = read_record(run)
+    if not checkpoint_folders(run):
+        raise FolderError(
+            f"{run}: there is no checkpoint to go on from: it has finished, or was stopped before the first"
+        )
+    record.check_paths()
+    kind = find_kind(record.kind)
+    text = open_corpus(record.corpus, "corpus", run) if corpus is None else as_examples(kind, corpus)
+    held_out = None if valid is None else as_examples(kind, valid)
+    if held_out is None and record.valid is not None:
+        held_out = open_corpus(record.valid, "held-out text", run)
+    return train_kind(
+        kind,
+        settings_of.parse(kind.settings, {**record.settings, **settings}),
+        text,
+        valid=held_out,
+        tokenizer=open_tokenizer(record.tokenizer, run),
+        source_tokenizer=open_tokenizer(record.source_tokenizer, run) if record.source_tokenizer else None,
+        context=record.context,
+        seed=record.seed,
+        progress=as_progress(progress),
+        device=record.device if device is None else device,
+        run=run,
+        resume=True,
+    )

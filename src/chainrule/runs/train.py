@@ -1,0 +1,256 @@
+"""`chainrule.train`: a corpus in, a model out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from chainrule import settings as settings_of
+from chainrule.contract.kinds import Kind, Sources, TrainingData, find_kind, learns_as
+from chainrule.contract.lm import Context, LanguageModel
+from chainrule.errors import Interrupted, SettingsError
+from chainrule.runs.prepare import TokenizerChoice, encode_pairs, encode_parts, encode_tagged, split_off
+from chainrule.runs.record import (
+    SOURCES,
+    RunRecord,
+    describe_corpus,
+    describe_tokenizer,
+    working_folder,
+    write_record,
+)
+from chainrule.system.disk import scratch_folder
+from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.progress import SILENT, Progress, Reports, as_progress
+from chainrule.text.corpus import Corpus
+from chainrule.text.given import Text, as_corpus
+from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
+from chainrule.text.tagged import GivenTagged, Tagged, as_tagged
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.ids import Encoded
+from chainrule.tokens.registry import dump_tokenizer
+from chainrule.training.checkpoints.run_folder import EARLIER, using_run
+from chainrule.training.parallel import together
+from chainrule.training.team import choose_own_device, processes
+
+SHARES = {"train": 0.95, "valid": 0.05}
+"""How much is held out where a kind tunes on held-out text and none was given."""
+
+
+def train(
+    kind: str,
+    corpus: Text | GivenPairs | GivenTagged,
+    /,
+    *,
+    valid: Text | GivenPairs | GivenTagged | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    source_tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    context: Context = "line",
+    seed: int = 0,
+    progress: Reports = False,
+    device: str = "cpu",
+    run: str | Path | None = None,
+    resume: bool = False,
+    workers: Engine = EMBEDDED,
+    **settings: Any,
+) -> LanguageModel:
+    """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
+
+    A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
+    Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
+    Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
+    `workers`, such as those of `chainrule.ray.connection.ray_engine`, count n-grams in other processes.
+    """
+    the_kind = find_kind(kind)
+    own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
+    for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
+        raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
+    chosen: Any = settings_of.parse(the_kind.settings, settings)
+    return train_kind(
+        the_kind,
+        chosen,
+        as_examples(the_kind, corpus, chosen),
+        valid=None if valid is None else as_examples(the_kind, valid, chosen),
+        tokenizer=tokenizer,
+        source_tokenizer=source_tokenizer,
+        context=context,
+        seed=seed,
+        progress=as_progress(progress),
+        device=device,
+        run=None if run is None else Path(run),
+        resume=resume,
+        engine=workers,
+    )
+
+
+def train_kind(
+    kind: Kind,
+    settings: Any,
+    corpus: Corpus | Pairs | Tagged,
+    *,
+    valid: Corpus | Pairs | Tagged | None = None,
+    tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    source_tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    context: Context = "line",
+    seed: int = 0,
+    progress: Progress = SILENT,
+    device: str = "cpu",
+    run: Path | None = None,
+    resume: bool = False,
+    engine: Engine = EMBEDDED,
+) -> LanguageModel:
+    """The same as `train`, but with the kind and its settings as values."""
+    started = time.perf_counter()
+    kind.check(settings, device)
+    device = choose_own_device(device)
+    check_engine(kind, settings, engine.name, device)
+    if resume and not kind.keeps_run:
+        raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
+    if processes() > 1 and not hasattr(settings, "parallel"):
+        raise SettingsError(f"the kind {kind.name!r} is trained by one process: leave out torchrun")
+    with ExitStack() as stack:
+        team = stack.enter_context(together(device, getattr(settings, "parallel", "")))
+        team.check_same({"kind": kind.name, **asdict(settings), "context": context, "seed": seed})
+        if team.rank > 0:
+            run, resume, progress = None, False, SILENT  # the first process writes, reads and tells for all
+        if kind.keeps_run:
+            stack.enter_context(using_run(run, resume=resume))
+        folder = stack.enter_context(scratch_folder(engine.folder))
+        if isinstance(corpus, Pairs) and context != "line":
+            raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
+        lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
+        parts = {"train": lines}
+        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines)):
+            parts = split_off(lines, {"valid": held_out}, SHARES, folder, seed=seed, progress=progress)
+        if getattr(settings, "tokenizer_folder", None) is not None:
+            tokenizer = settings.tokenizer_folder  # the weights that it begins with are those of this tokenizer
+        tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
+        source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
+        the_tokenizer, encoded, sources = encode_examples(
+            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, engine
+        )
+        texts = encoded["train"], encoded.get("valid")
+        team.check_same(_fingerprints(the_tokenizer, encoded, sources), "text")
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, engine)
+        began = time.perf_counter()
+        with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
+            lm = kind.train(settings, data)
+        lm.provenance = data.provenance()
+        ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
+        seconds = {
+            "training_seconds": round(ended - began + earlier, 3),
+            "seconds": round(ended - started + earlier, 3),
+        }
+        lm.metrics = {**seconds, **lm.metrics}
+    return lm
+
+
+def check_engine(kind: Kind, settings: Any, engine: str, device: str) -> None:
+    """Refuse an engine that has nothing to do for a kind with these settings, or on this device."""
+    if engine == EMBEDDED.name:
+        return
+    if not kind.takes_engine(settings):
+        raise SettingsError(f"the engine {engine} counts n-grams; {kind.name} is trained otherwise: leave it out")
+    if device != "cpu":
+        raise SettingsError(f"the engine {engine} works on CPUs: choose it or the device {device}")
+
+
+def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs | Tagged:
+    """What a kind learns from, as it was given: pairs for translation, tagged sentences for tagging, or text."""
+    task = learns_as(kind, settings)
+    if task == "tagging":
+        return as_tagged(given)
+    return as_pairs(given) if task == "translation" else as_corpus(given)
+
+
+def lines_of(examples: Corpus | Pairs | Tagged) -> Corpus:
+    """Examples as lines of text, which can be split."""
+    return examples if isinstance(examples, Corpus) else examples.lines
+
+
+def encode_examples(
+    kind: Kind,
+    parts: Mapping[str, Corpus],
+    tokenizer: Tokenizer | TokenizerChoice,
+    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    folder: Path,
+    progress: Progress = SILENT,
+    settings: Any = None,
+    engine: Engine = EMBEDDED,
+) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
+    """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
+    if learns_as(kind, settings) == "translation":
+        return encode_pairs(parts, tokenizer, source_tokenizer, folder, progress)
+    if learns_as(kind, settings) == "tagging":
+        return encode_tagged(parts, tokenizer, folder, progress)
+    if source_tokenizer is not None:
+        raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
+    return (*encode_parts(parts, tokenizer, folder, progress, engine), None)
+
+
+def _fingerprints(tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | None) -> dict[str, str]:
+    """What many processes that train together have to have in common, for the messages if they do not."""
+    of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
+    names = {"train": "corpus", "valid": "held-out text"}
+    return {
+        **{names[part]: one.fingerprint for part, one in encoded.items()},
+        **of_sources,
+        "tokenizer": dump_tokenizer(tokenizer),
+    }
+
+
+def _choice(tokenizer: Tokenizer | TokenizerChoice | str) -> Tokenizer | TokenizerChoice:
+    return TokenizerChoice(tokenizer) if isinstance(tokenizer, str) else tokenizer
+
+
+@contextmanager
+def _recorded(
+    kind: Kind,
+    corpus: Corpus | Pairs | Tagged,
+    valid: Corpus | Pairs | Tagged | None,
+    tokenizer: Tokenizer | TokenizerChoice,
+    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    settings: Any,
+    data: TrainingData,
+) -> Iterator[None]:
+    """A block that trains; what is trained is written down, so that it can be resumed from its run folder alone.
+
+    A training that is resumed writes it only at its end: before, it may turn out to be another one than was begun.
+    """
+    if data.run is None or not kind.keeps_run:
+        yield
+        return
+    record = RunRecord(
+        kind=kind.name,
+        settings=asdict(settings),
+        corpus=describe_corpus(corpus),
+        valid=None if valid is None else describe_corpus(valid),
+        tokenizer=describe_tokenizer(tokenizer),
+        source_tokenizer=None if source_tokenizer is None else describe_tokenizer(source_tokenizer, SOURCES),
+        context=data.context,
+        seed=data.seed,
+        device=data.device,
+        begun_in=working_folder(),
+    )
+    given = {"": tokenizer, SOURCES: source_tokenizer}
+    if not data.resume:
+        write_record(data.run, record, given)
+    try:
+        yield
+    except Interrupted:
+        write_record(data.run, record, given)
+        raise
+    write_record(data.run, record, given)
+
+
+def _has_two_documents(corpus: Corpus) -> bool:
+    first = None
+    for document in corpus.documents():
+        if first is None:
+            first = document.strip()
+        elif document.strip() != first:
+            return True
+    return False

@@ -1,0 +1,21 @@
+"""Sequence to sequence: models that write a target for a source, such as a translation.
+
+In reading order:
+
+    contract.py    what a conditional language model is
+    model.py       an encoder-decoder network as one
+    backend.py     how such models are built, loaded and given to an engine
+    training.py    the kind: how one is trained on pairs, and loaded
+    denoising.py   pretraining: texts with gaps as sources, what is missing as targets
+    translate.py   texts in, translations out
+    alignments.py  which source tokens a target token looked at, and its picture
+    quality.py     BLEU and chrF, also by the length of the source
+    length_plot.py the picture of that
+    evaluate.py    how good a model is on pairs: perplexity, BLEU, chrF
+"""
+
+from __future__ import annotations
+
+from chainrule.seq2seq.alignments import Alignment, align
+
+__all__ = ["Alignment", "align"]

@@ -1,0 +1,42 @@
+"""`chainrule.tag`: texts in, words with their tags out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from chainrule.errors import ModelError
+from chainrule.tagging.contract import TaggedWords, Tagger
+from chainrule.tokens.words.splitting import Splitting, split_words
+
+
+def tag(model: Any, texts: Iterable[str], *, split: Splitting = "unicode") -> list[TaggedWords]:
+    """Each text as words with their tags.
+
+    A text is split into words as by the tokenizer word:unicode (see `words_of`), or, with split="whitespace", at
+    white space alone.
+    """
+    tagger = Tagger.expect(model)
+    if isinstance(texts, str):
+        raise ModelError("expected a list of texts, found one text: give [text]")
+    return tagger.tag([words_of(text, split) for text in texts])
+
+
+def words_of(text: str, split: Splitting = "unicode") -> list[str]:
+    """The words of a text; with split="unicode", contractions of English are two words, as in its treebanks.
+
+    >>> words_of("The cat's here, isn't it?")
+    ['The', 'cat', "'s", 'here', ',', 'is', "n't", 'it', '?']
+    """
+    text = " ".join(text.split("\n"))
+    if split == "whitespace":
+        return [word.decode() for word in split_words(text.encode(), split)]
+    words: list[str] = []
+    for place, piece in enumerate(_CONTRACTIONS.split(text)):
+        # every other piece is what the pattern found
+        words += [piece] if place % 2 else [word.decode() for word in split_words(piece.encode(), split)]
+    return words
+
+
+_CONTRACTIONS = re.compile(r"(?<=\w)(n['’]t|['’](?:s|m|d|re|ve|ll))(?!\w)", re.IGNORECASE)

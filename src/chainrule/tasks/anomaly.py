@@ -1,0 +1,342 @@
+"""Anomalies: the lines of a log, or the records of a file, that a model finds least likely.
+
+    bits of a token = -log2 p(token | those before it),   of a line: their mean, or their sum
+
+Each line is judged by itself, so that a file that grows gives the same as one that is complete. Where lines are
+labelled, the ranking is measured by average precision and the area under the ROC curve:
+
+    AP = Σ_n (R_n - R_(n-1)) P_n,  R and P the recall and precision of all lines down to the n-th distinct score
+    AUROC = p(an anomaly is more surprising than a normal line), ties counted half
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.arrays import checked
+from chainrule.contract.capabilities import ScoresSequences
+from chainrule.contract.lm import LanguageModel, score_sequences, tokens_at_once
+from chainrule.errors import CorpusError, SettingsError
+from chainrule.evaluation.records import ScoredBatch, ScoredRecord
+from chainrule.system.parallel import in_order
+from chainrule.system.progress import Reports, as_progress
+from chainrule.text.batches import RecordBatch, record_batches
+from chainrule.text.corpus import Corpus
+from chainrule.text.files import form_of
+from chainrule.text.given import Text, as_corpus
+from chainrule.text.records import Fields, read_sourced
+from chainrule.tokens.base import Tokenizer, line_bounds
+from chainrule.tokens.spans import byte_spans
+
+By = Literal["mean", "total"]
+_LONGEST_LINE = 1 << 20  # bytes of a line that is not complete yet; more is taken for a line
+
+
+@dataclass(frozen=True)
+class SurprisingToken:
+    """A token of a text, where it is in it, and how surprising it is there."""
+
+    text: str
+    start: int
+    """The place of its first character."""
+    end: int
+    """One past its last character; the end of a line that is the last has none."""
+    bits: float
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """A line or record, and how surprising it is."""
+
+    id: int | str
+    text: str
+    bits: float
+    """Its surprisal: the mean of its tokens, or their sum, as was asked for."""
+    tokens: tuple[SurprisingToken, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as JSON, with its tokens."""
+        tokens = [{"text": t.text, "start": t.start, "end": t.end, "bits": t.bits} for t in self.tokens]
+        return {"id": self.id, "bits": self.bits, "text": self.text, "tokens": tokens}
+
+
+def anomalies(
+    lm: LanguageModel,
+    texts: Text,
+    top: int | None = 20,
+    *,
+    threshold: float | None = None,
+    by: By = "mean",
+    progress: Reports = False,
+) -> list[Anomaly]:
+    """The `top` most surprising lines or records, the most surprising first; none below `threshold` bits.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["open door", "close door", "open window"] * 3, order=2)
+    >>> (odd,) = cr.tasks.anomalies(lm, ["open door", "close fire", "open window"], top=1)
+    >>> odd.text, max(odd.tokens, key=lambda token: token.bits).text
+    ('close fire', 'fire')
+    """
+    ranking = Ranking(LanguageModel.expect(lm), top, threshold, by)
+    corpus = as_corpus(texts)
+    with as_progress(progress).task("scoring", corpus.size(), "B") as task:
+        batches = record_batches(corpus, tokens_at_once(lm))
+        for batch in scored_batches(lm, batches, is_one_file=len(corpus.paths) <= 1):
+            ranking.add(batch)
+            task.advance(len(batch.records.block))
+    return ranking.ranked()
+
+
+class Ranking:
+    """The most surprising records so far; memory holds no more than `top` of them."""
+
+    def __init__(self, lm: LanguageModel, top: int | None, threshold: float | None = None, by: By = "mean") -> None:
+        if top is not None and top < 1:
+            raise SettingsError(f"the number of lines should be at least 1, not {top}")
+        self.lm, self.top, self.threshold, self.by = lm, top, threshold, by
+        self._kept: list[tuple[float, int, ScoredRecord]] = []  # a heap, the least surprising first
+        self._seen = 0
+
+    def add(self, batch: ScoredBatch) -> list[Anomaly]:
+        """Take a batch of records; returns those that were let in, in their order."""
+        bits = batch.surprisals(self.by) / math.log(2)
+        added = []
+        for index in np.flatnonzero(bits >= self._least()).tolist():
+            value, number = float(bits[index]), self._seen + index
+            # of equal ones those that come first stay
+            if value < self._least() or (self._is_full() and value == self._kept[0][0]):
+                continue
+            record = batch.record(index)
+            if not record.text.strip():
+                continue
+            entry = value, -number, record
+            heapq.heapreplace(self._kept, entry) if self._is_full() else heapq.heappush(self._kept, entry)
+            added.append(entry)
+        self._seen += len(bits)
+        return [self._anomaly(value, record) for value, _, record in added]
+
+    def ranked(self) -> list[Anomaly]:
+        """The most surprising ones, the most surprising first."""
+        return [self._anomaly(value, record) for value, _, record in sorted(self._kept, reverse=True)]
+
+    def _is_full(self) -> bool:
+        return self.top is not None and len(self._kept) == self.top
+
+    def _least(self) -> float:
+        least = -math.inf if self.threshold is None else self.threshold
+        return max(least, self._kept[0][0]) if self._is_full() else least
+
+    def _anomaly(self, bits: float, record: ScoredRecord) -> Anomaly:
+        return Anomaly(record.id, record.text, bits, tuple(surprising_tokens(self.lm.tokenizer, record)))
+
+
+def scored_batches(
+    lm: LanguageModel, batches: Iterable[RecordBatch], *, is_one_file: bool = True, ahead: bool = True
+) -> Iterator[ScoredBatch]:
+    """Records with their scores, each judged by itself.
+
+    An n-gram model scores a batch on each core at once, and reads `ahead` for that.
+    """
+
+    def score(records: RecordBatch) -> ScoredBatch:
+        ids = lm.tokenizer.encode_lines(records.block).astype(np.int64)
+        line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
+        ends = line_ends[np.cumsum(records.lines) - 1]
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        sequences = (line_starts, line_ends) if lm.context == "line" else (starts, ends)
+        log_probs = checked(score_sequences(lm, ids, *sequences), normalised=lm.normalised)
+        return ScoredBatch(records, ids, np.asarray(log_probs, np.float64), starts, ends, is_one_file)
+
+    if ahead and isinstance(lm, ScoresSequences):
+        yield from (scored for _, scored in in_order(score, batches))
+    else:
+        yield from map(score, batches)
+
+
+# -- tokens in their text ---------------------------------------------------------------------------------
+
+
+def surprising_tokens(tokenizer: Tokenizer, record: ScoredRecord) -> Iterator[SurprisingToken]:
+    """The tokens of a record with their places and bits; the end of a line is one."""
+    ids, place = list(record.ids), 0
+    bits = [-log_prob / math.log(2) for log_prob in record.log_probs]
+    for line in record.text.split("\n"):
+        size = ids.index(tokenizer.eos)
+        spans = token_spans(tokenizer, line, ids[:size])
+        for (start, end), value in zip(spans, bits, strict=False):
+            yield SurprisingToken(line[start:end], place + start, place + end, value)
+        last = place + len(line)
+        yield SurprisingToken("", last, min(last + 1, len(record.text)), bits[size])
+        ids, bits, place = ids[size + 1 :], bits[size + 1 :], last + 1
+
+
+def token_spans(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[tuple[int, int]]:
+    """The places (first, one past the last) in a line, in characters, of each of its tokens.
+
+    Of a character that several tokens spell, the last one has it.
+    """
+    text = line.encode()
+    characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in text)])  # those that begin before each byte
+    characters = np.append(characters[1:], characters[-1]) - 1 if text else np.zeros(1, np.int64)
+    places = {len(text): len(line)}
+    spans = byte_spans(tokenizer, text, ids)
+    return [(places.get(a, int(characters[a])), places.get(b, int(characters[b]))) for a, b in spans]
+
+
+# -- a file that grows ------------------------------------------------------------------------------------
+
+
+def follow(
+    path: Path, *, wait: Callable[[], bool] | None = None, encoding_errors: str = "strict"
+) -> Iterator[RecordBatch]:
+    """The lines of a file, and those that are added to it, as `tail -F` gives them; until `wait` returns False.
+
+    Where nothing is added it waits, by a function of the caller's or a fifth of a second. If another file takes its
+    name, that one is read from its start, after what was added to the first; so is a file that has become shorter.
+    Memory holds the lines that were added since the last look, 4 MB at most.
+    """
+    number, rest = 1, b""
+    file: IO[bytes] = path.open("rb")
+    try:
+        while True:
+            piece = file.read(1 << 22)
+            rest += piece
+            end = rest.rfind(b"\n") + 1 or (len(rest) if len(rest) > _LONGEST_LINE else 0)
+            if end:
+                yield (batch := _lines_batch(str(path), rest[:end], number, encoding_errors))
+                number, rest = number + len(batch), rest[end:]
+            if not piece:
+                new = _reopened(path, file)
+                if new is not None:
+                    if rest:
+                        yield _lines_batch(str(path), rest, number, encoding_errors)
+                    file.close()
+                    file, number, rest = new, 1, b""
+                elif wait is None:
+                    time.sleep(0.2)
+                elif not wait():
+                    break
+        if rest:
+            yield _lines_batch(str(path), rest, number, encoding_errors)
+    finally:
+        file.close()
+
+
+def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
+    """The file anew, if another one has its name or it has become shorter; None if it is the same, or not there."""
+    import os
+
+    try:
+        there, ours = path.stat(), os.fstat(file.fileno())
+        if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) and there.st_size >= file.tell():
+            return None
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _lines_batch(name: str, block: bytes, number: int, encoding_errors: str) -> RecordBatch:
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        if encoding_errors == "strict":
+            line = number + block.count(b"\n", 0, error.start)
+            raise CorpusError(
+                f"{name}: line {line}: expected UTF-8, found {block[error.start : error.end].hex(' ')}; "
+                "--encoding-errors replace goes on"
+            ) from None
+        block = block.decode(errors="replace").encode()
+    block = block.replace(b"\r\n", b"\n")
+    block = block if block.endswith(b"\n") else block + b"\n"
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    labels = range(number, number + len(ends))
+    return RecordBatch(name, labels, block, ends, np.ones_like(ends), np.arange(len(ends)), independent=True)
+
+
+# -- labelled lines ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Detection:
+    """How well surprisal tells anomalies from other lines."""
+
+    records: int
+    anomalies: int
+    average_precision: float
+    auroc: float
+
+    @property
+    def baseline(self) -> float:
+        """The average precision of a random order: the share of anomalies. That order has an AUROC of a half."""
+        return self.anomalies / self.records
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        return {
+            "records": self.records,
+            "anomalies": self.anomalies,
+            "average_precision": self.average_precision,
+            "auroc": self.auroc,
+            "random_average_precision": self.baseline,
+        }
+
+
+def detect(lm: LanguageModel, corpus: Corpus, labels: str, *, by: By = "mean") -> Detection:
+    """Measure how well surprisal finds the records whose field `labels` says that they are anomalies."""
+    if any(form_of(path) == "text" for path in corpus.paths) or not corpus.paths:
+        raise CorpusError(
+            f"{corpus.name}: text has no labels; they are a field of .jsonl, .csv, .tsv or .parquet files"
+        )
+    given: list[tuple[int | str, str]] = []  # judged when all are read: a field that no record has is said first
+    for path in corpus.paths:
+        fields, name = Fields(corpus.fields.text, labels), corpus.name_of(path)
+        for record, number, _ in read_sourced(path, name, fields, corpus.cleaning):
+            given.append((record.label, f"{name}: record {number}"))
+    batches = scored_batches(LanguageModel.expect(lm), record_batches(corpus, tokens_at_once(lm)))
+    scores = np.concatenate([batch.surprisals(by) for batch in batches])
+    is_anomaly = np.asarray([_truth(label, place, labels) for label, place in given])
+    if is_anomaly.all() or not is_anomaly.any():
+        which = "are anomalies" if is_anomaly.all() else "are normal"
+        raise CorpusError(f'{corpus.name}: by its field "{labels}" all records {which}; both are needed to measure')
+    found = average_precision(scores, is_anomaly), auroc(scores, is_anomaly)
+    return Detection(len(scores), int(is_anomaly.sum()), *found)
+
+
+def _truth(label: int | str, place: str, name: str) -> bool:
+    word = label.strip().lower() if isinstance(label, str) else ""
+    if word in ("1", "1.0", "true", "yes", "anomaly", "anomalous"):
+        return True
+    if word in ("0", "0.0", "false", "no", "normal", "-"):
+        return False
+    shown = repr(label) if isinstance(label, str) else "nothing"
+    raise CorpusError(
+        f'{place}: the label "{name}" should be true or false (1 or 0, anomaly or normal), found {shown}'
+    )
+
+
+def average_precision(scores: NDArray[np.float64], is_positive: NDArray[np.bool_]) -> float:
+    """The mean precision at each positive, going down the ranking; equal scores count as one step."""
+    order = np.argsort(-scores, kind="stable")
+    positives = np.cumsum(is_positive[order])
+    steps = np.append(
+        np.flatnonzero(scores[order][1:] != scores[order][:-1]), len(scores) - 1
+    )  # the last of equal scores
+    recall, precision = positives[steps] / positives[-1], positives[steps] / (steps + 1)
+    return float(np.sum(np.diff(recall, prepend=0.0) * precision))
+
+
+def auroc(scores: NDArray[np.float64], is_positive: NDArray[np.bool_]) -> float:
+    """p(a positive scores higher than a negative), ties counted half: from the ranks (Mann and Whitney)."""
+    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    positives, negatives = int(is_positive.sum()), int((~is_positive).sum())
+    return float((ranks[is_positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))

@@ -1,0 +1,41 @@
+"""`curves`: the losses of a training over its steps, from its run folder or from the model it made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from chainrule.errors import FolderError
+from chainrule.folder import MANIFEST, read_folder
+from chainrule.system.disk.tables import Curves
+from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
+
+_MEASURED = ("steps", "validation")
+
+
+def curves(folder: str | Path) -> Curves:
+    """The curves of a training: of a run folder every measurement, of a model folder one for each validation."""
+    folder = Path(folder)
+    if (folder / METRICS).is_file():
+        return Curves(_records(folder / METRICS))
+    if not (folder / MANIFEST).is_file():
+        raise FolderError(f"{folder}: neither a run folder (it has no {METRICS}) nor a model folder")
+    history = read_folder(folder, verify=False).metrics.get(HISTORY)
+    if not history:
+        raise FolderError(
+            f"{folder}: this model has no training curves; only a network that was trained in steps has some"
+        )
+    return Curves(history)
+
+
+def _records(path: Path) -> list[dict[str, object]]:
+    """The measurements of metrics.jsonl; a line that was cut short by a crash is left out."""
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and record.get("what") in _MEASURED:
+            records.append(record)
+    return records

@@ -1,0 +1,127 @@
+"""Surprisals on disk: where tokens end, and that they add up to what `evaluate` measures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import chainrule as cr
+from chainrule.comparison.surprisals import (
+    MOST_BITS,
+    Surprisals,
+    read_surprisals,
+    surprisals_of,
+    token_ends,
+    write_surprisals,
+)
+from chainrule.errors import DamagedFileError
+from chainrule.tokens.base import Tokenizer
+
+LINES = ["the cat sat on the mat", "the naïve café — a cat", "", "on the  mat, the cat"]
+BLOCK = "".join(line + "\n" for line in LINES).encode()
+
+
+def tokenizer(name: str) -> Tokenizer:
+    return cr.train("ngram", LINES[:1] * 3, order=1, tokenizer=name, smoothing="laplace").tokenizer
+
+
+@pytest.mark.parametrize("name", ["word", "word:unicode", "char", "byte", "bpe", "wordpiece"])
+def test_tokens_end_where_their_text_ends(name: str) -> None:
+    """Every known token ends with its own bytes, ends are in order, and line ends are where the lines end."""
+    tokens = tokenizer(name)
+    ids = tokens.encode_lines(BLOCK)
+    ends = token_ends(tokens, BLOCK, ids)
+    pieces = tokens.pieces()
+    assert pieces is not None
+    assert len(ends) == len(ids)
+    assert (np.diff(ends) >= 0).all()
+    for i, end in zip(ids.tolist(), ends.tolist(), strict=True):
+        assert BLOCK[:end].endswith(pieces[i] if i != tokens.eos else b"\n")
+    line_ends = [place + 1 for place, byte in enumerate(BLOCK) if byte == ord("\n")]
+    assert ends[ids == tokens.eos].tolist() == line_ends
+
+
+def test_words_that_are_unknown_have_their_place() -> None:
+    ends = token_ends(tokenizer("word"), b"the dog sat\n", tokenizer("word").encode_lines(b"the dog sat\n"))
+    assert ends.tolist() == [3, 7, 11, 12]
+
+
+class Untold(Tokenizer):
+    """Characters, of which it does not tell the bytes, as a tokenizer of a plug-in may."""
+
+    def __init__(self, of: Tokenizer) -> None:
+        self.of, self.eos, self.unk, self.splitting = of, of.eos, of.unk, None
+
+    def encode_lines(self, block: bytes) -> np.ndarray:
+        return self.of.encode_lines(block)
+
+    def encode_line(self, line: bytes) -> list[int]:
+        return self.of.encode_line(line)
+
+    def decode(self, ids) -> str:  # type: ignore[no-untyped-def]
+        return self.of.decode(ids)
+
+    def token(self, token_id: int) -> str:
+        return self.of.token(token_id)
+
+    def to_json(self) -> dict[str, object]:
+        return {}
+
+
+def test_a_tokenizer_that_does_not_tell_its_bytes_is_read_by_decoding() -> None:
+    known = tokenizer("bpe")
+    ids = known.encode_lines(b"the mat on the cat\nsat\n")
+    expected = token_ends(known, b"the mat on the cat\nsat\n", ids)
+    assert token_ends(Untold(known), b"the mat on the cat\nsat\n", ids).tolist() == expected.tolist()
+
+
+@given(
+    nats=st.lists(st.floats(0, 20, width=32), min_size=1, max_size=12),
+    sizes=st.lists(st.integers(0, 4), min_size=12, max_size=12),
+    place=st.integers(0, 48),
+)
+def test_bytes_share_the_surprisal_of_their_token(nats: list[float], sizes: list[int], place: int) -> None:
+    """The sum up to a byte against a loop over bytes; a token without bytes counts with the one before it."""
+    ends = np.cumsum(np.maximum(sizes[: len(nats)], [1] + [0] * (len(nats) - 1)))
+    of_bytes: list[float] = []
+    for value, size in zip(nats, np.diff(ends, prepend=0).tolist(), strict=True):
+        if size:
+            of_bytes += [value / size] * size
+            last = size
+        else:
+            of_bytes[-last:] = [one + value / last for one in of_bytes[-last:]]
+    place = min(place, len(of_bytes))
+    found = Surprisals(np.asarray(nats, np.float32), ends).total_before(np.asarray([place]))
+    assert found[0] == pytest.approx(sum(of_bytes[:place]), abs=1e-4)
+
+
+def test_the_sum_is_what_evaluate_measures() -> None:
+    lm = cr.train("ngram", LINES, order=2, tokenizer="bpe", smoothing="laplace")
+    found = surprisals_of(lm, BLOCK)
+    assert found.nats.sum() == pytest.approx(cr.evaluate(lm, LINES).nats * len(found.nats), rel=1e-5)
+    assert found.total_before(np.asarray([len(BLOCK)]))[0] == pytest.approx(float(found.nats.sum()), rel=1e-5)
+
+
+def test_impossible_tokens_count_as_much_as_can_be_drawn() -> None:
+    found = Surprisals(np.asarray([1, math.inf], np.float32), np.asarray([2, 3]))
+    assert found.total_before(np.asarray([2, 3])).tolist() == pytest.approx([1, 1 + MOST_BITS * math.log(2)])
+
+
+def test_files_are_read_back_and_damage_is_named(tmp_path: Path) -> None:
+    found = Surprisals(np.asarray([1, 2.5], np.float32), np.asarray([2, 3]))
+    write_surprisals(tmp_path, "model", found)
+    again = read_surprisals(tmp_path, "model", 3)
+    assert again is not None
+    assert again.nats.tolist() == [1, 2.5]
+    assert again.ends.tolist() == [2, 3]
+    assert read_surprisals(tmp_path, "other", 3) is None
+    with pytest.raises(DamagedFileError, match="not the surprisals of"):
+        read_surprisals(tmp_path, "model", 4)
+    (tmp_path / "surprisal" / "model.npz").write_bytes(b"PK\x03\x04 nonsense")
+    with pytest.raises(DamagedFileError, match="not a file of surprisals"):
+        read_surprisals(tmp_path, "model", 3)

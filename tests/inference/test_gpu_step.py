@@ -1,0 +1,59 @@
+"""On a GPU, a step by the loops for one token is the step of the Transformer."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
+
+pytest.importorskip("triton", reason="Triton comes with torch for GPUs")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = pytest.mark.skipif(
+    DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU, or TRITON_INTERPRET=1"
+)
+
+DESIGNS: list[dict[str, Any]] = [
+    {"preset": "gpt2"},
+    {"preset": "llama", "kv_heads": 2},
+    {"preset": "fast"},
+    {"preset": "fast", "heads": 12},
+    {"preset": "gpt2", "positions": "alibi", "activation": "relu", "kv_heads": 1},
+    {"preset": "llama", "width": 80, "hidden": 2100},  # more than a program takes at once, and no power of two
+]
+
+PRECISIONS = [(torch.float32, 1e-5), (torch.float16, 0.005)]
+if DEVICE == "cuda":  # Triton's interpreter has no bfloat16
+    PRECISIONS.append((torch.bfloat16, 0.02))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 32])
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+@pytest.mark.parametrize(("dtype", "close"), PRECISIONS, ids=str)
+def test_the_loops_compute_the_step(design: dict[str, Any], rows: int, dtype: torch.dtype, close: float) -> None:
+    from chainrule.inference.gpu.step import FusedStep
+
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    network = (
+        Transformer(TransformerConfig(**{"layers": 2, "width": 96, "heads": 4, "window": 300, **design}), 50)
+        .to(DEVICE)
+        .to(dtype)
+    )
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.1, generator=generator)
+    buffer = network.eval().begin(rows, 300).buffer
+    slow = buffer.keys_LBGSK.normal_(generator=generator), buffer.values_LBGSK.normal_(generator=generator)
+    fast = slow[0].clone(), slow[1].clone()
+    step = FusedStep(network, rows)
+    lengths = torch.randint(0, 298, (rows,), device=DEVICE, generator=generator)
+    with torch.no_grad():
+        for t in range(2):
+            ids = torch.randint(0, 50, (rows,), device=DEVICE, generator=generator)
+            expected, found = network.step(ids, *slow, lengths + t), step(ids, *fast, lengths + t)
+            assert (found - expected).float().norm() < close * expected.float().norm()
+            for one, other in zip(fast, slow, strict=True):
+                assert (one - other).float().norm() < close * other.float().norm()

@@ -1,0 +1,11 @@
+"""Random weights are the same every time, whatever ran before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,349 @@
+"""What is said about the inside of a network is what the network does."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from chainrule.contract import kinds
+from chainrule.errors import DiagnosisError
+from chainrule.explanation.diagnosis import KINDS, Diagnosis, diagnose
+from chainrule.inference.model import NeuralModel
+from chainrule.networks.bag_of_words import BagOfWords
+from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.feedforward import Feedforward
+from chainrule.networks.network import Network
+from chainrule.networks.recurrent.rnn import Recurrent
+from chainrule.networks.settings import NeuralSettings
+from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.decoder import Transformer
+from chainrule.ngram.model import NgramModel
+from chainrule.tokens.words.tokenizer import WordTokenizer
+from listening import Listening
+
+LETTERS = "abcdefgh"
+TOKENIZER = WordTokenizer([letter.encode() for letter in LETTERS])
+TEXT = "a b c d e f g h a c"
+
+DESIGNS: list[dict[str, Any]] = [
+    {"preset": "gpt2"},
+    {"preset": "lecture"},
+    {"preset": "llama", "heads": 4, "kv_heads": 2},
+    {"positions": "alibi", "kv_heads": 1, "zero_init": False},
+]
+
+
+def model(network: Network, context: Any = "line") -> NeuralModel:
+    return NeuralModel(network.double(), TOKENIZER, context, kind="any", settings=None)
+
+
+def recurrent(cell: str, context: Any = "line", **settings: Any) -> NeuralModel:
+    torch.manual_seed(3)
+    config = RecurrentConfig(**{"cell": cell, "embedding": 5, "hidden": 6, "layers": 2, **settings})
+    return model(Recurrent(config, TOKENIZER.vocab_size, TOKENIZER.bos), context)
+
+
+def transformer(**settings: Any) -> NeuralModel:
+    torch.manual_seed(5)
+    small = {"layers": 2, "width": 8, "heads": 2, "window": 12, "hidden": 8, "initial_std": 0.5}
+    return model(Transformer(TransformerConfig(**{**small, **settings}), TOKENIZER.vocab_size))
+
+
+def feedforward(order: int = 4) -> NeuralModel:
+    torch.manual_seed(5)
+    config = FeedforwardConfig(order=order, embedding=5, hidden=6)
+    return model(Feedforward(config, TOKENIZER.vocab_size, TOKENIZER.bos))
+
+
+def averaging() -> NeuralModel:
+    torch.manual_seed(5)
+    config = AveragingConfig(window=12, embedding=5, hidden=6)
+    return model(BagOfWords(config, TOKENIZER.vocab_size, TOKENIZER.bos))
+
+
+def read(text: str = TEXT) -> tuple[Tensor, int]:
+    """What is read, [1, T], and the token that is predicted."""
+    ids = TOKENIZER.encode(text).tolist()
+    return torch.tensor([[TOKENIZER.bos, *ids[:-1]]]), ids[-1]
+
+
+def loss(lm: NeuralModel, features_D: Tensor, target: int) -> Tensor:
+    logits_V = lm.network.head(features_D)
+    logits_V = torch.cat([logits_V[: TOKENIZER.bos], torch.tensor([-math.inf]), logits_V[TOKENIZER.bos + 1 :]])
+    return functional.cross_entropy(logits_V, torch.tensor(target))
+
+
+MODELS = {
+    "feedforward": feedforward,
+    "averaging": averaging,
+    "elman": lambda: recurrent("elman", tied=False, activation="relu"),
+    "lstm": lambda: recurrent("lstm", tied=False, learned_start=True),
+    "gru": lambda: recurrent("gru", tied=False),
+    "transformer": lambda: transformer(preset="gpt2", tied=False),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_loss_is_the_models_and_the_model_stays_as_it_is(name: str) -> None:
+    lm = MODELS[name]()
+    before = {name: weight.clone() for name, weight in lm.network.state_dict().items()}
+    found = diagnose(lm, TEXT)
+    scores_BT = lm.score(TOKENIZER.encode(TEXT)[None].astype(np.int64))
+    assert found.nats == pytest.approx(-scores_BT[0, -1].item(), rel=1e-6)
+    assert (found.tokens, found.target) == (("<s>", *"abcdefgha"), "c")
+    assert all(torch.equal(weight, before[name]) for name, weight in lm.network.state_dict().items())
+    assert all(weight.requires_grad for weight in lm.network.parameters())
+    torch.testing.assert_close(lm.score(TOKENIZER.encode(TEXT)[None].astype(np.int64)), scores_BT)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_embedding_gradients_are_slopes(name: str) -> None:
+    """A token that occurs once moves the loss by what changing its row of the table does."""
+    lm = MODELS[name]()
+    found = diagnose(lm, TEXT)
+    table_VD = dict(lm.network.named_parameters()).get("embedding.weight", lm.network.embedding)
+    assert isinstance(table_VD, Tensor)
+    ids_1T, target = read()
+    step, epsilon = found.tokens.index("h"), 1e-6
+
+    def loss_with(unit: int, change: float) -> float:
+        with torch.no_grad():
+            table_VD[ids_1T[0, step], unit] += change
+            nats = loss(lm, lm.network(ids_1T).features_BTD[0, -1], target).item()
+            table_VD[ids_1T[0, step], unit] -= change
+        return nats
+
+    slopes = [
+        (loss_with(unit, epsilon) - loss_with(unit, -epsilon)) / (2 * epsilon) for unit in range(table_VD.shape[1])
+    ]
+    assert found.embedding_gradient_T[step] == pytest.approx(np.linalg.norm(slopes), rel=1e-5)
+    assert found.embedding_gradient_T[step] > 1e-4
+
+
+def test_a_feedforward_network_depends_on_its_last_tokens_only() -> None:
+    norms_T = diagnose(feedforward(order=4), TEXT).embedding_gradient_T
+    assert (norms_T[:-3] == 0).all()
+    assert (norms_T[-3:] > 0).all()
+
+
+@pytest.mark.parametrize("cell", ["elman", "lstm", "gru"])
+def test_state_gradients_are_those_of_a_memory_that_is_read_on_from(cell: str) -> None:
+    """Reading stops after step t, the memory becomes a variable, and the fused layers read on."""
+    lm = recurrent(cell, hidden=4)
+    found = diagnose(lm, TEXT)
+    ids_1T, target = read()
+    for t in range(ids_1T.shape[1] - 1):
+        memory = lm.network(ids_1T[:, : t + 1]).memory.detach()
+        (*_, top) = memory.states
+        for part in top:
+            part.requires_grad_()
+        reading = lm.network(ids_1T[:, t + 1 :], memory)
+        slopes = torch.autograd.grad(loss(lm, reading.features_BTD[0, -1], target), top)
+        assert found.state_gradients["h"][-1, t] == pytest.approx(slopes[0].norm().item(), rel=1e-9)
+        if cell == "lstm":
+            # h_t = o_t ⊙ tanh(c_t) is another way from c_t:  dL/dc = ∂L/∂c + ∂L/∂h ⊙ o (1 - tanh²(c))
+            o_H = torch.tensor(found.gates["output"][-1][t])
+            total = slopes[1] + slopes[0] * o_H * (1 - top[1].tanh().square())
+            assert found.state_gradients["c"][-1, t] == pytest.approx(total.norm().item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_the_states_follow_from_the_gates(cell: str) -> None:
+    lm = recurrent(cell)
+    found = diagnose(lm, TEXT)
+    ids_1T, _ = read()
+    states = lm.network(ids_1T).memory.states
+    for layer, state in enumerate(states):
+        gates = {name: torch.tensor(layers[layer]) for name, layers in found.gates.items()}
+        h = c = torch.zeros(gates["candidate"].shape[1])
+        for t in range(ids_1T.shape[1]):
+            g = {name: values_TH[t] for name, values_TH in gates.items()}
+            if cell == "lstm":
+                # c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t,  h_t = o_t ⊙ tanh(c_t)
+                c = g["forget"] * c + g["input"] * g["candidate"]
+                h = g["output"] * c.tanh()
+            else:
+                # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
+                h = (1 - g["update"]) * g["candidate"] + g["update"] * h
+        for got, expected in zip((h, c), state, strict=False):
+            torch.testing.assert_close(got, expected[0])
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+def test_attention_is_what_the_fused_layers_do(design: dict[str, Any]) -> None:
+    """The weights times the values are what each layer's heads take."""
+    lm = transformer(**design)
+    weights_LHTT = diagnose(lm, TEXT).attention_LHTT
+    assert weights_LHTT is not None
+    qkv, taken = [], []
+    for block in lm.network.blocks:  # type: ignore[union-attr]
+        block.attention.qkv.register_forward_hook(lambda _, inputs, out: qkv.append(out[0]))
+        block.attention.out.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0][0]))
+    ids_1T, _ = read()
+    lm.network(ids_1T)
+    config = lm.network.config
+    assert isinstance(config, TransformerConfig)
+    size = config.width // config.heads
+    for weights_HTT, qkv_TD, taken_TD in zip(weights_LHTT, qkv, taken, strict=True):
+        v_TGK = qkv_TD[:, -config.kv_heads * size :].unflatten(1, (config.kv_heads, size))
+        for head in range(config.heads):
+            v_TK = v_TGK[:, head * config.kv_heads // config.heads]
+            expected_TK = taken_TD[:, head * size : (head + 1) * size]
+            torch.testing.assert_close(torch.tensor(weights_HTT[head]) @ v_TK, expected_TK)
+    np.testing.assert_allclose(weights_LHTT.sum(axis=-1), 1)
+    assert (np.triu(weights_LHTT, k=1) == 0).all()
+    assert (weights_LHTT[..., 1:, 0] > 0).all()
+
+
+# -- the lecture's point ------------------------------------------------------------------------------------
+
+STEPS = 50
+LONG = " ".join(LETTERS[i * i % 8] for i in range(STEPS))
+
+
+def with_recurrent_weights(cell: str, scale: float, *, inputs: float = 1.0, forget: float = 0.0) -> NeuralModel:
+    """One layer whose U is orthogonal times `scale`, and whose W is times `inputs`."""
+    lm = recurrent(cell, layers=1, hidden=16)
+    (layer,) = lm.network.layers  # type: ignore[union-attr]
+    W, U, b, _ = layer.weights.parameters()
+    with torch.no_grad():
+        W *= inputs
+        U *= scale
+        if cell == "lstm":
+            b.chunk(4)[1].fill_(forget)
+    return lm
+
+
+def ratio(found: Diagnosis, state: str) -> float:
+    """Of the oldest to the newest gradient, 49 steps apart."""
+    (norms_T,) = found.state_gradients[state]
+    assert len(norms_T) == STEPS
+    return float(norms_T[0] / norms_T[-1])
+
+
+def test_the_gradient_of_an_elman_network_vanishes() -> None:
+    """∂h_t/∂h_{t-1} = diag(1 - h_t²) U, and no 1 - h² is above 1: with U = 0.5 Q each step back halves at least."""
+    found = ratio(diagnose(with_recurrent_weights("elman", 0.5), LONG), "h")
+    assert 0 < found <= 0.5**49 < 1e-6
+
+
+def test_or_explodes() -> None:
+    """With inputs so small that tanh is a straight line, each step back is a multiplication by U = 1.2 Q."""
+    found = ratio(diagnose(with_recurrent_weights("elman", 1.2, inputs=1e-6), LONG), "h")
+    assert 1.2**49 > 7500
+    assert found == pytest.approx(1.2**49, rel=0.01)
+
+
+def test_or_stays_where_the_weights_are_orthogonal() -> None:
+    found = ratio(diagnose(with_recurrent_weights("elman", 1.0, inputs=1e-6), LONG), "h")
+    assert found == pytest.approx(1, rel=1e-5)  # float32, over many steps
+
+
+def test_the_cell_of_an_lstm_carries_it() -> None:
+    """With the U of the network that forgets: through the cell alone about σ(6)^49 = 0.886 is left.
+
+    What reaches c_t through the states h in between may add to that or take from it.
+    """
+    found = diagnose(with_recurrent_weights("lstm", 0.5, forget=6.0), LONG)
+    assert ratio(found, "c") > 1e-2
+    shut = diagnose(with_recurrent_weights("lstm", 0.5, forget=-6.0), LONG)
+    assert ratio(shut, "c") < 1e-6
+
+
+def test_through_the_cell_only_the_forget_gate_multiplies() -> None:
+    """With U = 0 there is no other way back: ∂c_T/∂c_t = Π f, and so for each unit."""
+    found = diagnose(with_recurrent_weights("lstm", 0.0, forget=4.0), LONG)
+    (forget_TH,), (norms_T,) = found.gates["forget"], found.state_gradients["c"]
+    product_H = np.prod(forget_TH[1:], axis=0)
+    assert product_H.min() <= norms_T[0] / norms_T[-1] <= product_H.max()
+    assert product_H.max() < 1
+
+
+# -- texts and records --------------------------------------------------------------------------------------
+
+
+def test_records_say_all_of_it(tmp_path: Path) -> None:
+    found = diagnose(recurrent("lstm"), TEXT)
+    found.save(tmp_path / "records.jsonl")
+    lines = (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert records == list(found.records())
+    # a prediction; 10 steps of embeddings, of 2 layers of h and c, and of 4 gates in 2 layers
+    assert len(records) == 1 + 10 + 10 * 2 * 2 + 10 * 4 * 2
+    assert records[0] == {"what": "prediction", "step": 10, "token": "c", "nats": found.nats}
+    value = found.state_gradients["c"][1, 3]
+    norm = {"what": "gradient_norm", "layer": 1, "state": "c", "step": 3, "token": "c", "value": value}
+    assert norm in records
+    (gate,) = (r for r in records if (r.get("gate"), r.get("layer"), r["step"]) == ("forget", 0, 9))
+    assert gate["values"] == pytest.approx(found.gates["forget"][0][9], abs=1e-6)
+    assert gate["mean"] == pytest.approx(found.gates["forget"][0][9].mean())
+
+
+def test_records_of_attention_have_a_row_for_each_query() -> None:
+    found = diagnose(transformer(), TEXT)
+    records = [record for record in found.records() if record["what"] == "attention"]
+    assert [(r["layer"], r["head"], r["query"]) for r in records] == list(np.ndindex(2, 2, 10))
+    for record in records:
+        assert len(record["weights"]) == record["query"] + 1
+        assert sum(record["weights"]) == pytest.approx(1, abs=1e-5)
+        assert record["token"] == found.tokens[record["query"]]
+
+
+def test_a_token_can_be_chosen() -> None:
+    lm = recurrent("gru")
+    chosen, shorter = diagnose(lm, TEXT, token=4), diagnose(lm, "a b c d")
+    assert list(chosen.records()) == list(shorter.records())
+    assert diagnose(lm, "a").tokens == ("<s>",)
+    for token in (0, 11):
+        with pytest.raises(DiagnosisError, match=f"tokens 1 to 10; there is none with the number {token}"):
+            diagnose(lm, TEXT, token=token)
+
+
+@pytest.mark.parametrize(("make", "read_tokens"), [(lambda: recurrent("elman"), 200), (transformer, 12)])
+def test_long_texts_are_cut(make: Any, read_tokens: int) -> None:
+    progress = Listening()
+    found = diagnose(make(), " ".join("abcdefgh" * 40), progress=progress)
+    assert (len(found.tokens), found.tokens[0], found.target) == (read_tokens, "<s>", "h")
+    assert progress.notes == [f"of 320 tokens the last {read_tokens} are read, as if the text began there"]
+
+
+def test_lines_are_read_one_by_one_and_streams_whole() -> None:
+    progress = Listening()
+    assert diagnose(recurrent("gru"), "a b\r\nc d\n", progress=progress).tokens == ("<s>", "c", "d")
+    assert progress.notes == ["the model knows single lines: only the last one is read"]
+    found = diagnose(recurrent("gru", "stream"), "a b\nc d\n")
+    assert (found.tokens, found.target) == (("</s>", "a", "b", "</s>", "c", "d"), "</s>")
+
+
+def test_unknown_words_are_counted() -> None:
+    progress = Listening()
+    assert diagnose(recurrent("gru"), "a zebra b", progress=progress).tokens == ("<s>", "a", "<unk>")
+    assert progress.notes == ["1 of 3 tokens are unknown to the model"]
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_text_shows_nothing(text: str) -> None:
+    with pytest.raises(DiagnosisError, match="no token to predict"):
+        diagnose(recurrent("gru"), text)
+
+
+def test_only_networks_are_looked_into() -> None:
+    ngram = NgramModel.__new__(NgramModel)
+    with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(KINDS)}"):
+        diagnose(ngram, TEXT)
+    found = {name: kinds.find_kind(name) for name in kinds._BUILT_IN}
+    neural = {name for name, kind in found.items() if issubclass(kind.settings, NeuralSettings)}
+    assert {name for name in neural if found[name].task == "language"} == set(KINDS)
+
+
+def test_at_least_one_token_is_read() -> None:
+    with pytest.raises(DiagnosisError, match="longest should be at least 1, not 0"):
+        diagnose(recurrent("lstm"), TEXT, longest=0)

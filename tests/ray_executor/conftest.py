@@ -1,0 +1,86 @@
+"""One Ray for all tests of this folder, and an engine that shares files as Ray's does but works in threads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from chainrule.cli.main import main
+from chainrule.ray.executor import RayEngine
+from chainrule.system.parallel import Engine
+
+
+class Ran(NamedTuple):
+    """How a verb ended, and what it said."""
+
+    code: object
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+Fails = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """A verb in this process."""
+
+    def run(*words: object) -> Ran:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        return Ran(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def fails(run: Run) -> Fails:
+    """What a verb that must fail says: one line, and exit code 2."""
+
+    def fails(*words: object) -> str:
+        ran = run(*words)
+        assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
+        return ran.err
+
+    return fails
+
+
+class Threads(Engine):
+    """Workers that share nothing but files, as far as the code can tell."""
+
+    name = "threads"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Threads:
+    (tmp_path / "work").mkdir()
+    return Threads(tmp_path / "work")
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """A cluster of two workers."""
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        # Ray tells what its next version will do about accelerators
+        warnings.filterwarnings("ignore", category=FutureWarning, module="ray")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def ray_workers(local_ray: None, tmp_path: Path) -> Iterator[RayEngine]:
+    from chainrule.ray.connection import ray_engine
+
+    with ray_engine(work=tmp_path) as engine:
+        yield engine
