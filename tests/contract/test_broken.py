@@ -11,7 +11,15 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, Array
-from chainrule.contract.capabilities import Choose, Found, SearchRules
+from chainrule.contract.capabilities import (
+    Capabilities,
+    Choose,
+    Costs,
+    Drafted,
+    DraftRules,
+    Found,
+    SearchRules,
+)
 from chainrule.contract.lm import LanguageModel, State, check_rows, predictions, read_ahead, score_sequences
 from chainrule.decode.beam import beam_search
 from chainrule.decode.strategies import normalised
@@ -201,11 +209,15 @@ class Restless(Delegate):
 class ReadsAheadAndForgets(Delegate):
     """The state after the first tokens is that before them."""
 
+    capabilities = Capabilities(frozenset({"read_ahead"}))
+
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
         return read_ahead(self.inner, state, ids_BT)[0], lambda n: state
 
 
 class DraftsTheStart(Delegate):
+    capabilities = Capabilities(frozenset({"draft"}))
+
     def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
         return memory, np.full(count, self.tokenizer.bos)
 
@@ -250,7 +262,11 @@ class MovesSomethingElse(Precise):
 
 
 class Fast(Delegate):
-    """A right model that offers every fast path; those below break one thing each."""
+    """A right model that offers most fast paths; those below break one thing each."""
+
+    capabilities = Capabilities(
+        frozenset({"score_text", "score_sequences", "read", "next_probs", "predictions", "write", "search"})
+    )
 
     def score_text(self, block: bytes) -> np.ndarray | None:
         ids = self.tokenizer.encode_lines(block)
@@ -286,8 +302,61 @@ class Fast(Delegate):
     ) -> list[list[Found]] | None:
         beam = cr.Beam(live_PW.shape[1], float(np.log2(rules.divisors[2])), rules.ending)
         asked: Any = {"end": rules.end, "forbid": rules.forbid, "best": rules.best}
-        found = beam_search(self.inner, state, beam, max_tokens=rules.limits, **asked, plainly=True)
+        found = beam_search(self.inner, state, beam, max_tokens=rules.limits, **asked, way="plain")
         return [[Found(0, one.ids, one.log_prob, one.finished) for one in every] for every in found]
+
+
+class DeclaresWhatIsNotThere(Delegate):
+    capabilities = Capabilities(frozenset({"write"}))
+
+
+class NeverAnswers(Fast):
+    """Declares fast paths and takes none: a law that compared nothing would pass."""
+
+    def score_text(self, block: bytes) -> np.ndarray | None:
+        return None
+
+    def search(
+        self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        return None
+
+    def write(
+        self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[State, Array, Array] | None:
+        return None
+
+
+class Alike(Wrapped):
+    """Gives all rows the same key."""
+
+    def keys(self) -> list[Any]:
+        return [0] * len(self)
+
+
+class CannotTellRowsApart(WrapsStates):
+    wrap = Alike
+
+
+class ScoresOneTokenByAnotherRule(Delegate):
+    """A single token is scored otherwise than all are; the costs say that this is the cheaper way."""
+
+    capabilities = Capabilities(costs=Costs(token=1e-9))
+
+    def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        return super().score(ids_BT, state) - 0.1
+
+
+class DraftsSomethingElse(Delegate):
+    """Writes drafts without checking them."""
+
+    capabilities = Capabilities(frozenset({"write_drafted"}))
+
+    def write_drafted(
+        self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        tokens = np.full(most, self.tokenizer.eos)
+        return Drafted(state, tokens, np.zeros(most), 1, most)
 
 
 class ScoresTextAsOneLine(Fast):
@@ -386,6 +455,13 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("moving_changes_nothing_here", MovesItself),
     ("moving_changes_nothing_here", StaysImprecise),
     ("moving_changes_nothing_here", MovesSomethingElse),
+    ("what_is_declared_is_there", DeclaresWhatIsNotThere),
+    ("equal_keys_predict_the_same", CannotTellRowsApart),
+    ("a_choice_of_tokens_is_scored_as_all_are", ScoresOneTokenByAnotherRule),
+    ("writing_with_drafts_is_writing", DraftsSomethingElse),
+    ("scoring_text_is_scoring_its_tokens", NeverAnswers),
+    ("searching_is_ranking_and_extending", NeverAnswers),
+    ("writing_is_choosing_and_extending", NeverAnswers),
     ("scoring_text_is_scoring_its_tokens", ScoresTextAsOneLine),
     ("scoring_sequences_is_scoring_each", RunsSequencesTogether),
     ("reading_is_scoring_and_extending", ScoresWhatItReadAnew),

@@ -76,6 +76,23 @@ def test_law(place: int, law: str) -> None:
             LAWS[law](lm)
 
 
+OFFERED = {
+    "ngram": "draft likeliest match_lengths next_probs predictions prepare score_sequences score_text search write",
+    "anygram": "draft likeliest write",
+    "lstm": "as_torch features predictions read",
+    "transformer": "as_torch features predictions read_ahead",
+    "averaging": "as_torch features predictions",
+    "torch-bigram": "",
+}
+
+
+@pytest.mark.parametrize("kind", OFFERED)
+def test_each_family_offers_its_fast_paths(kind: str) -> None:
+    """Their laws compare nothing for a model that declares nothing: here is what should be declared on a CPU."""
+    place = next(place for place, model in enumerate(MODELS) if model[0] == kind and model[2:] == ("line", "word"))
+    assert sorted(trained(place).capabilities.offers) == OFFERED[kind].split()
+
+
 def test_every_registered_kind_has_a_rung_here() -> None:
     """But for mixtures, which are not trained: they have their laws in test_mixture_laws.py."""
     expected = {name for name in kinds.kind_names() if kinds.find_kind(name).task in WITH_LAWS}

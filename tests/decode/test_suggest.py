@@ -54,15 +54,16 @@ def test_words_are_ranked_by_what_was_seen(lm: cr.LanguageModel) -> None:
     assert all(p == pytest.approx(0.5, abs=0.06) for p in found.values())
 
 
-def test_a_model_suggests_by_itself(lm: cr.LanguageModel) -> None:
-    assert lm.suggest("the", k=2) == cr.suggest(lm, "the", 2)
+def test_the_old_method_still_works(lm: cr.LanguageModel) -> None:
+    with pytest.warns(DeprecationWarning, match=r"chainrule\.suggest"):
+        assert lm.suggest("the", k=2) == cr.suggest(lm, "the", 2)
 
 
 def test_unlikely_words_can_be_left_out(lm: cr.LanguageModel) -> None:
     every = cr.suggest(lm, "a", 20)
     least = every[0].probability
     assert cr.suggest(lm, "a", 20, at_least=least) == [s for s in every if s.probability >= least] != every
-    assert lm.suggest("a", 20, at_least=1.0) == []
+    assert cr.suggest(lm, "a", 20, at_least=1.0) == []
     with pytest.raises(DecodingError, match="between 0 and 1, not 5"):
         cr.suggest(lm, "a", at_least=5)
 

@@ -47,7 +47,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(lm: NgramModel, beam: cr.Beam, rows: list[list[int]], end: int | None, **asked: Any) -> None:
     asked = {"max_tokens": 12, "best": beam.width, **asked}
     state = lm.extend(lm.start(len(rows)), pad(rows))
-    expected = beam_search(lm, state, beam, end=end, **asked, plainly=True)
+    expected = beam_search(lm, state, beam, end=end, **asked, way="plain")
     assert beam_search(lm, state, beam, end=end, **asked) == expected
 
 

@@ -19,6 +19,7 @@ from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.tape import no_grad
+from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.kinds import check_task, load_content
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
@@ -96,6 +97,11 @@ class TapeModel(LanguageModel):
     def score(self, ids_BT: AnyArray, state: State | None = None) -> Array:
         return self.read(self.start(len(ids_BT)) if state is None else state, ids_BT)[0]
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """One pass reads and predicts."""
+        return Capabilities(frozenset({"as_torch", "features", "predictions", "read"}))
+
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
         """The scores of the ids and the state after them, from one pass: a fast path."""
         state = expect_state(state, TapeState)
@@ -161,6 +167,12 @@ class TapeModel(LanguageModel):
         if not has_torch():
             raise MissingExtraError("torch", "neural", f"a network on {device} in {dtype}")
         return in_engine(self, "torch").on(device, dtype)
+
+    def as_torch(self) -> LanguageModel:
+        """The same network, computed by torch."""
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", "a network computed by torch")
+        return in_engine(self, "torch")
 
     def tensors(self) -> dict[str, Array]:
         return {name: parameter.out_tensor for name, parameter in self.network.parameters.items()}

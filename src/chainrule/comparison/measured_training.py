@@ -15,7 +15,6 @@ from chainrule import settings as settings_of
 from chainrule.comparison.ladder import folder_name
 from chainrule.comparison.results import Point, Result, loss_of
 from chainrule.comparison.surprisals import Surprisals, token_ends, write_surprisals
-from chainrule.contract.capabilities import ScoresSequences
 from chainrule.contract.kinds import Figures, HeldOut, Kind, Rung, TrainingData, find_kind, load
 from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
@@ -147,7 +146,7 @@ class Climb:
     def _measure_language(self, lm: LanguageModel, name: str) -> tuple[Measured, float]:
         """What the model gives the test text, kept token by token; and how fast it writes."""
         pieces: list[np.ndarray] = []
-        if isinstance(lm, ScoresSequences) and not lm.parts() and lm.kind not in _loaded:
+        if lm.capabilities.is_compiled and lm.kind not in _loaded:
             _loaded.add(lm.kind)
             measure(lm, self.test.encoded)
         found = measure(lm, self.test.encoded, keep=pieces.append)

@@ -1,74 +1,168 @@
-"""Fast paths: what a language model may offer beside the contract.
+"""Capabilities: what a language model offers beyond the five methods of the contract, and what things cost it.
 
-Each fast path is a protocol of one method. A model that has the method offers the fast path; the function of the
-same name in `lm.py` takes it, or the plain way over the contract where the model has none or the method answers
-None (another device, a text too short to be worth it). Callers use those functions and never ask a model what it
-is. A law in `chainrule.testing` holds each fast path equal to its plain way.
+A model declares them in one frozen value, `LanguageModel.capabilities`. Nobody guesses them from a class. The
+functions of `lm.py` read them, in one place, to choose between a fast path of the model and the plain way over the
+contract. A mixture adds up the costs of its parts.
 
-    protocol          method            plain way
-    ScoresText        score_text        encode the text, then score its sequences
-    ScoresSequences   score_sequences   `score` batches of sequences of like length
-    Reads             read              `score`, then `extend`
-    GivesNextProbs    next_probs        e to `next_log_probs`
-    Prepares          prepare           nothing: what takes time to load is loaded when that pays off
-    Writes            write             choose and `extend`, token by token (decode/sample.py)
-    Searches          search            rank `next_log_probs` and `extend`, step by step (decode/beam.py)
-    ReadsAhead        read_ahead        `predictions`, then `extend` by the tokens that are kept
-    Drafts            draft             `extend`, then the likeliest token, one after the other
-    KnowsLikeliest    likeliest         nothing: drafts then come from `draft`
-    WritesDrafted     write_drafted     draft, `read_ahead`, choose and keep, step by step (decode/speculative.py)
-    Predicts          predictions       `next_log_probs` and `extend`, token by token
+A fast path is a method that the plain way can replace, only slower. A law in `chainrule.testing` holds each equal
+to its plain way, and fails if a declared fast path never answers.
+
+    method            the plain way
+    score_text        encode the text, then score its sequences
+    score_sequences   `score` batches of sequences of like length
+    read              `score`, then `extend`
+    next_probs        e to the power of `next_log_probs`
+    predictions       `next_log_probs` and `extend`, token by token
+    prepare           nothing: the model loads what it needs when that pays off
+    write             choose a token and `extend`, step by step (decode/sample.py)
+    search            rank `next_log_probs` and `extend`, step by step (decode/beam.py)
+    read_ahead        `predictions`, then `extend` by the tokens that are kept
+    draft             `extend`, then the most likely token, step by step
+    write_drafted     draft, `read_ahead`, choose and keep, step by step (decode/speculative.py)
+
+Other methods have no plain way; only some models can do what they do.
+
+    likeliest         a table of contexts and the token that follows each most often, for drafts on another device
+    features          the vector from which the next token is predicted, [B, D]; and `read_features`
+    match_lengths     how many of the last tokens are a known context
+    as_torch          the network as a model of torch, whose weights can learn
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from chainrule.arrays import Array
 
+FAST_PATHS = frozenset(
+    {
+        "draft",
+        "next_probs",
+        "predictions",
+        "prepare",
+        "read",
+        "read_ahead",
+        "score_sequences",
+        "score_text",
+        "search",
+        "write",
+        "write_drafted",
+    }
+)
+"""The methods that the plain way can replace."""
 
-@runtime_checkable
-class ScoresText(Protocol):
-    """Scores text without showing its ids: encoding and scoring can then overlap."""
+
+@dataclass(frozen=True)
+class Costs:
+    """About how many seconds something takes on one core. Only the order of magnitude counts."""
+
+    bulk: float = 3e-5
+    """Score one token of a long text."""
+    token: float = 1e-3
+    """Score one given token after a state."""
+    distribution: float = 1e-3
+    """Compute ln p of every token after a state."""
+
+    def __add__(self, other: Costs) -> Costs:
+        return Costs(self.bulk + other.bulk, self.token + other.token, self.distribution + other.distribution)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a model offers beyond the contract, and what things cost it.
+
+    >>> fast = Capabilities(frozenset({"score_sequences"}), Costs(bulk=1e-6))
+    >>> "score_sequences" in fast.offers, "write" in fast.offers
+    (True, False)
+    """
+
+    offers: frozenset[str] = frozenset()
+    """The names of the methods beyond the contract."""
+    costs: Costs = Costs()
+    is_compiled: bool = False
+    """True if it scores by compiled loops: threads run them at once, a batch costs as much as its rows one by one,
+    and the first call takes longer than others."""
+
+
+class Offers(Protocol):
+    """The methods that a model may offer. One that offers a fast path may still return None: take the plain way."""
 
     def score_text(self, block: bytes) -> np.ndarray | None:
-        """ln p of every token of a text in UTF-8 whose lines end in LF; None: take the plain way."""
-
-
-@runtime_checkable
-class ScoresSequences(Protocol):
-    """Scores many sequences of ids that lie one after the other, without making batches of them."""
+        """Return ln p of every token of a text in UTF-8 whose lines end in LF."""
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
-        """ln p of every id; a sequence begins at each start and ends at its end. None: take the plain way."""
-
-
-@runtime_checkable
-class Reads(Protocol):
-    """Scores tokens and reads them in one pass."""
+        """Return ln p of every id; a sequence begins at each start and ends at its end."""
 
     def read(self, state: Any, ids_BT: Array) -> tuple[Array, Any] | None:
-        """What `score` returns for the ids from the state, and what `extend` returns. None: take the plain way."""
-
-
-@runtime_checkable
-class GivesNextProbs(Protocol):
-    """Computes p of the next tokens without a power of e for each."""
+        """Return what `score` returns for the ids from the state, and what `extend` returns."""
 
     def next_probs(self, state: Any) -> np.ndarray | None:
-        """p of every token after each row of the state, [B, V], in single precision. None: take the plain way."""
+        """Return p of every token after each row of the state, [B, V], in single precision."""
 
+    def predictions(self, state: Any, ids_BT: Array) -> Iterator[Array] | None:
+        """Return ln p of every token before each of the ids, as arrays [B, t, V] whose t add up to T.
 
-@runtime_checkable
-class Prepares(Protocol):
-    """Loads compiled code, or the like, when it has been asked for much."""
+        The values before padding have no meaning.
+        """
 
     def prepare(self) -> None:
-        """Load now what takes time to load, so that no later question takes longer than others."""
+        """Load what takes time to load, so that no later question takes longer than others."""
+
+    def write(
+        self, state: Any, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[Any, Array, Array] | None:
+        """Return the state after one token a row for each column, the tokens_BT, and ln p of each.
+
+        `read_BT` holds the tokens that the rows have read if the choice looks back, and is None if it does not.
+        """
+
+    def search(
+        self, state: Any, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
+    ) -> list[list[Found]] | None:
+        """Return the best hypotheses of each text, best first: those that the plain way finds.
+
+        `live_PW` is ln p of the W hypotheses of each text at first, -inf where there is none, and `lengths_PW` by
+        how many tokens each continues its prompt. The state has a row for each of them; or a row for each text, if
+        all of its hypotheses have read the same.
+        """
+
+    def read_ahead(self, state: Any, ids_BT: Array) -> tuple[Array, Callable[[int], Any]] | None:
+        """Return ln p of every token after each of the ids, [B, T, V], and the state after n of them, by n."""
+
+    def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray] | None:
+        """Return the memory after more tokens of one text, and `count` tokens that may follow.
+
+        The memory is None at first, and then what the call before returned. Any guess is allowed: a good one saves
+        time.
+        """
+
+    def write_drafted(
+        self, state: Any, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Return tokens after a state of one row and the token `last`, which the state has not read.
+
+        `uniforms` has the random numbers of the next tokens, `rules.tokens` more than are wanted. Writing stops
+        when there are `most` tokens, or a few more, and may stop before that.
+        """
+
+    def likeliest(self, longest: int) -> list[Likeliest] | None:
+        """Return the contexts of 1, 2, ... `longest` tokens, and the most likely token after each."""
+
+    def features(self, state: Any) -> Array:
+        """Return the features from which the next token of each row is predicted, [B, D]."""
+
+    def read_features(self, state: Any, ids_BT: Array) -> tuple[Array, Array, Any]:
+        """Return the scores of the ids, the features that predicted each, [B, T, D], and the state after them."""
+
+    def as_torch(self) -> Any:
+        """Return the same network computed by torch, or this model if it is computed so already."""
+
+    def match_lengths(self, state: Any, ids_BT: Array) -> np.ndarray:
+        """Return how many tokens before each of the ids, and after the last, are a known context: [B, T+1]."""
 
 
 class Choose(Protocol):
@@ -87,24 +181,11 @@ class Choose(Protocol):
         """
 
     def __call__(
-        self, log_probs_BV: Array, uniforms_B: Array, going_B: Array, read: Callable[[], Array] | None = None
+        self, log_probs_BV: Array, uniforms_B: Array, active_B: Array, read: Callable[[], Array] | None = None
     ) -> tuple[Array, Array, Array]:
-        """Tokens [B], PAD where a row has ended; their ln p; and which rows go on.
+        """Return tokens [B], PAD where a row has ended; their ln p; and which rows are still active.
 
         `read` returns the ids read and written so far, [B, T]; only a choice that looks back needs it.
-        """
-
-
-@runtime_checkable
-class Writes(Protocol):
-    """Writes several tokens a row by itself, without the host in between."""
-
-    def write(
-        self, state: Any, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
-    ) -> tuple[Any, Array, Array] | None:
-        """The state after as many tokens as there are columns, tokens_BT, and ln p of each. None: the plain way.
-
-        `read_BT` is what the rows have read, if the choice looks back, and None if it does not.
         """
 
 
@@ -137,72 +218,15 @@ class Found(NamedTuple):
     finished: bool
 
 
-@runtime_checkable
-class Searches(Protocol):
-    """Does a whole beam search by itself."""
-
-    def search(
-        self, state: Any, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
-    ) -> list[list[Found]] | None:
-        """The best hypotheses of each text, best first, of those that the plain way finds. None: take that.
-
-        `live_PW` is ln p of the W hypotheses of each text at first, -inf where there is none, and `lengths_PW` by
-        how many tokens each continues its prompt. The state has a row for each of them; or for each text, if all
-        of its hypotheses have read the same.
-        """
-
-
-@runtime_checkable
-class Predicts(Protocol):
-    """Computes the distributions before many tokens at once."""
-
-    def predictions(self, state: Any, ids_BT: Array) -> Iterator[Array] | None:
-        """ln p of every token before each of the ids, as arrays [B, t, V] whose t add up to T. None: the plain way.
-
-        What stands before padding means nothing.
-        """
-
-
-@runtime_checkable
-class ReadsAhead(Protocol):
-    """Reads tokens of which perhaps only the first ones are kept."""
-
-    def read_ahead(self, state: Any, ids_BT: Array) -> tuple[Array, Callable[[int], Any]] | None:
-        """ln p of every token after each of the ids, [B, T, V], and a function. None: take the plain way.
-
-        The function returns the state after the first n of the ids.
-        """
-
-
-@runtime_checkable
-class Drafts(Protocol):
-    """Guesses how a text goes on, in much less time than it takes to compute probabilities."""
-
-    def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray] | None:
-        """What it remembers after more tokens of one text, and `count` tokens that may follow. None: the plain way.
-
-        The memory is None at first, and then what the call before returned. Nothing depends on whether the guess
-        is the likeliest text: it may be any.
-        """
-
-
 class Likeliest(NamedTuple):
-    """Contexts of one length, and the likeliest token after each."""
+    """Contexts of one length, and the most likely token after each."""
 
     contexts_CN: np.ndarray
     tokens_C: np.ndarray
 
 
-@runtime_checkable
-class KnowsLikeliest(Protocol):
-    """Has a table of contexts and what followed them, which another device can keep."""
-
-    def likeliest(self, longest: int) -> list[Likeliest] | None:
-        """The contexts of 1, 2, ... `longest` tokens, and the likeliest token after each. None: there is none."""
-
-
 LONGEST_MATCH, SHORTEST_MATCH = 5, 2
-"""How many of the last tokens of a text have to have stood before, at most and at least, to copy what came next."""
+"""How many of the last tokens of a text must have occurred before, at most and at least, to copy what came next."""
 
 
 class DraftRules(NamedTuple):
@@ -226,17 +250,3 @@ class Drafted(NamedTuple):
     """In how many steps of the model they were written."""
     drafted: int
     """How many tokens were drafted, accepted or not."""
-
-
-@runtime_checkable
-class WritesDrafted(Protocol):
-    """Drafts tokens, reads them, and keeps those that it would have written, without the host in between."""
-
-    def write_drafted(
-        self, state: Any, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
-    ) -> Drafted | None:
-        """Tokens after a state of one row and the token `last`, which it has not read. None: take the plain way.
-
-        `uniforms` has the random numbers of the tokens to come, `rules.tokens` more than are wanted. Writing stops
-        when `most` tokens are there, or a few more, and may stop before that.
-        """

@@ -5,8 +5,9 @@ A language model assigns every sequence of tokens a probability, one token at a 
     ln p(x) = Σ_t ln p(x_t | <s>, x_<t)
 
 Training, decoding, evaluation and serving know this file and nothing else of a model. Five methods are the whole
-promise: `start`, `extend`, `next_log_probs` and `score` here, `save` from `model.py`. What a model can do faster
-in a way of its own is a protocol of `fast_paths.py`; the functions below the class are the one place that chooses.
+promise: `start`, `extend`, `next_log_probs` and `score` here, `save` from `model.py`. A model declares what it
+offers beyond them, and what things cost it, in `capabilities`; the functions below the class are the one place that
+chooses between a fast path and the plain way.
 
 Arrays follow the Python Array API standard: an n-gram model computes in NumPy, a neural one in torch on its
 own device, and code written over the contract serves both. A batch of sequences is one integer array `ids_BT`;
@@ -19,35 +20,18 @@ Axes in names: B batch, T time, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from chainrule._renamed import renamed_method
 from chainrule.arrays import PAD, Array, batches, checked, to_numpy
-from chainrule.contract.capabilities import (
-    Choose,
-    Drafted,
-    DraftRules,
-    Drafts,
-    Found,
-    GivesNextProbs,
-    Predicts,
-    Prepares,
-    Reads,
-    ReadsAhead,
-    ScoresSequences,
-    ScoresText,
-    Searches,
-    SearchRules,
-    Writes,
-    WritesDrafted,
-)
+from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules, Found, SearchRules
 from chainrule.contract.model import Model
 from chainrule.errors import CorpusError
 from chainrule.folder import TEXT, Context
-from chainrule.system.plugins import import_object
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
@@ -59,6 +43,7 @@ __all__ = [
     "check_rows",
     "draft",
     "next_probs",
+    "offered",
     "predictions",
     "prepare",
     "read",
@@ -74,8 +59,8 @@ __all__ = [
     "write",
 ]
 
-_BULK_PIECE = 1 << 20
-_PIECE = 1 << 14  # tokens; a network gains nothing from more at once, and a progress bar moves
+_LEAST_AT_ONCE, _MOST_AT_ONCE = 1 << 14, 1 << 20  # tokens
+_SECONDS_AT_ONCE = 0.5  # of scoring, after which a progress bar moves
 
 
 def start_token(tokenizer: Tokenizer, context: Context) -> int:
@@ -104,6 +89,14 @@ class State(ABC):
     def join(self, other: Self) -> Self:
         """The state with the rows of this one and then those of another state of the same model."""
 
+    def keys(self) -> list[Hashable] | None:
+        """A value for each row that is equal for two rows if and only if the model cannot tell them apart.
+
+        Rows of equal keys predict the same, now and after any tokens. None if the model has no such values: a
+        network remembers every token that it has read.
+        """
+        return None
+
 
 def check_rows(state: State, ids_BT: Array) -> None:
     """Refuse ids with another number of rows than the state has: one row must not silently serve for several."""
@@ -131,7 +124,9 @@ class LanguageModel(Model):
     tokenizer: Tokenizer
     context: Context
     normalised: bool = True
-    """Whether what it returns as ln p is that of probabilities; if not, perplexity means nothing."""
+    """False if it returns scores that are no probabilities: perplexity then has no meaning."""
+    needs_source: bool = False
+    """True if a text is written for a source, so that no state begins without one."""
 
     @abstractmethod
     def start(self, batch_size: int) -> State:
@@ -152,6 +147,11 @@ class LanguageModel(Model):
     @abstractmethod
     def on(self, device: str, dtype: str = "float32") -> LanguageModel:
         """This model on a device, computing in a precision, as `Model.on` says."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model offers beyond the contract, and what things cost it."""
+        return Capabilities()
 
     # What follows is conveniences over the contract; no model overrides them.
 
@@ -182,11 +182,11 @@ class LanguageModel(Model):
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
 
-    def suggest(self, text: str = "", k: int = 5, *, at_least: float = 0.0) -> list[Any]:
-        """The k likeliest words that complete a text or follow it, as `chainrule.suggest` gives them."""
-        # by name: decoding stands above the contract, which it uses
-        suggest: Callable[..., list[Any]] = import_object("chainrule.decode.suggest:suggest")
-        return suggest(self, text, k, at_least=at_least)
+    def suggest(self, *arguments: Any, **options: Any) -> Any:
+        """An old name of `chainrule.suggest(lm, ...)`."""
+        return renamed_method("LanguageModel.suggest", "chainrule.decode.suggest:suggest")(
+            self, *arguments, **options
+        )
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """The text's ids as the sequences this model scores: a row per line, or one row."""
@@ -220,21 +220,26 @@ def _block(text: str) -> bytes:
     return block.replace(b"\r\n", b"\n") if b"\r" in block else block
 
 
-# The ways to call a model: each takes the model's fast path where it has one, and else the plain way.
+# The ways to call a model: each takes the fast path that the model declares, or else the plain way.
+
+
+def offered(lm: LanguageModel, name: str) -> Any:
+    """The method of that name, if the model declares that it offers it (`capabilities.Offers`); else None."""
+    return getattr(lm, name) if name in lm.capabilities.offers else None
 
 
 def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
     """ln p of every token of a text in UTF-8 whose lines end in LF."""
-    if isinstance(lm, ScoresText) and (scores := lm.score_text(block)) is not None:
-        return scores
+    if (fast := offered(lm, "score_text")) and (found := fast(block)) is not None:
+        return np.asarray(found)
     ids = encode_in_parallel(lm.tokenizer, block, as_text=lm.context == "stream")
     return score_sequences(lm, ids, *lm.bounds(ids))
 
 
 def score_sequences(lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """ln p of every id of sequences that lie one after the other, each from a start to its end."""
-    if isinstance(lm, ScoresSequences) and (scores := lm.score_sequences(ids, starts, ends)) is not None:
-        return scores
+    if (fast := offered(lm, "score_sequences")) and (found := fast(ids, starts, ends)) is not None:
+        return np.asarray(found)
     scores = np.empty(len(ids))
     for places, some in _in_batches(lm, ids, starts, ends):
         scores[places] = some
@@ -281,19 +286,21 @@ def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray
 
 def tokens_at_once(lm: LanguageModel) -> int:
     """How many tokens of a long text to score in one call, so that the call is fast and progress can be shown."""
-    return _BULK_PIECE if isinstance(lm, ScoresSequences) else _PIECE
+    tokens = int(_SECONDS_AT_ONCE / lm.capabilities.costs.bulk)
+    return min(max(tokens, _LEAST_AT_ONCE), _MOST_AT_ONCE)
 
 
 def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
     """What `score` returns for the ids from the state, and the state after them."""
-    if isinstance(lm, Reads) and (found := lm.read(state, ids_BT)) is not None:
-        return found
+    if (fast := offered(lm, "read")) and (found := fast(state, ids_BT)) is not None:
+        scores_BT, after = found
+        return scores_BT, after
     return lm.score(ids_BT, state), lm.extend(state, ids_BT)
 
 
 def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Array]:
     """ln p of every token before each of the ids, in arrays [B, t, V]; what stands before padding means nothing."""
-    if isinstance(lm, Predicts) and (found := lm.predictions(state, ids_BT)) is not None:
+    if (fast := offered(lm, "predictions")) and (found := fast(state, ids_BT)) is not None:
         yield from found
         return
     check_rows(state, ids_BT)
@@ -304,8 +311,9 @@ def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Arra
 
 def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
     """ln p of every token after each of the ids, [B, T, V], and a function from n to the state after n of them."""
-    if isinstance(lm, ReadsAhead) and (found := lm.read_ahead(state, ids_BT)) is not None:
-        return found
+    if (fast := offered(lm, "read_ahead")) and (found := fast(state, ids_BT)) is not None:
+        ahead_BTV, state_after = found
+        return ahead_BTV, state_after
     after = lm.extend(state, ids_BT)
     pieces = [*predictions(lm, state, ids_BT), lm.next_log_probs(after)[:, None]]
     log_probs_BTV = array_namespace(pieces[-1]).concat(pieces, axis=1)[:, 1:]
@@ -314,8 +322,9 @@ def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, C
 
 def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
     """What a model remembers after more tokens of one text, and `count` tokens that it guesses to follow."""
-    if isinstance(lm, Drafts) and (found := lm.draft(memory, ids, count)) is not None:
-        return found
+    if (fast := offered(lm, "draft")) and (found := fast(memory, ids, count)) is not None:
+        after, guess = found
+        return after, guess
     state = lm.extend(lm.start(1) if memory is None else memory, ids[None])
     guess, last = np.zeros(count, dtype=np.int64), state
     for t in range(count):
@@ -327,7 +336,8 @@ def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[
 
 def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np.ndarray) -> np.ndarray:
     """ln p of a token after a row of the state, for each of R pairs of a row and a token."""
-    if isinstance(lm, ScoresSequences):  # a token by itself costs it little, and all of the vocabulary much
+    costs = lm.capabilities.costs
+    if len(ids_R) * costs.token < len(state) * costs.distribution:
         found_R: np.ndarray = to_numpy(lm.score(ids_R[:, None], state.select(rows_R)))[:, 0]
     else:
         found_R = to_numpy(lm.next_log_probs(state))[rows_R, ids_R]
@@ -336,35 +346,39 @@ def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np
 
 def next_probs(lm: LanguageModel, state: State) -> np.ndarray:
     """p of every token after each row of the state, [B, V], in single precision; a new array."""
-    if isinstance(lm, GivesNextProbs) and (probs := lm.next_probs(state)) is not None:
-        return probs
+    if (fast := offered(lm, "next_probs")) and (found := fast(state)) is not None:
+        return np.asarray(found)
     return np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float32))
 
 
 def prepare(lm: LanguageModel) -> None:
-    """Let a model load what it loads when it has been asked for much, before it is."""
-    if isinstance(lm, Prepares):
-        lm.prepare()
+    """Let a model load what takes time to load, before it is asked for much."""
+    if load := offered(lm, "prepare"):
+        load()
 
 
 def write(
     lm: LanguageModel, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
 ) -> tuple[State, Array, Array] | None:
     """Several tokens a row by the model itself: state, tokens_BT and ln p; None if it does not offer that here."""
-    return lm.write(state, choose, uniforms_BT, read_BT) if isinstance(lm, Writes) else None
+    fast = offered(lm, "write")
+    written: tuple[State, Array, Array] | None = fast and fast(state, choose, uniforms_BT, read_BT)
+    return written
 
 
 def search(
     lm: LanguageModel, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
 ) -> list[list[Found]] | None:
-    """A beam search by the model itself (`fast_paths.Searches`); None if it does not offer that here."""
-    return lm.search(state, rules, live_PW, lengths_PW) if isinstance(lm, Searches) else None
+    """A beam search by the model itself; None if it does not offer that here."""
+    fast = offered(lm, "search")
+    found: list[list[Found]] | None = fast and fast(state, rules, live_PW, lengths_PW)
+    return found
 
 
 def write_drafted(
     lm: LanguageModel, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
 ) -> Drafted | None:
-    """Tokens by the model itself, with drafts (`fast_paths.WritesDrafted`); None if it does not offer that here."""
-    if not isinstance(lm, WritesDrafted):
-        return None
-    return lm.write_drafted(state, rules, last, uniforms, most)
+    """Tokens by the model itself, with drafts; None if it does not offer that here."""
+    fast = offered(lm, "write_drafted")
+    written: Drafted | None = fast and fast(state, rules, last, uniforms, most)
+    return written

@@ -2,7 +2,7 @@
 
 Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. The W best continuations of
 each hypothesis are found on the model's device; only they come back, and the W best of all are among them. A model
-that can searches by itself (`fast_paths.Searches`), with the same result. With a beam as wide as there are
+that offers `search` does it by itself, with the same result. With a beam as wide as there are
 hypotheses it is an exhaustive search, and exact.
 
 When a hypothesis ends is one of two rules (`Beam.ending`):
@@ -25,8 +25,9 @@ Axes: P prompts that are not settled, W beam width, V vocabulary, R results of a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -54,14 +55,17 @@ def beam_search(
     forbid: Sequence[int] = (),
     best: int = 1,
     begun: Sequence[Sequence[Opening]] | None = None,
-    plainly: bool = False,
+    way: Literal["any", "fast", "plain"] = "any",
 ) -> list[list[Continuation]]:
     """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
 
     `max_tokens` is the greatest length of a continuation, or that of each row, which is then 1 at least. `end` is
     the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
     `begun` are the openings of each row with which its hypotheses begin, `width` at most; none count as tokens that
-    add nothing to the prompt. `plainly` does without the model's own search, whose reference this is.
+    add nothing to the prompt. `way` chooses between the model's own search and the plain one, its reference, for
+    tests: with "fast", the result is None where the model does not search by itself.
+
+    With one result, hypotheses that the model cannot tell apart are recombined: all but the best are dropped.
     """
     if len(state) == 0:
         return []
@@ -70,8 +74,10 @@ def beam_search(
     if begun is not None:
         opened = pad([opening.ids for opening in search.openings])
         state, copies = lm.extend(state.select(np.repeat(np.arange(len(state)), copies)), opened), 1
-    if not plainly and (found := search.by_the_model(lm, state, end, forbid)) is not None:
-        return found
+    if way != "plain":
+        found = search.by_the_model(lm, state, end, forbid)
+        if found is not None or way == "fast":
+            return found  # type: ignore[return-value]
     for _ in range(int(search.limits.max())):
         values, tokens, ends = _best_tokens(lm, state, beam.width, forbid, end)
         if copies > 1:
@@ -81,6 +87,8 @@ def beam_search(
         if len(rows) == 0:
             break
         state, copies = lm.extend(state.select(rows // copies), search.last_tokens()[:, None]), 1
+        if best == 1:
+            search.recombine(state.keys())
     return search.results(end)
 
 
@@ -205,6 +213,19 @@ class _Search:
         )
         continued: np.ndarray = rows_PW[still].ravel()
         return continued
+
+    def recombine(self, keys: list[Hashable] | None) -> None:
+        """Drop a hypothesis if the model cannot tell it apart from a better one of its prompt and length."""
+        if keys is None:
+            return
+        P, W = self.live_PW.shape
+        for p in range(P):
+            seen = set()
+            for w in range(W):  # the best come first
+                key = keys[p * W + w], int(self.lengths_PW[p, w])
+                if key in seen:
+                    self.live_PW[p, w] = -math.inf
+                seen.add(key)
 
     def last_tokens(self) -> np.ndarray:
         """The last token of each hypothesis that goes on."""

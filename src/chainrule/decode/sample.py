@@ -150,7 +150,7 @@ class Choice:
         return self.strategy.operations()
 
     def __call__(
-        self, log_probs_BV: Array, uniforms_B: Array, going_B: Array, read: Read | None = None
+        self, log_probs_BV: Array, uniforms_B: Array, active_B: Array, read: Read | None = None
     ) -> tuple[Array, Array, Array]:
         """A token for each row, PAD if the row has ended or nothing can follow; its ln p; whether it goes on."""
         xp = array_namespace(log_probs_BV)
@@ -158,13 +158,13 @@ class Choice:
         tokens_B = inverse_transform(chosen_BV, uniforms_B)
         is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
         scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
-        return self.settle(tokens_B, scores_B, is_possible_B & going_B)
+        return self.settle(tokens_B, scores_B, is_possible_B & active_B)
 
-    def settle(self, tokens_B: Array, scores_B: Array, going_B: Array) -> tuple[Array, Array, Array]:
+    def settle(self, tokens_B: Array, scores_B: Array, active_B: Array) -> tuple[Array, Array, Array]:
         """The tokens, PAD in rows that have ended; their scores, 0 there; and whether each row goes on."""
         xp = array_namespace(tokens_B)
-        goes_on_B = going_B if self.end is None else going_B & (tokens_B != self.end)
-        return xp.where(going_B, tokens_B, PAD), xp.where(going_B, scores_B, 0.0), goes_on_B
+        stays_B = active_B if self.end is None else active_B & (tokens_B != self.end)
+        return xp.where(active_B, tokens_B, PAD), xp.where(active_B, scores_B, 0.0), stays_B
 
     def _nothing(self) -> Array:
         raise DecodingError(f"{self.strategy!r} asks for the tokens read so far, but says looks_back = False")
@@ -184,11 +184,11 @@ def write_steps(
         return written
     new: list[Array] = []
     scores: list[Array] = []
-    going_B: Array = True
+    active_B: Array = True
     for t in range(uniforms_BT.shape[1]):
         log_probs_BV = lm.next_log_probs(state)
         read = _all_read(read_BT, new, log_probs_BV)
-        tokens_B, scores_B, going_B = choose(log_probs_BV, uniforms_BT[:, t], going_B, read)
+        tokens_B, scores_B, active_B = choose(log_probs_BV, uniforms_BT[:, t], active_B, read)
         scores.append(scores_B)
         new.append(tokens_B)
         state = lm.extend(state, tokens_B[:, None])

@@ -54,7 +54,7 @@ class Strategy(ABC):
         """The changed ln p, not necessarily summing to one; `read()` gives the ids so far, [B, T]."""
 
     def operations(self) -> Operations | None:
-        """The strategy as named operations with values (see `fast_paths.Choose`); None if it is something else."""
+        """The strategy as named operations with values (see `capabilities.Choose`); None if it has no such form."""
         return None
 
     def among(self, tokens_V: NDArray[np.int64]) -> Strategy | None:

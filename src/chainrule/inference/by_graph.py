@@ -40,7 +40,7 @@ def write(
 def write_drafted(
     captured: CapturedSteps, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
 ) -> Drafted | None:
-    """What `fast_paths.WritesDrafted` says. None if the window would slide, or a draft has no table of contexts."""
+    """Write with drafts. Returns None if the window would slide, or a draft has no table of contexts."""
     assert state.window is not None and isinstance(state.memory, Cache)
     window = state.window.counted()
     limit = min(most, GraphDrafter.room(window, rules.tokens))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
-from chainrule.contract.capabilities import Choose, Drafted, DraftRules
+from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.inference import by_graph
 from chainrule.inference.cutting import cutting, once
@@ -67,6 +67,10 @@ class NeuralModel(TorchModel, LanguageModel):
         return NeuralModel(
             network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
         )
+
+    def as_torch(self) -> NeuralModel:
+        """This model: torch computes it."""
+        return self
 
     def with_network(self, network: Network) -> NeuralModel:
         """This model with another network of the same shape, such as a copy that is to learn."""
@@ -134,6 +138,18 @@ class NeuralModel(TorchModel, LanguageModel):
         return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0)
 
     # -- fast paths ---------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """One pass reads and predicts; a Transformer reads ahead, and on a GPU writes by captured steps."""
+        offers = {"as_torch", "features", "predictions"}
+        if self.network.window is None:
+            offers |= {"read"}
+        if isinstance(self.network, Transformer):
+            offers |= {"read_ahead"}
+        if self._has_graphs:
+            offers |= {"write", "write_drafted"}
+        return Capabilities(frozenset(offers))
 
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None

@@ -16,7 +16,7 @@ so that a unigram cache is a continuous one with θ = 0, and has a faster way of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -29,17 +29,6 @@ Ints = NDArray[np.int64]
 
 _PRODUCTS = 1 << 26  # the most numbers of a matrix of likenesses
 _NEVER = -1e30  # a logit so low that its power of e is 0; -inf would make NaN where nothing is in the cache
-
-
-@runtime_checkable
-class HasFeatures(Protocol):
-    """A network: the next token is predicted from a vector of features."""
-
-    def features(self, state: Any) -> Array:
-        """The features from which the next token of each row is predicted, [B, D]."""
-
-    def read_features(self, state: Any, ids_BT: Array) -> tuple[Array, Array, Any]:
-        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from chainrule.arrays import PAD, Array, checked, to_numpy
-from chainrule.autodiff.model import TapeModel, in_engine
-from chainrule.contract.lm import LanguageModel, State, read
+from chainrule.contract.lm import LanguageModel, State, offered, read
 from chainrule.errors import MissingExtraError, ModelError, SettingsError
 from chainrule.mixtures.gates import Floats
 from chainrule.mixtures.mixture import Columns, Mixture, MixtureState
@@ -114,25 +113,18 @@ def _while_learning(
             state = after
 
 
-def _copied(
-    lm: LanguageModel, dynamic: Dynamic, path: tuple[int, ...] = ()
-) -> tuple[LanguageModel, list[_Learner]]:
+def _copied(lm: Any, dynamic: Dynamic, path: tuple[int, ...] = ()) -> tuple[LanguageModel, list[_Learner]]:
     """A copy of a model whose networks may change, and what changes them; other models are shared."""
     if isinstance(lm, Mixture):
         found = [_copied(one, dynamic, (*path, place)) for place, one in enumerate(lm.models)]
         return lm.with_models([copied for copied, _ in found]), [one for _, some in found for one in some]
-    if isinstance(lm, TapeModel):
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", "dynamic evaluation")
-        lm = in_engine(lm, "torch")
+    if (as_torch := offered(lm, "as_torch")) is None:
+        return lm, []
     if not has_torch():
-        return lm, []
-    from chainrule.inference.model import NeuralModel
-
-    if not isinstance(lm, NeuralModel):
-        return lm, []
+        raise MissingExtraError("torch", "neural", "dynamic evaluation")
     import torch
 
+    lm = as_torch()
     network = copy.deepcopy(lm.network)
     for module in network.modules():
         if isinstance(module, torch.nn.RNNBase):

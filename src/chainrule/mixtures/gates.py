@@ -9,28 +9,19 @@ different, by rounding, has weights that are a little different.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array, to_numpy
-from chainrule.contract.lm import State
 
 Floats = NDArray[np.float64]
 By: TypeAlias = Literal["none", "length", "match", "entropy"]
 
 _KNOTS = 8  # of entropy: as many tokens of held-out text lie between each two
 _LONGEST = 1 << 12  # tokens of context; more make no difference
-
-
-@runtime_checkable
-class HasMatches(Protocol):
-    """A model of n-grams: it knows some contexts and not others."""
-
-    def match_lengths(self, state: State, ids_BT: Array) -> np.ndarray:
-        """How many of the tokens before each of the ids, and after the last, are a known context: [B, T+1]."""
 
 
 @dataclass(frozen=True)

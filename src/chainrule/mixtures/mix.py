@@ -10,15 +10,14 @@ import numpy as np
 
 from chainrule._version import __version__
 from chainrule.arrays import to_numpy
-from chainrule.contract.lm import LanguageModel, predictions, score_sequences
+from chainrule.contract.lm import LanguageModel, offered, predictions, score_sequences
 from chainrule.errors import CorpusError, ModelError
-from chainrule.mixtures.caches import Cache, HasFeatures
+from chainrule.mixtures.caches import Cache
 from chainrule.mixtures.dynamic import Dynamic, dynamic_columns
-from chainrule.mixtures.gates import By, Floats, Gate, HasMatches, knots_for
+from chainrule.mixtures.gates import By, Floats, Gate, knots_for
 from chainrule.mixtures.mixture import Mixture
 from chainrule.mixtures.settings import Form, MixtureSettings
 from chainrule.mixtures.tuning import constant_weights, gated_weights, log_linear_weights, mixed_scores
-from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer, encode_in_parallel
@@ -63,16 +62,16 @@ def mix(
     if not models or (len(models) == 1 and not (cache or continuous_cache)):
         raise ModelError("a mixture needs two models or more, or a model and a cache")
     for lm in models:
-        if isinstance(LanguageModel.expect(lm), ConditionalModel):
+        if LanguageModel.expect(lm).needs_source:
             raise ModelError(f"a {lm.kind} model writes a target for a source: it cannot be mixed")
     settings = MixtureSettings(
         models=len(models),
         form=form,
         by=by,
-        of=_chosen(models, of, HasMatches if by == "match" else HasFeatures if by == "entropy" else object),
+        of=_chosen(models, of, {"match": "match_lengths", "entropy": "features"}.get(by)),
         cache=cache,
         continuous_cache=continuous_cache,
-        continuous_cache_of=_chosen(models, None, HasFeatures if continuous_cache else object),
+        continuous_cache_of=_chosen(models, None, "features" if continuous_cache else None),
         theta=theta or 0.0,
     )
     check_models(models, settings)
@@ -102,16 +101,17 @@ def check_models(models: Sequence[LanguageModel], settings: MixtureSettings) -> 
             )
         if lm.tokenizer.to_json() != models[0].tokenizer.to_json():
             advice = "train them with the same one (--tokenizer DIR)"
-            if {models[0].kind, lm.kind} == {"ngram"} and lm.tokenizer.splitting == models[0].tokenizer.splitting:
+            are_ngrams = offered(models[0], "match_lengths") and offered(lm, "match_lengths")
+            if are_ngrams and lm.tokenizer.splitting == models[0].tokenizer.splitting:
                 advice += ", or merge them (--merge)"
             raise ModelError(f"{_difference(models[0].tokenizer, lm.tokenizer, number)}; {advice}")
     if settings.form == "linear":
         for lm in models:
             if not lm.normalised:
                 raise ModelError(f"a {lm.kind} model that gives scores, not probabilities, cannot be mixed")
-    if settings.by == "match" and not isinstance(models[settings.of - 1], HasMatches):
+    if settings.by == "match" and offered(models[settings.of - 1], "match_lengths") is None:
         raise ModelError("weights by match need an n-gram model of bounded order, and its number is that of none")
-    if settings.continuous_cache and not isinstance(models[settings.continuous_cache_of - 1], HasFeatures):
+    if settings.continuous_cache and offered(models[settings.continuous_cache_of - 1], "features") is None:
         raise ModelError("a continuous cache has the features of a network as keys, and no model is a network")
 
 
@@ -136,11 +136,11 @@ def _shown(word: Any) -> str:
     return repr(word.decode(errors="replace") if isinstance(word, bytes) else word)
 
 
-def _chosen(models: Sequence[LanguageModel], number: int | None, needed: type) -> int:
-    """The number of a model: what was given, or of the first that can do what is needed."""
-    if number is not None:
-        return number
-    return next((place for place, lm in enumerate(models, start=1) if isinstance(lm, needed)), 1)
+def _chosen(models: Sequence[LanguageModel], number: int | None, needed: str | None) -> int:
+    """The number of a model: what was given, or of the first that offers what is needed."""
+    if number is not None or needed is None:
+        return number or 1
+    return next((place for place, lm in enumerate(models, start=1) if offered(lm, needed)), 1)
 
 
 def _encoded(text: Text, tokenizer: Tokenizer) -> np.ndarray:
@@ -227,8 +227,7 @@ def _best_theta(models: list[LanguageModel], settings: MixtureSettings, ids: np.
     bounds = models[0].bounds(some)
     if not len(bounds[0]) or bounds[1][-1] != len(some):  # the sample ends inside a line
         bounds = np.zeros(1, np.int64), np.asarray([len(some)])
-    network = models[of]
-    assert isinstance(network, HasFeatures)
+    network: Any = models[of]
     _, features_BTD, _ = network.read_features(network.start(1), some[None, :1000])
     norm = float((to_numpy(features_BTD).astype(np.float64) ** 2).sum(axis=-1).mean())
     tokenizer = models[0].tokenizer

@@ -10,7 +10,7 @@ of all tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,11 +18,23 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, batches, check_ids, impossible, to_numpy
-from chainrule.contract.lm import LanguageModel, State, check_rows, expect_state, predictions, read, score_sequences
+from chainrule.contract.capabilities import Capabilities, Costs
+from chainrule.contract.lm import (
+    LanguageModel,
+    State,
+    check_rows,
+    expect_state,
+    next_probs,
+    offered,
+    predictions,
+    prepare,
+    read,
+    score_sequences,
+)
 from chainrule.errors import SettingsError
 from chainrule.explanation.mixtures import Part, Weighed
-from chainrule.mixtures.caches import Cache, CacheState, HasFeatures
-from chainrule.mixtures.gates import Floats, Gate, HasMatches, entropies
+from chainrule.mixtures.caches import Cache, CacheState
+from chainrule.mixtures.gates import Floats, Gate, entropies
 from chainrule.mixtures.settings import MixtureSettings
 
 KIND_NAME = "mixture"
@@ -57,6 +69,13 @@ class MixtureState(State):
             tuple(mine.join(theirs) for mine, theirs in zip(self.caches, other.caches, strict=True)),
             np.concatenate([self.read_B, other.read_B]),
         )
+
+    def keys(self) -> list[Hashable] | None:
+        """The keys of all parts, and the number of tokens, on which a gate may depend; None with a cache."""
+        keys = [state.keys() for state in self.states]
+        if self.caches or any(own is None for own in keys):
+            return None
+        return list(zip(self.read_B.tolist(), *(own or [] for own in keys), strict=True))
 
 
 class Columns(NamedTuple):
@@ -149,6 +168,37 @@ class Mixture(LanguageModel):
         return self.with_models(moved).described_as(self)
 
     # -- fast paths ---------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the parts together offer, and what they cost together."""
+        parts = [lm.capabilities for lm in self.models]
+        costs = sum((part.costs for part in parts), Costs(1e-7, 1e-6, 1e-8 * self.tokenizer.vocab_size))
+        offers = {"read", "score_sequences"}
+        if any("prepare" in part.offers for part in parts):
+            offers |= {"prepare"}
+        if self.settings.form == "linear" and self.gate.by != "entropy" and self.device == "cpu":
+            offers |= {"next_probs"}
+        return Capabilities(frozenset(offers), costs, all(part.is_compiled for part in parts) and not self.caches)
+
+    def prepare(self) -> None:
+        """Let each model load what takes time to load."""
+        for lm in self.models:
+            prepare(lm)
+
+    def next_probs(self, state: State) -> np.ndarray:
+        """Σ_k w_k p_k of every token: sums of probabilities take no logarithms."""
+        state = expect_state(state, MixtureState)
+        weights_BK = self.gate.weights(self.weights_GK, self._values_of(state, [])).astype(np.float32)
+        parts = [next_probs(lm, one) for lm, one in zip(self.models, state.states, strict=True)]
+        for cache, one in zip(self.caches, state.caches, strict=True):
+            log_probs_BV = to_numpy(cache.log_probs(one, self._features(cache, state.states)))
+            parts.append(np.exp(log_probs_BV.astype(np.float32)))
+        total_BV = parts[0] * weights_BK[:, :1]
+        for k, part_BV in enumerate(parts[1:], start=1):
+            part_BV *= weights_BK[:, k : k + 1]
+            total_BV += part_BV
+        return np.asarray(total_BV)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Array, MixtureState] | None:
         """The scores of the ids and the state after them, from one pass of each model."""
@@ -256,14 +306,12 @@ class Mixture(LanguageModel):
     def _read_model(self, k: int, state: State, ids_BT: Array, goes_on: bool) -> _Read:
         lm, values_BT = self.models[k], None
         if self.gate.of == k and self.gate.by == "match":
-            assert isinstance(lm, HasMatches)
-            values_BT = lm.match_lengths(state, ids_BT)[:, :-1].astype(np.float64)
+            values_BT = offered(lm, "match_lengths")(state, ids_BT)[:, :-1].astype(np.float64)
         if self.gate.of == k and self.gate.by == "entropy":
             blocks = [entropies(block) for block in predictions(lm, state, ids_BT)]
             values_BT = np.concatenate(blocks, axis=1) if blocks else np.zeros(ids_BT.shape)
         if k in self._needs_features:
-            assert isinstance(lm, HasFeatures)
-            scores_BT, features_BTD, after = lm.read_features(state, ids_BT)
+            scores_BT, features_BTD, after = lm.read_features(state, ids_BT)  # type: ignore[attr-defined]
             return _Read(scores_BT, values_BT, features_BTD, after)
         if goes_on:
             scores_BT, after = read(lm, state, ids_BT)
@@ -351,10 +399,10 @@ class Mixture(LanguageModel):
     def _values_of(self, state: MixtureState, columns: list[Array]) -> Floats:
         """The number that the gate gives to the context of each row."""
         if self.gate.by == "match":
-            lm = self.models[self.gate.of]
-            assert isinstance(lm, HasMatches)
+            match_lengths = offered(self.models[self.gate.of], "match_lengths")
             nothing_B0 = np.zeros((len(state), 0), dtype=np.int64)
-            return lm.match_lengths(state.states[self.gate.of], nothing_B0)[:, 0].astype(np.float64)
+            lengths_B: Floats = match_lengths(state.states[self.gate.of], nothing_B0)[:, 0].astype(np.float64)
+            return lengths_B
         if self.gate.by == "entropy":
             return entropies(columns[self.gate.of])
         return state.read_B.astype(np.float64)
@@ -362,9 +410,7 @@ class Mixture(LanguageModel):
     def _features(self, cache: Cache, states: Sequence[State]) -> Array | None:
         if cache.of is None:
             return None
-        lm = self.models[cache.of]
-        assert isinstance(lm, HasFeatures)
-        return lm.features(states[cache.of])
+        return offered(self.models[cache.of], "features")(states[cache.of])
 
     def _checked(self, state: State, ids_BT: Array) -> MixtureState:
         state = expect_state(state, MixtureState)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.contract.capabilities import Choose, Found, Likeliest, SearchRules
+from chainrule.contract.capabilities import Capabilities, Choose, Costs, Found, Likeliest, SearchRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.index import with_index
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
-from chainrule.system.parallel import Patience, at_once, worth_a_kernel
+from chainrule.system.parallel import Patience, at_once, cores, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _NANOSECONDS = 1 << 22  # to write one token without kernels
 _WIDEST = 256  # beams; the next tokens of more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
+_OFFERS = frozenset({"match_lengths", "predictions"})
+_OFFERS_ON_CPU = frozenset({"draft", "likeliest", "next_probs", "prepare", "score_sequences", "search", "write"})
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class NgramState(State):
     def join(self, other: NgramState) -> NgramState:
         xp = array_namespace(self.nodes, other.nodes)
         return NgramState(xp.concat([self.nodes, other.nodes]), xp.concat([self.words, other.words]))
+
+    def keys(self) -> list[Hashable]:
+        """The nodes: words before the longest known context change nothing, now or later."""
+        return list(to_numpy(self.nodes).tolist())
 
 
 class NgramModel(LanguageModel):
@@ -154,6 +160,17 @@ class NgramModel(LanguageModel):
         return self.automaton.array(np.full((rows, 1), self.tokenizer.bos))
 
     # -- fast paths ---------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """On a CPU kernels score and write; on a GPU the automaton computes in torch."""
+        costs = Costs(bulk=2e-7, token=1.2e-5, distribution=1e-6 + 3e-9 * self.tokenizer.vocab_size)
+        if self.automaton.where is not None:
+            return Capabilities(_OFFERS, costs)
+        offers = _OFFERS | _OFFERS_ON_CPU
+        if self.context == "line" and cores() > 1:
+            offers |= {"score_text"}
+        return Capabilities(offers, costs, is_compiled=True)
 
     def score_text(self, block: bytes) -> np.ndarray | None:
         """Encode and score blocks of whole lines in parallel, one for each core; for line context on the CPU."""

@@ -25,6 +25,7 @@ class ConditionalModel(LanguageModel):
     """A probability for every next token of a target, given a source and the tokens before it."""
 
     purpose, verb = "translate", "translate"
+    needs_source = True
     source_tokenizer: Tokenizer
     """The tokenizer of sources; that of targets is `tokenizer`. They may be the same."""
 

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import checked
-from chainrule.contract.capabilities import ScoresSequences
 from chainrule.contract.lm import LanguageModel, score_sequences, tokens_at_once
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.records import ScoredBatch, ScoredRecord
@@ -156,7 +155,7 @@ def scored_batches(
         log_probs = checked(score_sequences(lm, ids, *sequences), normalised=lm.normalised)
         return ScoredBatch(records, ids, np.asarray(log_probs, np.float64), starts, ends, is_one_file)
 
-    if ahead and isinstance(lm, ScoresSequences):
+    if ahead and lm.capabilities.is_compiled:
         yield from (scored for _, scored in in_order(score, batches))
     else:
         yield from map(score, batches)

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import PAD, Array, pad, to_numpy
+from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
 from chainrule.decode.suggest import suggest
 from chainrule.errors import CorpusError
@@ -205,6 +206,11 @@ class Remembered(LanguageModel):
         self._states: dict[Path, tuple[State, int]] = {(): (self._lm.start(1), 0)}
         self._log_probs: dict[Path, np.ndarray] = {}
         self._probs: dict[Path, np.ndarray] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Remembered probabilities, at the costs of the model."""
+        return Capabilities(frozenset({"next_probs", "prepare"}), self._lm.capabilities.costs)
 
     def start(self, batch_size: int) -> _Histories:
         return _Histories(((),) * batch_size)

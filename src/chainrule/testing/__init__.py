@@ -17,12 +17,13 @@ where `lm` is a model with a small vocabulary. `LAWS` names all laws. Taggers ha
 
 from __future__ import annotations
 
-from chainrule.testing.laws import LAWS, LAWS_OF_PROBABILITIES, Law, check_laws, laws_for
+from chainrule.testing.laws import LAWS, LAWS_OF_PROBABILITIES, NOT_OFFERED, Law, check_laws, laws_for
 from chainrule.testing.taggers import TAGGER_LAWS, check_tagger_laws
 
 __all__ = [
     "LAWS",
     "LAWS_OF_PROBABILITIES",
+    "NOT_OFFERED",
     "TAGGER_LAWS",
     "Law",
     "check_laws",

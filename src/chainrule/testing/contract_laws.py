@@ -219,6 +219,3 @@ def moving_changes_nothing_here(lm: LanguageModel) -> None:
     np.testing.assert_allclose(to_numpy(moved.score(rows)), before, **CLOSE)
     assert (lm.device, lm.dtype) == (device, dtype)
     np.testing.assert_array_equal(to_numpy(lm.score(rows)), before)
-
-
-# -- fast paths: each equals its plain way ----------------------------------------------------------------

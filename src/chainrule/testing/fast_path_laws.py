@@ -1,68 +1,121 @@
-"""Laws of fast paths: each is equal to its plain way. A model that does not offer one keeps its law trivially."""
+"""Laws of fast paths: each is equal to its plain way.
+
+A model that does not declare a fast path (`capabilities.Offers`) keeps its law, which then returns "not offered". A
+model that declares one must answer: a fast path that only ever returns None breaks its law.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 import chainrule as cr
 from chainrule.arrays import pad, to_numpy
-from chainrule.contract.capabilities import (
-    GivesNextProbs,
-    KnowsLikeliest,
-    Predicts,
-    Reads,
-    ScoresSequences,
-    ScoresText,
-    Searches,
-    Writes,
-)
-from chainrule.contract.lm import LanguageModel, draft, read_ahead, score_sequences
+from chainrule.contract.capabilities import FAST_PATHS, DraftRules, Offers
+from chainrule.contract.lm import LanguageModel, draft, offered, prepare, read_ahead, score_choices, score_sequences
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
-from chainrule.testing.register import CLOSE, law, next_log_probs, prefixes
+from chainrule.testing.register import CLOSE, NOT_OFFERED, law, next_log_probs, prefixes
+
+_MOST_CALLS = 10_000  # a model may load compiled code only after it was asked for much
+
+Answer = TypeVar("Answer")
+
+
+def insist(call: Callable[[], Answer | None]) -> Answer:
+    """The answer of a fast path, which may be None until the model was asked for much."""
+    for _ in range(_MOST_CALLS):
+        if (found := call()) is not None:
+            return found
+    raise AssertionError("a fast path that the model declares never answered")
 
 
 @law
-def scoring_text_is_scoring_its_tokens(lm: LanguageModel) -> None:
-    if not isinstance(lm, ScoresText):
-        return
+def what_is_declared_is_there(lm: LanguageModel) -> None:
+    """Every method that is declared is one that `Offers` describes, and the model has it; costs are positive."""
+    for name in lm.capabilities.offers:
+        assert hasattr(Offers, name), f"{name} is no capability"
+        assert callable(getattr(lm, name, None)), f"{name} is declared and not there"
+    undeclared = [name for name in FAST_PATHS if hasattr(lm, name) and type(lm).__dict__.get(name)]
+    if not lm.capabilities.offers:
+        assert not undeclared, f"{undeclared} are there and not declared: nobody calls them"
+    costs = lm.capabilities.costs
+    assert min(costs.bulk, costs.token, costs.distribution) > 0
+
+
+@law
+def equal_keys_predict_the_same(lm: LanguageModel) -> str | None:
+    """Rows of equal keys cannot be told apart, now or after one more token."""
+    rows = prefixes(lm)
+    rows += [[*row, *rows[3]] for row in rows] + [[*row, *rows[2]] for row in rows]
+    state = lm.extend(lm.start(len(rows)), pad(rows))
+    keys = state.keys()
+    if keys is None:
+        return NOT_OFFERED
+    assert len(keys) == len(rows)
+    assert state.select(np.asarray([2, 1])).keys() == [keys[2], keys[1]]
+    assert state.select(np.asarray([0])).join(state.select(np.asarray([3]))).keys() == [keys[0], keys[3]]
+    now = to_numpy(lm.next_log_probs(state))
+    later = to_numpy(lm.next_log_probs(lm.extend(state, np.full((len(rows), 1), rows[1][0]))))
+    first = {key: place for place, key in reversed([*enumerate(keys)])}
+    for place, key in enumerate(keys):
+        np.testing.assert_allclose(now[place], now[first[key]], **CLOSE)
+        np.testing.assert_allclose(later[place], later[first[key]], **CLOSE)
+    return None
+
+
+@law
+def a_choice_of_tokens_is_scored_as_all_are(lm: LanguageModel) -> None:
+    """`score_choices` gives what `next_log_probs` gives, whichever of its two ways costs less."""
+    rows = prefixes(lm)[:4]
+    state = lm.extend(lm.start(len(rows)), pad(rows))
+    every = to_numpy(lm.next_log_probs(state))
+    tokens = [i for i in range(lm.tokenizer.vocab_size) if i != lm.tokenizer.bos]
+    for chosen in (tokens[:1], tokens):
+        rows_R, ids_R = np.repeat(np.arange(len(rows)), len(chosen)), np.tile(chosen, len(rows))
+        np.testing.assert_allclose(score_choices(lm, state, rows_R, ids_R), every[rows_R, ids_R], **CLOSE)
+
+
+@law
+def scoring_text_is_scoring_its_tokens(lm: LanguageModel) -> str | None:
+    if not (fast := offered(lm, "score_text")):
+        return NOT_OFFERED
     words = [lm.tokenizer.token(i) for i in prefixes(lm)[3]]
     lines = [" ".join(words), words[0], "", " ".join(reversed(words))]
     # long enough to be cut into parts for the cores
     block = ("\n".join(lines * (1 + (1 << 19) // len("\n".join(lines)))) + "\n").encode()
     ids = lm.tokenizer.encode_lines(block)
-    found = lm.score_text(block)
-    if found is not None:
-        np.testing.assert_allclose(found, score_sequences(lm, ids, *lm.bounds(ids)), **CLOSE)
+    np.testing.assert_allclose(insist(lambda: fast(block)), score_sequences(lm, ids, *lm.bounds(ids)), **CLOSE)
+    return None
 
 
 @law
-def scoring_sequences_is_scoring_each(lm: LanguageModel) -> None:
-    if not isinstance(lm, ScoresSequences):
-        return
+def scoring_sequences_is_scoring_each(lm: LanguageModel) -> str | None:
+    if not (fast := offered(lm, "score_sequences")):
+        return NOT_OFFERED
     rows = [row for row in prefixes(lm) if row]
     ends = np.cumsum([len(row) for row in rows])
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    found = lm.score_sequences(np.concatenate([np.asarray(row) for row in rows]), starts, ends)
-    if found is not None:
-        expected = np.concatenate([to_numpy(lm.score(pad([row])))[0] for row in rows])
-        np.testing.assert_allclose(found, expected, **CLOSE)
+    ids = np.concatenate([np.asarray(row) for row in rows])
+    expected = np.concatenate([to_numpy(lm.score(pad([row])))[0] for row in rows])
+    np.testing.assert_allclose(insist(lambda: fast(ids, starts, ends)), expected, **CLOSE)
+    return None
 
 
 @law
-def reading_is_scoring_and_extending(lm: LanguageModel) -> None:
-    if not isinstance(lm, Reads):
-        return
+def reading_is_scoring_and_extending(lm: LanguageModel) -> str | None:
+    if not (fast := offered(lm, "read")):
+        return NOT_OFFERED
     rows = prefixes(lm)
     state = lm.extend(lm.start(len(rows)), pad([rows[2]] * len(rows)))
-    found = lm.read(state, pad(rows))
-    if found is not None:
-        scores, after = found
-        np.testing.assert_allclose(to_numpy(scores), to_numpy(lm.score(pad(rows), state)), **CLOSE)
-        expected = lm.next_log_probs(lm.extend(state, pad(rows)))
-        np.testing.assert_allclose(to_numpy(lm.next_log_probs(after)), to_numpy(expected), **CLOSE)
+    scores, after = insist(lambda: fast(state, pad(rows)))
+    np.testing.assert_allclose(to_numpy(scores), to_numpy(lm.score(pad(rows), state)), **CLOSE)
+    expected = lm.next_log_probs(lm.extend(state, pad(rows)))
+    np.testing.assert_allclose(to_numpy(lm.next_log_probs(after)), to_numpy(expected), **CLOSE)
+    return None
 
 
 @law
@@ -91,69 +144,82 @@ def drafts_are_tokens_of_the_vocabulary(lm: LanguageModel) -> None:
         memory, guess = draft(lm, memory, ids, count)
         assert guess.shape == (count,) and lm.tokenizer.bos not in guess
         assert (guess >= 0).all() and (guess < lm.tokenizer.vocab_size).all()
-    for known in lm.likeliest(2) or [] if isinstance(lm, KnowsLikeliest) else []:
+    for known in insist(partial(table, 2)) if (table := offered(lm, "likeliest")) else []:
         assert len(known.contexts_CN) == len(known.tokens_C) and lm.tokenizer.bos not in known.tokens_C
         assert (known.tokens_C >= 0).all() and (known.tokens_C < lm.tokenizer.vocab_size).all()
 
 
 @law
-def predictions_are_steps(lm: LanguageModel) -> None:
-    if not isinstance(lm, Predicts):
-        return
+def predictions_are_steps(lm: LanguageModel) -> str | None:
+    if not (fast := offered(lm, "predictions")):
+        return NOT_OFFERED
     rows = prefixes(lm)
     state = lm.extend(lm.start(len(rows)), pad([rows[2]] * len(rows)))
-    found = lm.predictions(state, pad(rows))
-    if found is not None:
-        blocks = [to_numpy(block) for block in found]
-        together = np.concatenate(blocks, axis=1)
-        assert together.shape == (*pad(rows).shape, lm.tokenizer.vocab_size)
-        for i, row in enumerate(rows):
-            for t in range(len(row)):
-                expected = next_log_probs(lm, [*rows[2], *row[:t]])
-                np.testing.assert_allclose(together[i, t], expected, **CLOSE)
+    blocks = [to_numpy(block) for block in insist(lambda: fast(state, pad(rows)))]
+    together = np.concatenate(blocks, axis=1)
+    assert together.shape == (*pad(rows).shape, lm.tokenizer.vocab_size)
+    for i, row in enumerate(rows):
+        for t in range(len(row)):
+            expected = next_log_probs(lm, [*rows[2], *row[:t]])
+            np.testing.assert_allclose(together[i, t], expected, **CLOSE)
+    return None
 
 
 @law
-def next_probabilities_are_powers_of_e(lm: LanguageModel) -> None:
-    if not isinstance(lm, GivesNextProbs):
-        return
+def next_probabilities_are_powers_of_e(lm: LanguageModel) -> str | None:
+    if not (fast := offered(lm, "next_probs")):
+        return NOT_OFFERED
+    prepare(lm)
     state = lm.extend(lm.start(len(prefixes(lm))), pad(prefixes(lm)))
-    found = lm.next_probs(state)
-    if found is not None:
-        expected = np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float64))
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
+    expected = np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float64))
+    np.testing.assert_allclose(insist(lambda: fast(state)), expected, rtol=1e-5, atol=1e-12)
+    return None
 
 
 @law
-def searching_is_ranking_and_extending(lm: LanguageModel) -> None:
-    if not isinstance(lm, Searches):
-        return
+def searching_is_ranking_and_extending(lm: LanguageModel) -> str | None:
+    if not offered(lm, "search"):
+        return NOT_OFFERED
     rows, end, never = prefixes(lm)[:4], lm.tokenizer.eos, () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     state = lm.extend(lm.start(len(rows)), pad(rows))
-    for beam in (cr.Beam(1, 0.0, "best"), cr.Beam(3), cr.Beam(3, 0.5, "best")):
-        search = partial(beam_search, lm, state, beam, max_tokens=6, end=end, forbid=never, best=2)
-        for found, expected in zip(search(), search(plainly=True), strict=True):
+    for beam, best in (
+        (cr.Beam(1, 0.0, "best"), 2),
+        (cr.Beam(3), 2),
+        (cr.Beam(3), 1),
+        (cr.Beam(3, 0.5, "best"), 2),
+    ):
+        search = partial(beam_search, lm, state, beam, max_tokens=6, end=end, forbid=never, best=best)
+        for found, expected in zip(insist(partial(search, way="fast")), search(way="plain"), strict=True):
             assert [(one.ids, one.finished) for one in found] == [(one.ids, one.finished) for one in expected]
             scores = [[one.log_prob for one in every] for every in (found, expected)]
             np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-4)
+    return None
 
 
 @law
-def writing_is_choosing_and_extending(lm: LanguageModel) -> None:
-    if not isinstance(lm, Writes):
-        return
+def writing_is_choosing_and_extending(lm: LanguageModel) -> str | None:
+    if not (fast := offered(lm, "write")):
+        return NOT_OFFERED
     rows = prefixes(lm)[:4]
     uniforms = np.random.default_rng(4).random((len(rows), 3))
-    for strategy in (cr.Greedy(), cr.Temperature(0.8) | cr.TopK(3), cr.Sample(), cr.RepetitionPenalty(1.5)):
+    strategies: tuple[Any, ...] = (
+        cr.Greedy(),
+        cr.Temperature(0.8) | cr.TopK(3),
+        cr.Sample(),
+        cr.RepetitionPenalty(1.5),
+    )
+    for strategy in strategies:
         choose, state = Choice(strategy, lm.tokenizer.eos), lm.extend(lm.start(len(rows)), pad(rows))
-        found = lm.write(state, choose, uniforms, pad(rows) if strategy.looks_back else None)
+        call = partial(fast, state, choose, uniforms, pad(rows) if strategy.looks_back else None)
+        # a choice that looks back may be one that the model leaves to the plain way
+        found = call() if strategy.looks_back else insist(call)
         if found is None:
             continue
         after, tokens, scores = found
-        going, read = np.ones(len(rows), dtype=bool), pad(rows)
+        active, read = np.ones(len(rows), dtype=bool), pad(rows)
         for t in range(uniforms.shape[1]):
             log_probs = to_numpy(lm.next_log_probs(state))
-            expected, expected_scores, going = choose(log_probs, uniforms[:, t], going, partial(np.copy, read))
+            expected, expected_scores, active = choose(log_probs, uniforms[:, t], active, partial(np.copy, read))
             read = np.concatenate([read, expected[:, None]], axis=1)
             np.testing.assert_array_equal(to_numpy(tokens)[:, t], expected)
             np.testing.assert_allclose(to_numpy(scores)[:, t], expected_scores, rtol=1e-4, atol=1e-4)
@@ -161,3 +227,26 @@ def writing_is_choosing_and_extending(lm: LanguageModel) -> None:
         np.testing.assert_allclose(
             to_numpy(lm.next_log_probs(after)), to_numpy(lm.next_log_probs(state)), rtol=1e-4, atol=1e-4
         )
+    return None
+
+
+@law
+def writing_with_drafts_is_writing(lm: LanguageModel) -> str | None:
+    """Tokens that are drafted, checked and kept are those that are chosen one by one."""
+    if not (fast := offered(lm, "write_drafted")):
+        return NOT_OFFERED
+    ids = prefixes(lm)[2]
+    choose, count = Choice(cr.Greedy(), lm.tokenizer.eos), 2
+    state = lm.extend(lm.start(1), pad([ids[:-1]]))
+    uniforms = np.random.default_rng(3).random(8)
+    written = insist(lambda: fast(state, DraftRules((None,), count, choose), ids[-1], uniforms, 2))
+    state = lm.extend(state, pad([ids[-1:]]))
+    active = np.ones(1, dtype=bool)
+    for token, log_prob, uniform in zip(written.tokens, written.log_probs, uniforms, strict=False):
+        expected, score, active = choose(to_numpy(lm.next_log_probs(state)), np.asarray([uniform]), active)
+        assert token == expected[0]
+        np.testing.assert_allclose(log_prob, score[0], rtol=1e-4, atol=1e-4)
+        if not active[0]:
+            break
+        state = lm.extend(state, expected[:, None])
+    return None

@@ -1,4 +1,4 @@
-"""The register of laws, and what they share: prefixes to try a model on, and how close numbers should be."""
+"""The register of laws, and what they share: prefixes to test a model on, and how close numbers should be."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from chainrule.arrays import to_numpy
 from chainrule.contract import chain
 from chainrule.contract.lm import LanguageModel
 
-Law = Callable[[LanguageModel], None]
+Law = Callable[[LanguageModel], str | None]
+"""A function that raises AssertionError if a model breaks the law; it may return `NOT_OFFERED`."""
 LAWS: dict[str, Law] = {}
+NOT_OFFERED = "not offered"
+"""What a law returns that had nothing to compare: the model does not declare the fast path."""
 
 CLOSE: Any = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -6,7 +6,8 @@ import threading
 import weakref
 from typing import Any
 
-from chainrule.contract.capabilities import DraftRules, KnowsLikeliest
+from chainrule.contract.capabilities import DraftRules
+from chainrule.contract.lm import offered
 from chainrule.inference.gpu.graph_drafting import GraphDrafter, Guesses
 from chainrule.inference.gpu.graph_reading import GraphReader
 from chainrule.inference.gpu.graph_sampling import GraphSampler, LogProbs
@@ -67,6 +68,7 @@ class CapturedSteps:
     def _table(self, model: Any) -> GuessTable | None:
         """The table of a model that drafts, on the device of the network."""
         if model not in self._tables:
-            known = model.likeliest(LONGEST) if isinstance(model, KnowsLikeliest) else None
+            likeliest = offered(model, "likeliest")
+            known = likeliest and likeliest(LONGEST)
             self._tables[model] = None if known is None else GuessTable(known, self.network.head.weight.device)
         return self._tables[model]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.contract.capabilities import Choose, Likeliest
+from chainrule.contract.capabilities import Capabilities, Choose, Costs, Likeliest
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
@@ -159,6 +159,12 @@ class AnyLengthModel(LanguageModel):
                 known[levels] = self._next(levels)
             rows.append(known[levels])
         return np.stack(rows) if rows else np.zeros((0, self.tokenizer.vocab_size))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Kernels write and draft; scoring walks the suffixes of the training text."""
+        costs = Costs(bulk=1e-4, token=5e-4, distribution=4e-4 + 3e-8 * self.tokenizer.vocab_size)
+        return Capabilities(frozenset({"draft", "likeliest", "write"}), costs)
 
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None

@@ -100,6 +100,8 @@ def search_text(
             done_B[row] = step + 1
         _take_step(rule, hypotheses, finished)
         _move(hypotheses, trie, prob, back, plan.log_alpha, scratch.context[0], scratch.backoff[0])
+        if len(finished.ranks) == 1:
+            _recombine(hypotheses)
     return DONE, rows[1]
 
 
@@ -208,3 +210,18 @@ def _move(hypotheses: Any, trie: Any, prob: Any, back: Any, log_alpha: float, co
     for w in range(len(now)):
         for n in range(now.shape[1]):
             now[w, n] = then[w, n]
+
+
+@inner
+def _recombine(hypotheses: Any) -> None:
+    """Drop a hypothesis if a better one of its length has the same context: the model cannot tell them apart."""
+    live, lengths, ends_WN = hypotheses.live, hypotheses.lengths, hypotheses.ends_WN
+    for w in range(1, len(live)):
+        for better in range(w):
+            if live[better] == -np.inf or live[w] == -np.inf or lengths[better] != lengths[w]:
+                continue
+            is_same = True
+            for n in range(ends_WN.shape[1]):
+                is_same &= ends_WN[better, n] == ends_WN[w, n]
+            if is_same:
+                live[w] = -np.inf

@@ -34,7 +34,7 @@ class _Task(NamedTuple):
 def search(
     writer: Writer, words_BN: Ints, rules: SearchRules, live_PW: Floats, lengths_PW: Ints
 ) -> list[list[Found]] | None:
-    """What `fast_paths.Searches` says; `words_BN` are the last words of each hypothesis."""
+    """What `capabilities.Offers.search` says; `words_BN` are the last words of each hypothesis."""
     texts, width = live_PW.shape
     steps = rules.limits if rules.end is None else np.minimum(rules.limits, _LINE)
     if not writer.is_ready(search_text, int(steps.sum()) * width):

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.arrays import to_numpy
+from chainrule.contract.lm import offered
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.folder import TEXT
-from chainrule.mixtures.caches import HasFeatures
 from chainrule.serve.api.completions import as_json, check_prompt, unless_gone
 from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, MergesRequest, TokenizeRequest
 from chainrule.serve.batching.requests import PAUSE
@@ -119,7 +119,7 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
     models: Models = request.app.state.models
     served = models.find(body.model)
     lm = served.lm
-    if not isinstance(lm, HasFeatures):
+    if offered(lm, "features") is None:
         raise ModelError(f"{served.name} has no vectors: embeddings come from networks")
     for text in body.texts:
         check_prompt(served, text)
@@ -142,8 +142,7 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
 
 def _mean_features(served: Served, ids: list[int]) -> np.ndarray:
     """The mean of the features after each token, of length 1."""
-    lm = served.lm
-    assert isinstance(lm, HasFeatures)
+    lm: Any = served.lm
     found = [] if ids else [to_numpy(lm.features(lm.start(1)))]
     for sequence in sequences(lm, ids):
         ids_BT = np.asarray([sequence], dtype=np.int64)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import pad
-from chainrule.contract.capabilities import ScoresSequences
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.contract.model import Model
 from chainrule.decode.generate import context_of, prompt_ids, text_only
@@ -190,7 +189,7 @@ class Engine:
             prompt = prompt_ids(lm, ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
             uniforms = Uniforms(ask.seed, [prompt] * ask.n, range(ask.copy, ask.copy + ask.n))
             begun = draw_openings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
-            group: Hashable = strategy if isinstance(lm, ScoresSequences) else None
+            group: Hashable = strategy if lm.capabilities.is_compiled else None
             groups.setdefault(group, []).extend(range(len(rows), len(rows) + ask.n))
             for number, opening in enumerate(begun):
                 read = [*found.settled, *opening.ids]

@@ -21,7 +21,6 @@ from typing import IO
 import numpy as np
 
 from chainrule.arrays import checked
-from chainrule.contract.capabilities import ScoresSequences
 from chainrule.contract.kinds import Stored, Workers
 from chainrule.contract.lm import LanguageModel, score_sequences
 from chainrule.errors import CorpusError, SettingsError
@@ -146,7 +145,7 @@ def _limit_of_share(nats_D: Floats, keep: float) -> float:
 
 
 def _at_once(lm: LanguageModel) -> int:
-    return _AT_ONCE if isinstance(lm, ScoresSequences) else _AT_ONCE_BY_NETWORK
+    return _AT_ONCE if lm.capabilities.is_compiled else _AT_ONCE_BY_NETWORK
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class _Work:
         if self.workers is not None:
             judge = partial(_judge_stored, self.workers.stored)
             every: Iterable[tuple[Batch, Floats]] = self.workers.engine.in_order(judge, self.read())
-        elif isinstance(self.lm, ScoresSequences):
+        elif self.lm.capabilities.is_compiled:
             every = in_order(partial(judge_batch, self.lm), self.read())
         else:
             every = ((batch, judge_batch(self.lm, batch)) for batch in self.read())
