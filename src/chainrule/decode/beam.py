@@ -14,7 +14,7 @@ When a hypothesis ends is one of two rules (`Beam.ending`):
             is over when `width` hypotheses are finished: the usual rule. A beam of width 1 is greedy.
 
 With a length power of 1, `any` finds texts of higher mean ln p. With a power below 1 it mostly finds empty lines,
-which are what that ranks highest: `best` should be taken there (docs/log.md has figures of n-grams and of LSTMs).
+which are what that ranks highest: `best` should be taken there (benchmarks/results/suggestions.md has figures).
 
 Hypotheses are kept as arrays of tokens and of parents, one for each step, and read backwards at the end: a step
 costs the same for one prompt and for a thousand.
