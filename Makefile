@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+KERNELS := .venv/.kernels
 
 .PHONY: demo test test-slow check format docs clean
 
@@ -9,10 +10,10 @@ demo: $(STAMP)
 	rm -rf build/demo
 	$(BIN)/chainrule compare builtin:python --out build/demo
 
-test: check
+test: check $(KERNELS)
 	$(BIN)/python -m pytest -n 2
 
-test-slow: $(STAMP)
+test-slow: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest -n 2 -m slow
 
 check: $(STAMP)
@@ -34,3 +35,8 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(STAMP)
+
+# Kernels are compiled once, by two processes, before tests run in several: numba keeps them on disk.
+$(KERNELS): $(STAMP) tests/compile_kernels.py $(shell find src/chainrule -name '*kernels.py')
+	$(BIN)/python tests/compile_kernels.py
+	touch $(KERNELS)

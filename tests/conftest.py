@@ -1,8 +1,15 @@
-"""Tests are deterministic: hypothesis draws the same examples every time, and takes as long as it takes."""
+"""Tests are deterministic, and the fast run takes five minutes on two cores.
+
+hypothesis draws the same examples every time, and takes as long as it takes. `fast_run.toml` says how many cases of a
+costly test belong to the fast run; the others are marked `slow` (choose_fast.py writes it).
+"""
 
 from __future__ import annotations
 
 import os
+import tomllib
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,62 +19,45 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SHARING = ("tests/serve/", "tests/report/")
-"""Folders of tests whose fixtures take seconds to make."""
+"""Folders of tests whose fixtures take seconds to make: one process runs all of them."""
 
-COMPILING = ("tests/contract/test_laws.py", "tests/ngram/", "tests/contract/", "tests/decode/")
-"""Tests that between them call every kernel, those that call most of them first."""
-
-COMPILED = (
-    "tests/serve/",
-    "tests/report/",
-    "tests/networks/",
-    "tests/seq2seq/",
-    "tests/autodiff/",
-    "tests/training/",
-)
-"""Tests that call few kernels, and last those that call none."""
+FAST_RUN: dict[str, int] = tomllib.loads((Path(__file__).parent / "fast_run.toml").read_text(encoding="utf-8"))
 
 settings.register_profile("chainrule", derandomize=True, deadline=None, database=None, max_examples=40)
 settings.load_profile("chainrule")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the tests: those that compile come first, and those that never do come last."""
-
-    def rank(item: pytest.Item) -> int:
-        for place, start in enumerate(COMPILING):
-            if item.nodeid.startswith(start):
-                return place - len(COMPILING)
-        return next((place for place, start in enumerate(COMPILED, 1) if item.nodeid.startswith(start)), 0)
-
-    if hasattr(config, "workerinput"):
-        items.sort(key=rank)
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark cases that do not belong to the fast run as slow; those that do are spread evenly over all cases."""
+    cases = defaultdict(list)
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name in FAST_RUN and not item.get_closest_marker("slow"):
+            cases[name].append(item)
+    for name, every in cases.items():
+        count = FAST_RUN[name]
+        kept = {len(every) * place // count for place in range(count)} if count else set()
+        for place, item in enumerate(every):
+            if place not in kept:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process takes tests from the front and compiles kernels; the others begin at the back, and find them.
-
-    The tests of a file, and of some folders, run in one process, where what they share is made once.
-    """
+    """Run the tests of a file, and of some folders, in one process, where they share what they make."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Sharing(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return next((folder for folder in SHARING if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
-        def _assign_work_unit(self, node: Any) -> None:
-            if node.gateway.id != "gw0":
-                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-            super()._assign_work_unit(node)
-
-    config.option.loadscopereorder = False
     return Sharing(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def short_measurements() -> None:
-    """A comparison writes with each model only for an instant: no test is about how fast they write."""
-    from chainrule.comparison import measured_training as climb
+    """Write with each model of a comparison for an instant only: no test is about how fast they write."""
+    from chainrule.comparison import measured_training
 
-    climb._WRITING_SECONDS = 0.005
+    measured_training._WRITING_SECONDS = 0.005

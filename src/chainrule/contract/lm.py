@@ -44,6 +44,7 @@ __all__ = [
     "draft",
     "next_probs",
     "offered",
+    "padded_batches",
     "predictions",
     "prepare",
     "read",
@@ -64,10 +65,10 @@ _SECONDS_AT_ONCE = 0.5  # of scoring, after which a progress bar moves
 
 
 def start_token(tokenizer: Tokenizer, context: Context) -> int:
-    """The token that a network reads for <s>.
+    """Return the token that a network reads for <s>.
 
-    With stream context there is one <s> in the training text, too few to learn from: networks read </s> there,
-    which ends every line. A published model reads what its makers had it read.
+    With stream context the training text has a single <s>, too few to learn from. Networks then read </s>, which
+    ends every line. A published model reads the token that it was trained with.
     """
     if tokenizer.start is not None:
         return tokenizer.start
@@ -79,27 +80,26 @@ class State(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many rows the batch has."""
+        """Return the number of rows."""
 
     @abstractmethod
     def select(self, rows: Array) -> Self:
-        """The state whose row i is row rows[i] of this one: reorders, repeats or drops rows."""
+        """Return the state whose row i is row rows[i] of this one: reorder, repeat or drop rows."""
 
     @abstractmethod
     def join(self, other: Self) -> Self:
-        """The state with the rows of this one and then those of another state of the same model."""
+        """Return the rows of this state followed by those of another state of the same model."""
 
     def keys(self) -> list[Hashable] | None:
-        """A value for each row that is equal for two rows if and only if the model cannot tell them apart.
+        """Return a hashable value for each row. Rows of equal keys predict the same, now and after any tokens.
 
-        Rows of equal keys predict the same, now and after any tokens. None if the model has no such values: a
-        network remembers every token that it has read.
+        None if the model has no such values: a network remembers every token that it has read.
         """
         return None
 
 
 def check_rows(state: State, ids_BT: Array) -> None:
-    """Refuse ids with another number of rows than the state has: one row must not silently serve for several."""
+    """Raise ValueError if ids and state differ in their number of rows: one row must not serve for several."""
     if len(ids_BT) != len(state):
         raise ValueError(f"{len(ids_BT)} rows of tokens for a state of {len(state)}")
 
@@ -108,7 +108,7 @@ SomeState = TypeVar("SomeState", bound=State)
 
 
 def expect_state(state: object, kind: type[SomeState]) -> SomeState:
-    """The state, if it is of the kind that the model makes."""
+    """Return the state if it is of the class that the model makes; else raise TypeError."""
     if not isinstance(state, kind):
         found = type(state).__name__
         raise TypeError(
@@ -130,23 +130,23 @@ class LanguageModel(Model):
 
     @abstractmethod
     def start(self, batch_size: int) -> State:
-        """The state after <s>, in every row."""
+        """Return the state after <s>, in every row."""
 
     @abstractmethod
     def extend(self, state: State, ids_BT: Array) -> State:
-        """The state after the row's tokens as well; padding changes nothing. T = 1 is one step."""
+        """Return the state after the tokens of each row; padding changes nothing. T = 1 is one step."""
 
     @abstractmethod
     def next_log_probs(self, state: State) -> Array:
-        """ln p(x | prefix) for every token x as [B, V]. <s> is never predicted: its column is -inf."""
+        """Return ln p(x | prefix) for every token x, [B, V]. <s> is never predicted: its column is -inf."""
 
     @abstractmethod
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
-        """ln p(x_t | prefix, x_<t) as [B, T]; 0 on padding. The prefix is <s>, or what `state` has read."""
+        """Return ln p(x_t | prefix, x_<t), [B, T]; 0 on padding. The prefix is <s>, or what `state` has read."""
 
     @abstractmethod
     def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        """This model on a device, computing in a precision, as `Model.on` says."""
+        """Return this model on a device and in a precision (`Model.on`)."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -157,7 +157,7 @@ class LanguageModel(Model):
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
-        """Its one tokenizer, under the name that the model folder gives it."""
+        """Its one tokenizer, by its name in the model folder."""
         return {TEXT: self.tokenizer}
 
     def __repr__(self) -> str:
@@ -166,19 +166,19 @@ class LanguageModel(Model):
         )
 
     def log_prob(self, text: Text) -> float:
-        """ln p of a text, or of several together; each line ends in </s>. `chainrule.score` gives each text's.
+        """Return ln p of a text, or of several together; each line ends in </s>. See also `chainrule.score`.
 
-        With line context the lines are independent sequences, with stream context those of a text are one.
+        With line context the lines are independent sequences; with stream context the lines of a text are one.
         """
         return -float(np.sum(self.surprisals(text)))
 
     def surprisals(self, text: Text) -> np.ndarray:
-        """-ln p of each token of a text, or of several, line ends included: as many as `encode_lines` gives."""
+        """Return -ln p of each token of a text, or of several, line ends included."""
         scores = [score_text(self, block) for block in _blocks(text, self.context)]
         return -checked(np.concatenate(scores), normalised=self.normalised)
 
     def perplexity(self, text: Text) -> float:
-        """exp of the mean surprisal of all tokens: how many equally likely ones would be as hard to predict."""
+        """Return exp of the mean surprisal: so many equally likely tokens would be as hard to predict."""
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
 
@@ -189,19 +189,19 @@ class LanguageModel(Model):
         )
 
     def sequences(self, text: str) -> list[np.ndarray]:
-        """The text's ids as the sequences this model scores: a row per line, or one row."""
+        """Return the ids of a text as the sequences that this model scores: a row per line, or one row."""
         ids = encode_in_parallel(self.tokenizer, _block(text), as_text=self.context == "stream")
         return [ids[start:end] for start, end in zip(*self.bounds(ids), strict=True)]
 
     def bounds(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-        """Where the sequences of a text begin in its ids, and one past where they end."""
+        """Return where the sequences of a text start in its ids, and where they end (exclusive)."""
         if self.context == "line":
             return line_bounds(ids, self.tokenizer.eos)
         return np.zeros(1, np.int64), np.asarray([len(ids)])
 
 
 def _blocks(text: Text, context: Context) -> list[bytes]:
-    """A text in pieces that can be scored each for itself."""
+    """Cut a text into pieces that can be scored independently."""
     if isinstance(text, str):
         return [_block(text)]
     items = [] if isinstance(text, Corpus) else as_items(text)
@@ -224,12 +224,12 @@ def _block(text: str) -> bytes:
 
 
 def offered(lm: LanguageModel, name: str) -> Any:
-    """The method of that name, if the model declares that it offers it (`capabilities.Offers`); else None."""
+    """Return the method of that name if the model declares it (`capabilities.Offers`); else None."""
     return getattr(lm, name) if name in lm.capabilities.offers else None
 
 
 def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
-    """ln p of every token of a text in UTF-8 whose lines end in LF."""
+    """Return ln p of every token of a text in UTF-8 whose lines end in LF."""
     if (fast := offered(lm, "score_text")) and (found := fast(block)) is not None:
         return np.asarray(found)
     ids = encode_in_parallel(lm.tokenizer, block, as_text=lm.context == "stream")
@@ -237,19 +237,19 @@ def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
 
 
 def score_sequences(lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """ln p of every id of sequences that lie one after the other, each from a start to its end."""
+    """Return ln p of every id of consecutive sequences, each from a start to its end."""
     if (fast := offered(lm, "score_sequences")) and (found := fast(ids, starts, ends)) is not None:
         return np.asarray(found)
     scores = np.empty(len(ids))
-    for places, some in _in_batches(lm, ids, starts, ends):
-        scores[places] = some
+    for places, ids_BT in padded_batches(ids, starts, ends, tokens_at_once(lm)):
+        scores[places] = to_numpy(lm.score(ids_BT))[ids_BT != PAD]
     return scores
 
 
 def score_in_pieces(
     lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """What `score_sequences` returns, some whole sequences at a time; what is no probability is an error."""
+    """Yield what `score_sequences` returns, some whole sequences at a time; raise an error for NaN."""
     first, at_once = 0, tokens_at_once(lm)
     while first < len(starts):
         last = max(int(np.searchsorted(ends, starts[first] + at_once, side="right")), first + 1)
@@ -260,22 +260,22 @@ def score_in_pieces(
         first = last
 
 
-def _in_batches(
-    lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
+def padded_batches(
+    ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, most: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of sequences of like length: the indices of their tokens in `ids`, and ln p of those tokens."""
-    for rows in batches(ends - starts, tokens_at_once(lm)):
+    """Yield batches of sequences of like length: the indices of their tokens in `ids`, and padded rows of ids."""
+    for rows in batches(ends - starts, most):
         lengths = ends[rows] - starts[rows]
         # the indices of one row after the other: from its start on
         places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (np.cumsum(lengths) - lengths), lengths)
         inside_BT = np.arange(lengths.max()) < lengths[:, None]
         ids_BT = np.full(inside_BT.shape, PAD, dtype=np.int64)
         ids_BT[inside_BT] = ids[places]
-        yield places, to_numpy(lm.score(ids_BT))[inside_BT]
+        yield places, ids_BT
 
 
 def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """ln p of each token of each row, in their order; a result that is no probability is an error."""
+    """Return ln p of each token of each row; raise an error for NaN."""
     if not rows:
         return []
     ends = np.cumsum([len(row) for row in rows])
@@ -285,13 +285,13 @@ def score_rows(lm: LanguageModel, rows: Sequence[np.ndarray]) -> list[np.ndarray
 
 
 def tokens_at_once(lm: LanguageModel) -> int:
-    """How many tokens of a long text to score in one call, so that the call is fast and progress can be shown."""
+    """Return how many tokens of a long text to score in one call: many, but so that a progress bar moves."""
     tokens = int(_SECONDS_AT_ONCE / lm.capabilities.costs.bulk)
     return min(max(tokens, _LEAST_AT_ONCE), _MOST_AT_ONCE)
 
 
 def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
-    """What `score` returns for the ids from the state, and the state after them."""
+    """Return the scores of the ids after the state, and the state after the ids."""
     if (fast := offered(lm, "read")) and (found := fast(state, ids_BT)) is not None:
         scores_BT, after = found
         return scores_BT, after
@@ -299,7 +299,7 @@ def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
 
 
 def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Array]:
-    """ln p of every token before each of the ids, in arrays [B, t, V]; what stands before padding means nothing."""
+    """Yield ln p of every token before each of the ids, as arrays [B, t, V]; without meaning before padding."""
     if (fast := offered(lm, "predictions")) and (found := fast(state, ids_BT)) is not None:
         yield from found
         return
@@ -310,7 +310,7 @@ def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Arra
 
 
 def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
-    """ln p of every token after each of the ids, [B, T, V], and a function from n to the state after n of them."""
+    """Return ln p of every token after each of the ids, [B, T, V], and a function: n -> the state after n ids."""
     if (fast := offered(lm, "read_ahead")) and (found := fast(state, ids_BT)) is not None:
         ahead_BTV, state_after = found
         return ahead_BTV, state_after
@@ -321,7 +321,7 @@ def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, C
 
 
 def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
-    """What a model remembers after more tokens of one text, and `count` tokens that it guesses to follow."""
+    """Return the memory of a model after more tokens of one text, and `count` tokens that it guesses next."""
     if (fast := offered(lm, "draft")) and (found := fast(memory, ids, count)) is not None:
         after, guess = found
         return after, guess
@@ -335,7 +335,7 @@ def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[
 
 
 def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np.ndarray) -> np.ndarray:
-    """ln p of a token after a row of the state, for each of R pairs of a row and a token."""
+    """Return ln p of a token after a row of the state, for each of R pairs of a row and a token."""
     costs = lm.capabilities.costs
     if len(ids_R) * costs.token < len(state) * costs.distribution:
         found_R: np.ndarray = to_numpy(lm.score(ids_R[:, None], state.select(rows_R)))[:, 0]
@@ -345,7 +345,7 @@ def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np
 
 
 def next_probs(lm: LanguageModel, state: State) -> np.ndarray:
-    """p of every token after each row of the state, [B, V], in single precision; a new array."""
+    """Return p of every token after each row of the state, [B, V], in single precision; a new array."""
     if (fast := offered(lm, "next_probs")) and (found := fast(state)) is not None:
         return np.asarray(found)
     return np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float32))
@@ -360,7 +360,7 @@ def prepare(lm: LanguageModel) -> None:
 def write(
     lm: LanguageModel, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
 ) -> tuple[State, Array, Array] | None:
-    """Several tokens a row by the model itself: state, tokens_BT and ln p; None if it does not offer that here."""
+    """Let the model write several tokens a row: state, tokens_BT and ln p; None if it does not offer that."""
     fast = offered(lm, "write")
     written: tuple[State, Array, Array] | None = fast and fast(state, choose, uniforms_BT, read_BT)
     return written
@@ -369,7 +369,7 @@ def write(
 def search(
     lm: LanguageModel, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
 ) -> list[list[Found]] | None:
-    """A beam search by the model itself; None if it does not offer that here."""
+    """Let the model do a whole beam search; None if it does not offer that."""
     fast = offered(lm, "search")
     found: list[list[Found]] | None = fast and fast(state, rules, live_PW, lengths_PW)
     return found
@@ -378,7 +378,7 @@ def search(
 def write_drafted(
     lm: LanguageModel, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
 ) -> Drafted | None:
-    """Tokens by the model itself, with drafts; None if it does not offer that here."""
+    """Let the model write with drafts; None if it does not offer that."""
     fast = offered(lm, "write_drafted")
     written: Drafted | None = fast and fast(state, rules, last, uniforms, most)
     return written

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, batches, check_ids, impossible, to_numpy
+from chainrule.arrays import PAD, Array, check_ids, impossible, to_numpy
 from chainrule.contract.capabilities import Capabilities, Costs
 from chainrule.contract.lm import (
     LanguageModel,
@@ -26,6 +26,7 @@ from chainrule.contract.lm import (
     expect_state,
     next_probs,
     offered,
+    padded_batches,
     predictions,
     prepare,
     read,
@@ -213,7 +214,7 @@ class Mixture(LanguageModel):
             mixed = self._mixed(list(columns_NK.T), self.gate.weights(self.weights_GK, values_N), on_host=True)
             return np.where(np.asarray(ids) == self.tokenizer.bos, -np.inf, mixed)
         scores = np.empty(len(ids))
-        for places, ids_BT in _in_batches(ids, starts, ends, _AT_ONCE):
+        for places, ids_BT in padded_batches(ids, starts, ends, _AT_ONCE):
             scores[places] = to_numpy(self.score(ids_BT))[ids_BT != PAD]
         return scores
 
@@ -269,7 +270,7 @@ class Mixture(LanguageModel):
             if self.gate.by == "length":
                 values_N[:] = np.arange(len(ids)) - np.repeat(starts, ends - starts)
             return columns_NK, values_N
-        for places, ids_BT in _in_batches(ids, starts, ends, _FEATURES_AT_ONCE):
+        for places, ids_BT in padded_batches(ids, starts, ends, _FEATURES_AT_ONCE):
             is_token_BT = ids_BT != PAD
             done = 0
             found_BTK, values_BT = np.zeros((*ids_BT.shape, columns_NK.shape[1])), np.zeros(ids_BT.shape)
@@ -447,16 +448,3 @@ def _moved(lm: LanguageModel, device: str, dtype: str) -> LanguageModel:
         if device == "cpu":
             raise
         return lm.on("cpu", dtype)
-
-
-def _in_batches(
-    ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, most: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of sequences of like length: the indices of their tokens in `ids`, and the ids as rows."""
-    for rows in batches(ends - starts, most):
-        lengths = ends[rows] - starts[rows]
-        places = np.arange(lengths.sum()) + np.repeat(starts[rows] - (np.cumsum(lengths) - lengths), lengths)
-        inside_BT = np.arange(lengths.max()) < lengths[:, None]
-        ids_BT = np.full(inside_BT.shape, PAD, dtype=np.int64)
-        ids_BT[inside_BT] = ids[places]
-        yield places, ids_BT

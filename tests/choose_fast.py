@@ -1,0 +1,57 @@
+"""Choose the tests of the fast run from measured durations: `python tests/choose_fast.py LOG` writes fast_run.toml.
+
+LOG is the output of `pytest -m '' --durations=0 --durations-min=0.01`. A test function may take `--seconds` in the fast
+run: as many of its cases belong to it as take that long, and at least one, unless a single case takes longer than
+`--most`. Functions that stay below need no entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from pathlib import Path
+
+LINE = re.compile(r"([\d.]+)s (?:call|setup|teardown) +(\S+?::[^\[\s]+)(\[.*\])?$")
+HEAD = """# How many cases of a costly test belong to the fast run (`make test`); 0: none. The rest is for `make test-slow`.
+# Written by `python tests/choose_fast.py LOG` from measured durations.
+
+"""
+
+
+def seconds_of_cases(log: str) -> dict[str, dict[str, float]]:
+    """Return the seconds of each case of each test function, set-up included."""
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for line in log.splitlines():
+        if match := LINE.match(line.strip()):
+            found[match[2]][match[3] or ""] += float(match[1])
+    return found
+
+
+def cases_in_fast_run(seconds: list[float], limit: float, most: float) -> int:
+    """Return how many cases of one function the fast run has, by their mean duration."""
+    mean = sum(seconds) / len(seconds)
+    return 0 if mean > most else max(1, int(limit / mean))
+
+
+def main() -> None:
+    """Write fast_run.toml beside this file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--most", type=float, default=3.0)
+    options = parser.parse_args()
+    lines, total, before = [], 0.0, 0.0
+    for name, cases in sorted(seconds_of_cases(options.log.read_text()).items()):
+        seconds = list(cases.values())
+        kept = cases_in_fast_run(seconds, options.seconds, options.most)
+        before += sum(seconds)
+        total += sum(seconds) * min(kept / len(seconds), 1)
+        if kept < len(seconds):
+            lines.append(f'"{name}" = {kept}\n')
+    (Path(__file__).parent / "fast_run.toml").write_text(HEAD + "".join(lines))
+    print(f"{len(lines)} functions are cut; {total:.0f} of {before:.0f} seconds are left")
+
+
+if __name__ == "__main__":
+    main()
