@@ -10,7 +10,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import ForeignFileError, SettingsError, TokenizerError
-from chainrule.interop.carrying import import_model
+from chainrule.interop.conversion import import_model
 from chainrule.interop.gguf import write_gguf
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.byte import ByteTokenizer

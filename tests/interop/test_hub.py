@@ -10,7 +10,7 @@ from tests.interop.conftest import small
 
 from chainrule.errors import ForeignFileError
 from chainrule.interop import huggingface
-from chainrule.interop.carrying import import_model
+from chainrule.interop.conversion import import_model
 from chainrule.tokens.base import Tokenizer
 
 pytest.importorskip("huggingface_hub")

@@ -16,7 +16,7 @@ from tests.serve.serving import Running, running
 import chainrule as cr
 from chainrule.arrays import to_numpy
 from chainrule.interop import huggingface
-from chainrule.interop.carrying import import_model
+from chainrule.interop.conversion import import_model
 from chainrule.tokens.base import Tokenizer
 
 from .conftest import small

@@ -20,10 +20,12 @@ from chainrule.interop.weights import (
     complete_norm,
     complete_product,
     completed,
+    described_by,
     even_heads,
     expect,
     expect_values,
     from_published,
+    settings_of,
     to_published,
     whole_numbers,
 )
@@ -31,6 +33,20 @@ from chainrule.networks.transformer.masked import MaskedTransformer
 from chainrule.networks.transformer.masked_config import MaskedSettings
 
 _SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
+_NAMES = {
+    "max_position_embeddings": "window",
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "hidden",
+    "layer_norm_eps": "norm_eps",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "tie_word_embeddings": "tied",
+    "initializer_range": "initial_std",
+}
+"""The settings of a BERT by their names there."""
+_DEFAULTS = {"norm_eps": 1e-12, "dropout": 0.1, "attention_dropout": 0.1, "tied": True, "initial_std": 0.02}
 NEVER = -10_000.0
 """The bias of a token that is never predicted; float16 has it as well."""
 
@@ -77,18 +93,9 @@ def to_bert_weights(
         "model_type": "bert",
         "architectures": ["BertForMaskedLM"],
         "vocab_size": rows,
-        "max_position_embeddings": config.window,
-        "hidden_size": config.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.hidden,
         "hidden_act": ACTIVATIONS[config.activation],
-        "layer_norm_eps": config.norm_eps,
-        "hidden_dropout_prob": config.dropout or 0.0,
-        "attention_probs_dropout_prob": config.attention_dropout or 0.0,
         "type_vocab_size": 2,
-        "tie_word_embeddings": config.tied,
-        "initializer_range": config.initial_std,
+        **described_by(config, _NAMES),
     }
     weights = to_published(state, _pairs(config), rows, config)
     weights[_SEGMENTS] = torch.zeros(2, config.width)
@@ -106,22 +113,14 @@ def from_bert_weights(
     whole_numbers(described, _SIZES)
     expect_values(described, "BERT", {"is_decoder": False, "add_cross_attention": False})
     expect_values(described, "BERT", {"position_embedding_type": "absolute", "embedding_size": None})
-    dropout = described.get("hidden_dropout_prob", 0.1)
+    activation = activation_of(described.get("hidden_act", "gelu"), "BERT")
+    settings = settings_of(described, _NAMES, _DEFAULTS)
     config = MaskedSettings(
         preset="bert",
-        layers=described["num_hidden_layers"],
-        width=described["hidden_size"],
-        heads=described["num_attention_heads"],
-        window=described["max_position_embeddings"],
-        hidden=described["intermediate_size"],
-        activation=activation_of(described.get("hidden_act", "gelu"), "BERT"),  # type: ignore[arg-type]
-        tied=described.get("tie_word_embeddings", True),
-        norm_eps=described.get("layer_norm_eps", 1e-12),
-        dropout=dropout,
+        activation=activation,  # type: ignore[arg-type]
         hidden_dropout=0.0,
         token_dropout=0.0,
-        attention_dropout=described.get("attention_probs_dropout_prob", 0.1),
-        initial_std=described.get("initializer_range", 0.02),
+        **settings,
     )
     pairs = [_as_named(pair, weights) for pair in _pairs(config)]
     unread = [*_UNREAD, *(["cls.predictions.decoder.weight"] if config.tied else [])]

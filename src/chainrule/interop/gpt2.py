@@ -12,10 +12,12 @@ from chainrule.interop.weights import (
     Pair,
     activation_of,
     completed,
+    described_by,
     even_heads,
     expect,
     expect_values,
     from_published,
+    settings_of,
     to_published,
     whole_numbers,
 )
@@ -23,6 +25,29 @@ from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 
 _SIZES = ("n_layer", "n_embd", "n_head", "n_positions")
+_NAMES = {
+    "n_positions": "window",
+    "n_embd": "width",
+    "n_layer": "layers",
+    "n_head": "heads",
+    "n_inner": "hidden",
+    "layer_norm_epsilon": "norm_eps",
+    "resid_pdrop": "dropout",
+    "embd_pdrop": "embedding_dropout",
+    "attn_pdrop": "attention_dropout",
+    "tie_word_embeddings": "tied",
+    "initializer_range": "initial_std",
+}
+"""The settings of a GPT-2 by their names there."""
+_DEFAULTS = {
+    "hidden": None,  # 4 width, with us as with them
+    "norm_eps": 1e-5,
+    "dropout": 0.1,
+    "embedding_dropout": 0.1,
+    "attention_dropout": 0.1,
+    "tied": True,
+    "initial_std": 0.02,
+}
 _UNREAD = (".attn.bias", ".attn.masked_bias")  # the mask of attention, which older files have
 _CAN = {
     "norm": ("layernorm",),
@@ -42,18 +67,8 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "vocab_size": rows,
-        "n_positions": config.window,
-        "n_embd": config.width,
-        "n_layer": config.layers,
-        "n_head": config.heads,
-        "n_inner": config.hidden,
         "activation_function": ACTIVATIONS[config.activation],
-        "layer_norm_epsilon": config.norm_eps,
-        "resid_pdrop": config.dropout or 0.0,
-        "embd_pdrop": config.embedding_dropout or 0.0,
-        "attn_pdrop": config.attention_dropout or 0.0,
-        "tie_word_embeddings": config.tied,
-        "initializer_range": config.initial_std,
+        **described_by(config, _NAMES),
     }
     return to_published(completed(network), _pairs(config), rows, config), described
 
@@ -65,20 +80,8 @@ def from_gpt2_weights(
     activation = activation_of(described.get("activation_function", "gelu_new"), "GPT-2")
     whole_numbers(described, _SIZES)
     expect_values(described, "GPT-2", {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False})
-    config = TransformerConfig(
-        preset="gpt2",
-        layers=described["n_layer"],
-        width=described["n_embd"],
-        heads=described["n_head"],
-        window=described["n_positions"],
-        hidden=described.get("n_inner"),  # type: ignore[arg-type]  # None: 4 width, with us as with them
-        activation=activation,  # type: ignore[arg-type]
-        tied=described.get("tie_word_embeddings", True),
-        norm_eps=described.get("layer_norm_epsilon", 1e-5),
-        dropout=described.get("resid_pdrop", 0.1),
-        embedding_dropout=described.get("embd_pdrop", 0.1),
-        attention_dropout=described.get("attn_pdrop", 0.1),
-    )
+    settings = settings_of(described, _NAMES, _DEFAULTS)
+    config = TransformerConfig(preset="gpt2", activation=activation, **settings)  # type: ignore[arg-type]
     pairs = list(_pairs(config))
     if "wte.weight" in weights:  # the files of the first release leave the prefix out
         pairs = [

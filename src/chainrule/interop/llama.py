@@ -16,9 +16,11 @@ from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
     Pair,
     completed,
+    described_by,
     expect,
     expect_values,
     from_published,
+    settings_of,
     to_published,
     whole_numbers,
 )
@@ -26,6 +28,19 @@ from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 
 _SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
+_NAMES = {
+    "max_position_embeddings": "window",
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "hidden",
+    "rms_norm_eps": "norm_eps",
+    "attention_dropout": "attention_dropout",
+    "tie_word_embeddings": "tied",
+    "initializer_range": "initial_std",
+}
+"""The settings of a Llama by their names there; those of heads and rotations follow rules of their own."""
+_DEFAULTS = {"norm_eps": 1e-6, "attention_dropout": 0.0, "tied": False, "initial_std": 0.02}
 _UNREAD = ("rotary_emb.inv_freq",)  # computed from the configuration; older files have them
 _CAN: Mapping[str, tuple[Any, ...]] = {
     "norm": ("rmsnorm",),
@@ -63,20 +78,12 @@ def _to(
     config, rows = network.config, rows or network.head.vocab_size
     described |= {
         "vocab_size": rows,
-        "max_position_embeddings": config.window,
-        "hidden_size": config.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.head_size,
-        "intermediate_size": config.hidden,
         "hidden_act": "silu" if config.activation == "swiglu" else "relu",
         "attention_bias": config.bias,
-        "attention_dropout": config.attention_dropout or 0.0,
-        "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rotary_base,
-        "tie_word_embeddings": config.tied,
-        "initializer_range": config.initial_std,
+        **described_by(config, _NAMES),
     }
     return to_published(completed(network), _pairs(config, to_publish=True), rows, config), described
 
@@ -122,18 +129,11 @@ def _from(
         raise SettingsError(f"rotary positions should not be stretched, but are by {stretched!r}")
     config = TransformerConfig(
         preset="llama",
-        layers=described["num_hidden_layers"],
-        width=width,
-        heads=heads,
         kv_heads=described.get("num_key_value_heads") or heads,
         head_size=described.get("head_dim") or width // heads,
-        window=described["max_position_embeddings"],
-        hidden=described["intermediate_size"],
         activation=_activation(weights, described, name),  # type: ignore[arg-type]
-        tied=described.get("tie_word_embeddings", False),
-        norm_eps=described.get("rms_norm_eps", 1e-6),
         rotary_base=float(rope.get("rope_theta", described.get("rope_theta", 10000.0))),
-        attention_dropout=described.get("attention_dropout", 0.0),
+        **settings_of(described, _NAMES, _DEFAULTS),
         **design,
     )
     rows, unread = described["vocab_size"], [*_UNREAD, *unread, *(["lm_head.weight"] if config.tied else [])]

@@ -175,6 +175,22 @@ def _with_rows(table_VD: Tensor, rows: int) -> Tensor:
     return torch.cat([table_VD, mean.expand(rows - len(table_VD), *table_VD.shape[1:])])
 
 
+def described_by(config: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of our settings under the names of a published configuration; an open dropout is 0."""
+    found = {theirs: getattr(config, ours) for theirs, ours in names.items()}
+    return {name: 0.0 if value is None else value for name, value in found.items()}
+
+
+def settings_of(
+    described: Mapping[str, Any], names: Mapping[str, str], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return our settings by the names of a published configuration; one without default must be there."""
+    return {
+        ours: described.get(theirs, defaults[ours]) if ours in defaults else described[theirs]
+        for theirs, ours in names.items()
+    }
+
+
 def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, Sequence[Any]]) -> None:
     """Refuse, by their names, the settings that an architecture cannot express."""
     found = {name: getattr(config, name) for name in allowed}

@@ -34,7 +34,7 @@ def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> 
     from chainrule.cli.output.progress import terminal_progress
     from chainrule.contract.kinds import load_content
     from chainrule.folder import megabytes, read_folder
-    from chainrule.interop.carrying import export_model
+    from chainrule.interop.conversion import export_model
 
     model = load_content(read_folder(folder))
     written = export_model(model, form, out, overwrite=overwrite, progress=terminal_progress())

@@ -53,7 +53,7 @@ def import_verb(
     """
     from chainrule.cli.output.progress import terminal_progress
     from chainrule.folder import check_destination, megabytes
-    from chainrule.interop.carrying import import_model, import_tokenizer, is_vocabulary
+    from chainrule.interop.conversion import import_model, import_tokenizer, is_vocabulary
     from chainrule.tokens.registry import write_tokenizer
 
     check_destination(out, overwrite=overwrite)

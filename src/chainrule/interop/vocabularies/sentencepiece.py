@@ -1,20 +1,16 @@
-"""SentencePiece: .model files, and the tokenizer.bin files that llama2.c makes of them.
-
-A .model file is a message in the wire format of protocol buffers, of which a dozen fields are needed; they are read
-here without a library.
-"""
+"""SentencePiece: .model files, and the tokenizer.bin files that llama2.c makes of them."""
 
 from __future__ import annotations
 
 import base64
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chainrule.errors import TokenizerError
+from chainrule.errors import MissingExtraError, TokenizerError
 from chainrule.interop.vocabularies.definitions import added_token, bpe, definition_of, replace, steps
 from chainrule.tokens.published import PublishedTokenizer
 
@@ -52,7 +48,9 @@ def sentencepiece_tokenizer(path: Path) -> PublishedTokenizer:
     """The tokenizer of a .model file of SentencePiece, by BPE or Unigram."""
     try:
         found = _parsed(path.read_bytes())
-    except (IndexError, ValueError, KeyError, TypeError, struct.error, UnicodeDecodeError) as error:
+    except MissingExtraError:
+        raise
+    except Exception as error:  # protocol buffers have errors of their own
         raise TokenizerError(f"{path}: not a model of SentencePiece ({error})") from None
     if not found.pieces or found.algorithm not in (_UNIGRAM, _BPE):
         raise TokenizerError(f"{path}: expected a model of SentencePiece by BPE or Unigram")
@@ -137,66 +135,20 @@ def _decoder(found: Pieces) -> dict[str, Any]:
     return steps("decoders", *parts)
 
 
-# -- the wire format --------------------------------------------------------------------------------------
-
-
 def _parsed(raw: bytes) -> Pieces:
-    """The fields of a ModelProto: 1 pieces, 2 how it was trained, 3 how text is normalised."""
-    pieces: list[Piece] = []
-    trained: dict[int, Any] = {}
-    normalised: dict[int, Any] = {}
-    for number, value in _fields(raw):
-        if number == 1:
-            fields = dict(_fields(value))
-            score = struct.unpack("<f", fields[2])[0] if 2 in fields else 0.0
-            pieces.append(Piece(fields[1].decode(), score, fields.get(3, _NORMAL)))
-        elif number == 2:
-            trained = dict(_fields(value))
-        elif number == 3:
-            normalised = dict(_fields(value))
+    """Read a .model file, which is a message of protocol buffers, by SentencePiece's own description of it."""
+    try:
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentencepiece", "interop", "a model of SentencePiece") from None
+    model = ModelProto.FromString(raw)
+    trained, normalised = model.trainer_spec, model.normalizer_spec
     return Pieces(
-        pieces,
-        algorithm=trained.get(3, _UNIGRAM),
-        bos=_signed(trained.get(41, 1)),
-        eos=_signed(trained.get(42, 2)),
-        charsmap=normalised.get(2, b""),
-        adds_space=bool(normalised.get(3, 1)),
-        trims=bool(normalised.get(4, 1)),
+        [Piece(piece.piece, piece.score, piece.type) for piece in model.pieces],
+        algorithm=trained.model_type,
+        bos=trained.bos_id,
+        eos=trained.eos_id,
+        charsmap=normalised.precompiled_charsmap,
+        adds_space=normalised.add_dummy_prefix,
+        trims=normalised.remove_extra_whitespaces,
     )
-
-
-def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a message, as their numbers and values: whole numbers, or bytes."""
-    place = 0
-    while place < len(raw):
-        key, place = _varint(raw, place)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, place = _varint(raw, place)
-            yield number, value
-            continue
-        if wire == 2:
-            length, place = _varint(raw, place)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"a field of wire type {wire}")
-        if place + length > len(raw):
-            raise ValueError("it ends inside a field")
-        yield number, raw[place : place + length]
-        place += length
-
-
-def _varint(raw: bytes, place: int) -> tuple[int, int]:
-    """A whole number of seven bits a byte, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = raw[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if not byte & 0x80:
-            return value, place
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value

@@ -13,7 +13,7 @@ from tests.cli.running import Run
 
 import chainrule as cr
 from chainrule.errors import ArpaError, ForeignFileError
-from chainrule.interop.carrying import import_model
+from chainrule.interop.conversion import import_model
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import load_tokenizer
 
