@@ -1,8 +1,8 @@
 """Choose the tests of the fast run from measured durations: `python tests/choose_fast.py LOG` writes fast_run.toml.
 
-LOG is the output of `pytest -m '' --durations=0 --durations-min=0.01`. A test function may take `--seconds` in the fast
-run: as many of its cases belong to it as take that long, and at least one, unless a single case takes longer than
-`--most`. Functions that stay below need no entry.
+LOG is the output of `pytest -m '' --durations=0 --durations-min=0.01`. A test function may take `--seconds` in the
+fast run: as many of its cases belong to it as take that long, and at least one, unless a case takes longer than
+`--most`. Functions that take less need no entry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 LINE = re.compile(r"([\d.]+)s (?:call|setup|teardown) +(\S+?::[^\[\s]+)(\[.*\])?$")
-HEAD = """# How many cases of a costly test belong to the fast run (`make test`); 0: none. The rest is for `make test-slow`.
+HEAD = """# How many cases of a costly test belong to the fast run (`make test`); the others are slow.
 # Written by `python tests/choose_fast.py LOG` from measured durations.
 
 """

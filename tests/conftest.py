@@ -1,7 +1,7 @@
 """Tests are deterministic, and the fast run takes five minutes on two cores.
 
-hypothesis draws the same examples every time, and takes as long as it takes. `fast_run.toml` says how many cases of a
-costly test belong to the fast run; the others are marked `slow` (choose_fast.py writes it).
+hypothesis draws the same examples every time, and takes as long as it takes. `fast_run.toml` says how many cases of
+a costly test belong to the fast run; the others are marked `slow` (choose_fast.py writes it).
 """
 
 from __future__ import annotations
