@@ -10,7 +10,7 @@ from pathlib import Path
 from chainrule.contract.kinds import Sources
 from chainrule.errors import SettingsError
 from chainrule.system.disk import naming
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
@@ -52,13 +52,13 @@ class TokenizerChoice:
         return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
 
     def make_and_encode(
-        self, corpus: Corpus, path: Path, progress: Progress = SILENT, engine: Engine = EMBEDDED
+        self, corpus: Corpus, path: Path, progress: Progress = SILENT, executor: Executor = EMBEDDED
     ) -> tuple[Tokenizer, Encoded]:
         """The tokenizer of `make`, and the ids of the corpus in a file; in one pass where the tokenizer can."""
         limit, tokenizer = self._limit(), self._given
         if tokenizer is None:
-            return train_and_encode(self.name, corpus, path, limit, progress, engine)
-        return tokenizer, encode_corpus(corpus, tokenizer, path, progress, engine)
+            return train_and_encode(self.name, corpus, path, limit, progress, executor)
+        return tokenizer, encode_corpus(corpus, tokenizer, path, progress, executor)
 
     @cached_property
     def _given(self) -> Tokenizer | None:
@@ -177,14 +177,14 @@ def encode_parts(
     tokenizer: Tokenizer | TokenizerChoice,
     folder: Path,
     progress: Progress = SILENT,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded]]:
     """The tokenizer, learned from `train` if it is a choice, and the ids of each part in files of `folder`."""
     encoded: dict[str, Encoded] = {}
     if isinstance(tokenizer, TokenizerChoice):
         ids = folder / "train.ids"
-        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], ids, progress, engine)
+        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], ids, progress, executor)
     for name, corpus in parts.items():
         if name not in encoded:
-            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, engine)
+            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, executor)
     return tokenizer, encoded

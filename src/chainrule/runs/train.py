@@ -23,7 +23,7 @@ from chainrule.runs.record import (
     write_record,
 )
 from chainrule.system.disk import scratch_folder
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
@@ -54,7 +54,7 @@ def train(
     device: str = "cpu",
     run: str | Path | None = None,
     resume: bool = False,
-    workers: Engine = EMBEDDED,
+    workers: Executor = EMBEDDED,
     **settings: Any,
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
@@ -62,7 +62,7 @@ def train(
     A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
     Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
     Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
-    `workers`, such as those of `chainrule.ray.connection.ray_engine`, count n-grams in other processes.
+    `workers`, such as those of `chainrule.ray.connection.ray_executor`, count n-grams in other processes.
     """
     the_kind = find_kind(kind)
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
@@ -82,7 +82,7 @@ def train(
         device=device,
         run=None if run is None else Path(run),
         resume=resume,
-        engine=workers,
+        executor=workers,
     )
 
 
@@ -100,13 +100,13 @@ def train_kind(
     device: str = "cpu",
     run: Path | None = None,
     resume: bool = False,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> LanguageModel:
     """The same as `train`, but with the kind and its settings as values."""
     started = time.perf_counter()
     kind.check(settings, device)
     device = choose_own_device(device)
-    check_engine(kind, settings, engine.name, device)
+    check_executor(kind, settings, executor.name, device)
     if resume and not kind.keeps_run:
         raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
     if processes() > 1 and not hasattr(settings, "parallel"):
@@ -118,7 +118,7 @@ def train_kind(
             run, resume, progress = None, False, SILENT  # the first process writes, reads and tells for all
         if kind.keeps_run:
             stack.enter_context(using_run(run, resume=resume))
-        folder = stack.enter_context(scratch_folder(engine.folder))
+        folder = stack.enter_context(scratch_folder(executor.folder))
         if isinstance(corpus, Pairs) and context != "line":
             raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
         lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
@@ -130,11 +130,11 @@ def train_kind(
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
         the_tokenizer, encoded, sources = encode_examples(
-            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, engine
+            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, executor
         )
         texts = encoded["train"], encoded.get("valid")
         team.check_same(_fingerprints(the_tokenizer, encoded, sources), "text")
-        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, engine)
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, executor)
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
@@ -148,14 +148,16 @@ def train_kind(
     return lm
 
 
-def check_engine(kind: Kind, settings: Any, engine: str, device: str) -> None:
-    """Refuse an engine that has nothing to do for a kind with these settings, or on this device."""
-    if engine == EMBEDDED.name:
+def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> None:
+    """Refuse an executor that has nothing to do for a kind with these settings, or on this device."""
+    if executor == EMBEDDED.name:
         return
-    if not kind.takes_engine(settings):
-        raise SettingsError(f"the engine {engine} counts n-grams; {kind.name} is trained otherwise: leave it out")
+    if not kind.takes_executor(settings):
+        raise SettingsError(
+            f"the executor {executor} counts n-grams; {kind.name} is trained otherwise: leave it out"
+        )
     if device != "cpu":
-        raise SettingsError(f"the engine {engine} works on CPUs: choose it or the device {device}")
+        raise SettingsError(f"the executor {executor} works on CPUs: choose it or the device {device}")
 
 
 def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs | Tagged:
@@ -179,7 +181,7 @@ def encode_examples(
     folder: Path,
     progress: Progress = SILENT,
     settings: Any = None,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
     """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
     if learns_as(kind, settings) == "translation":
@@ -188,7 +190,7 @@ def encode_examples(
         return encode_tagged(parts, tokenizer, folder, progress)
     if source_tokenizer is not None:
         raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
-    return (*encode_parts(parts, tokenizer, folder, progress, engine), None)
+    return (*encode_parts(parts, tokenizer, folder, progress, executor), None)
 
 
 def _fingerprints(tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | None) -> dict[str, str]:

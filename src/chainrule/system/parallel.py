@@ -2,7 +2,7 @@
 
 Threads are enough on one machine: the work is done by NumPy, Numba and tokenizers, which release the interpreter
 lock. Every thread pool of the package is here, so that an exception of a worker always reaches the caller. Work
-that may go to other machines is given to an `Engine`.
+that may go to other machines is given to an `Executor`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterat
             yield done, result.result()
 
 
-class Engine:
-    """Where pieces of work are done: here by the threads of this process, elsewhere by an engine of ray/.
+class Executor:
+    """Where pieces of work are done: by the threads of this process, or (`RayExecutor`) by those of a Ray cluster.
 
     A piece may be done twice, by a worker that dies and by the one that takes over: what `work` writes into arrays
     must not depend on what was there before.
@@ -69,7 +69,7 @@ class Engine:
         return in_order(work, pieces)
 
 
-EMBEDDED = Engine()
+EMBEDDED = Executor()
 
 
 def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:

@@ -161,7 +161,7 @@ class _Work:
         """The documents, and the mean surprisal of each; an n-gram model judges a batch on each core at once."""
         if self.workers is not None:
             judge = partial(_judge_stored, self.workers.stored)
-            every: Iterable[tuple[Batch, Floats]] = self.workers.engine.in_order(judge, self.read())
+            every: Iterable[tuple[Batch, Floats]] = self.workers.executor.in_order(judge, self.read())
         elif isinstance(self.lm, ScoresSequences):
             every = in_order(partial(judge_batch, self.lm), self.read())
         else:
