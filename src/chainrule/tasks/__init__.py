@@ -12,8 +12,7 @@ objects.py     JSON objects of a file, each with the place that errors name
 from __future__ import annotations
 
 from chainrule.tasks.anomaly import Anomaly, anomalies
-from chainrule.tasks.filtering.counts import Filtered
-from chainrule.tasks.filtering.filter import filter_corpus, filter_texts
+from chainrule.tasks.filtering.filter import Filtered, filter_corpus, filter_texts
 from chainrule.tasks.nbest.lists import NbestList
 from chainrule.tasks.nbest.rerank import rerank
 from chainrule.tasks.pairs import minimal_pairs

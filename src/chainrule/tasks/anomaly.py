@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -29,9 +30,9 @@ from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.records import ScoredBatch, ScoredRecord
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import Reports, as_progress
-from chainrule.text.batches import RecordBatch, record_batches
+from chainrule.text.batches import RecordBatch, line_ends, record_batches
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of
+from chainrule.text.files import Cleaning, EncodingErrors, form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.records import Fields, read_sourced
 from chainrule.tokens.base import Tokenizer, line_bounds
@@ -196,7 +197,7 @@ def token_spans(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[tuple[i
 
 
 def follow(
-    path: Path, *, wait: Callable[[], bool] | None = None, encoding_errors: str = "strict"
+    path: Path, *, wait: Callable[[], bool] | None = None, encoding_errors: EncodingErrors = "strict"
 ) -> Iterator[RecordBatch]:
     """The lines of a file, and those that are added to it, as `tail -F` gives them; until `wait` returns False.
 
@@ -233,8 +234,6 @@ def follow(
 
 def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
     """The file anew, if another one has its name or it has become shorter; None if it is the same, or not there."""
-    import os
-
     try:
         there, ours = path.stat(), os.fstat(file.fileno())
         if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) and there.st_size >= file.tell():
@@ -244,20 +243,10 @@ def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
         return None
 
 
-def _lines_batch(name: str, block: bytes, number: int, encoding_errors: str) -> RecordBatch:
-    try:
-        block.decode()
-    except UnicodeDecodeError as error:
-        if encoding_errors == "strict":
-            line = number + block.count(b"\n", 0, error.start)
-            raise CorpusError(
-                f"{name}: line {line}: expected UTF-8, found {block[error.start : error.end].hex(' ')}; "
-                "--encoding-errors replace goes on"
-            ) from None
-        block = block.decode(errors="replace").encode()
-    block = block.replace(b"\r\n", b"\n")
+def _lines_batch(name: str, block: bytes, number: int, encoding_errors: EncodingErrors) -> RecordBatch:
+    block = Cleaning(encoding_errors).valid_utf8(block, name, number).replace(b"\r\n", b"\n")
     block = block if block.endswith(b"\n") else block + b"\n"
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    ends = line_ends(block)
     labels = range(number, number + len(ends))
     return RecordBatch(name, labels, block, ends, np.ones_like(ends), np.arange(len(ends)), independent=True)
 

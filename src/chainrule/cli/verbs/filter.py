@@ -23,7 +23,7 @@ from chainrule.cli.output.words import count, number
 
 if TYPE_CHECKING:
     from chainrule.contract.lm import LanguageModel
-    from chainrule.tasks.filtering.counts import Filtered
+    from chainrule.tasks.filtering.filter import Filtered
 
 
 @click.command("filter", short_help="Keep the documents of CORPUS that the model finds fluent.")
