@@ -4,8 +4,8 @@
 
 A document is a line of a text file, a paragraph of one (`paragraphs`: lines up to a blank one), or a record of a
 jsonl, CSV or parquet file. It is kept if its perplexity is at most a limit: one that is given, or the quantile that
-keeps a given share of the documents, found exactly in a first pass. Each document is scored by itself. Those kept are
-written as they were, in their order.
+keeps a given share of the documents, found exactly in a first pass. Each document is scored by itself, and those
+kept are written as they were, in their order.
 """
 
 from __future__ import annotations
