@@ -74,7 +74,7 @@ def pad(rows: Sequence[Iterable[int]]) -> np.ndarray:
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """The array as NumPy's, copied off its device if need be."""
+    """Return the array as NumPy's, copied off its device if need be."""
     if isinstance(array, np.ndarray):
         return array
     if isinstance(array, str):
@@ -99,7 +99,7 @@ def inverse_transform(log_probs_BV: Array, uniforms_B: Array) -> Array:
 
 
 def cumulative_sum(values_BN: Array) -> Array:
-    """The running sums of each row.
+    """Return the running sums of each row.
 
     A GPU adds up a long row with one of its many processors: it is faster to add up pieces of the row, and then
     the sums of the pieces.

@@ -210,7 +210,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="at least 1, not 0"):
         anomalies(MODELS["word"], "open door", 0)
     (tmp_path / "a.log").write_bytes(b"open\nfi\xffre\n")
-    with pytest.raises(CorpusError, match="line 2: expected UTF-8, found ff"):
+    with pytest.raises(CorpusError, match="line 2, byte 3: expected UTF-8, found ff"):
         list(follow(tmp_path / "a.log", wait=lambda: False))
     (batch,) = follow(tmp_path / "a.log", wait=lambda: False, encoding_errors="replace")
     assert batch.text(1) == "fi\ufffdre"

@@ -31,7 +31,7 @@ def files_in(folder: Path) -> dict[str, Any]:
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file, as hexadecimal digits."""
+    """Return the checksum of a file, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -76,7 +76,7 @@ def _remember(path: Path, identity: list[Any]) -> None:
 
 
 def is_large(path: Path) -> bool:
-    """Whether a file is so large that it is not read each time it is loaded."""
+    """Return True if a file is so large that it is not read each time it is loaded."""
     return path.stat().st_size > _VERIFY_UP_TO
 
 

@@ -68,7 +68,7 @@ class ModelFolder:
         return self.tokenizers[TEXT]
 
     def tensor(self, name: str) -> np.ndarray:
-        """One array, still on disk."""
+        """Return one array, still on disk."""
         if name not in self.tensors:
             raise DamagedFileError(
                 f"{self.path}: {TENSORS} has no array {name!r}, which the kind {self.kind!r} needs"
@@ -76,7 +76,7 @@ class ModelFolder:
         return np.asarray(self.tensors[name])
 
     def part(self, name: str) -> ModelFolder:
-        """One of the models that this one is made of."""
+        """Return one of the models that this one is made of."""
         if name not in self.parts:
             raise DamagedFileError(f"{self.path}: it has no part {name!r}, which the kind {self.kind!r} needs")
         return self.parts[name]
@@ -184,7 +184,7 @@ def _read_part(folder: Path, entry: Mapping[str, Any], verify: bool | None, deep
 
 
 def megabytes(folder: str | Path) -> float:
-    """The size of everything in a folder, in MB (10^6 bytes)."""
+    """Return the size of everything in a folder, in MB (10^6 bytes)."""
     return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
 
 
@@ -231,14 +231,14 @@ def _tokenizer_file(name: str) -> str:
 
 
 def _tokenizer_name(file: str) -> str | None:
-    """The name of the tokenizer that a file holds; None for other files."""
+    """Return the name of the tokenizer that a file holds; None for other files."""
     if file == TOKENIZER:
         return TEXT
     return file.removesuffix(f".{TOKENIZER}") if file.endswith(f".{TOKENIZER}") else None
 
 
 def brief(value: Any) -> str:
-    """A measurement for people to read; a list of records only by their number."""
+    """Return a measurement for people to read; a list of records only by their number."""
     if isinstance(value, list) and value and all(isinstance(record, dict) for record in value):
         return f"{len(value)} records ({METRICS} has them)"
     return str(value)
@@ -272,12 +272,12 @@ def _card(model: ModelFolder) -> str:
 
 
 def _how_to_go_on(run: Path) -> str:
-    """A hint where there is a training that was stopped instead of a model; run.json is what says so."""
+    """Return a hint where there is a training that was stopped instead of a model; run.json is what says so."""
     return f"; its training was stopped: chainrule resume {run}" if (run / "run.json").is_file() else ""
 
 
 def _what_to_do_with(file: Path) -> str:
-    """A hint where there is a file instead of a model folder."""
+    """Return a hint where there is a file instead of a model folder."""
     name = file.name.removesuffix(".gz")
     if name.endswith((".arpa", ".lm")):
         return (

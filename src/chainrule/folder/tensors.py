@@ -67,7 +67,7 @@ def _give_back(array: np.ndarray) -> None:
 
 
 def map_tensors(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file, memory-mapped and read-only."""
+    """Return the arrays of a safetensors file, memory-mapped and read-only."""
     from safetensors import SafetensorError, safe_open
 
     try:

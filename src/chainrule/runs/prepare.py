@@ -47,7 +47,7 @@ class TokenizerChoice:
         _ = self._given
 
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
-        """The tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
+        """Return the tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
         limit, tokenizer = self._limit(), self._given
         return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
 
@@ -112,7 +112,7 @@ def encode_pairs(
     folder: Path,
     progress: Progress = SILENT,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
-    """The targets of each part of pairs as ids, and their sources.
+    """Return the targets of each part of pairs as ids, and their sources.
 
     Without a tokenizer of their own, the sources have that of the targets, which is learned from both.
     """
@@ -136,7 +136,7 @@ def encode_pairs(
 
 
 def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
-    """The sources and the targets of a corpus of pairs, in files of `folder`."""
+    """Return the sources and the targets of a corpus of pairs, in files of `folder`."""
     paths = [folder / f"{name}.{side}.txt" for side in ("source", "target")]
     with naming(folder), paths[0].open("wb") as sources, paths[1].open("wb") as targets:
         for source, target in sides_of(lines):
@@ -164,7 +164,7 @@ def encode_tagged(
 
 
 def _words(lines: Corpus, path: Path) -> Corpus:
-    """The words of lines of word/TAG, in a file."""
+    """Return the words of lines of word/TAG, in a file."""
     with naming(path), path.open("wb") as file:
         for block in lines.blocks():
             for line in block.decode().removesuffix("\n").split("\n"):

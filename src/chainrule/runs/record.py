@@ -127,7 +127,7 @@ _GIVEN_AGAIN = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out"
 def open_corpus(
     description: Description, what: Literal["corpus", "held-out text"], run: Path
 ) -> Corpus | Pairs | Tagged:
-    """The corpus that was described; `what` names it in errors, which say how to give it again."""
+    """Return the corpus that was described; `what` names it in errors, which say how to give it again."""
     option, argument = _GIVEN_AGAIN[what]
     again = f"give it again: chainrule resume {run} {option} FILE, or resume(run, {argument}=...)"
     if "files" not in description:
@@ -139,7 +139,7 @@ def open_corpus(
 
 
 def reopened(description: Description, files: Sequence[str]) -> Corpus | Pairs | Tagged:
-    """The corpus of these files, read as the described one was."""
+    """Return the corpus of these files, read as the described one was."""
     if "sides" in description:
         names = [*files] if len(files) == len(description["sides"]) else [*files, *files]
         return Pairs.joined([_text(side, [name]) for side, name in zip(description["sides"], names, strict=False)])
@@ -170,14 +170,14 @@ def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice, folder: str = "")
 
 
 def open_tokenizer(description: Description | None, run: Path) -> Tokenizer | TokenizerChoice:
-    """The tokenizer that was described, or the one that the run folder holds."""
+    """Return the tokenizer that was described, or the one that the run folder holds."""
     if description is None or "folder" in description:
         return load_tokenizer(run / (description or {}).get("folder", ""))
     return TokenizerChoice(**description)
 
 
 def working_folder() -> str:
-    """The working folder; empty if it has been removed."""
+    """Return the working folder; empty if it has been removed."""
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:

@@ -46,7 +46,7 @@ def resume_run(
     device: str | None = None,
     progress: Reports = False,
 ) -> LanguageModel:
-    """The same as `resume`, but with the settings to change as a mapping, which may have any names."""
+    """Return the same as `resume`, but with the settings to change as a mapping, which may have any names."""
     record = read_record(run)
     if not checkpoint_folders(run):
         raise FolderError(

@@ -102,7 +102,7 @@ def train_kind(
     resume: bool = False,
     executor: Executor = EMBEDDED,
 ) -> LanguageModel:
-    """The same as `train`, but with the kind and its settings as values."""
+    """Return the same as `train`, but with the kind and its settings as values."""
     started = time.perf_counter()
     kind.check(settings, device)
     device = choose_own_device(device)
@@ -183,7 +183,7 @@ def encode_examples(
     settings: Any = None,
     executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
-    """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
+    """Return the tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
     if learns_as(kind, settings) == "translation":
         return encode_pairs(parts, tokenizer, source_tokenizer, folder, progress)
     if learns_as(kind, settings) == "tagging":

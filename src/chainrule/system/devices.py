@@ -25,12 +25,12 @@ _PEAKS = {
 
 
 def has_torch() -> bool:
-    """Whether torch is installed; it is not imported."""
+    """Return True if torch is installed; it is not imported."""
     return find_spec("torch") is not None
 
 
 def has_triton() -> bool:
-    """Whether Triton, which compiles the kernels for a GPU, is installed; it is not imported."""
+    """Return True if Triton, which compiles the kernels for a GPU, is installed; it is not imported."""
     return find_spec("triton") is not None
 
 
@@ -56,7 +56,7 @@ def choose_device(name: str) -> str:
 
 
 def current_device(device: Any) -> AbstractContextManager[Any]:
-    """A context in which `device` is torch's current GPU; a no-op for other devices.
+    """Return a context in which `device` is torch's current GPU; a no-op for other devices.
 
     CUDA graphs and Triton kernels use the current GPU, by default the first, wherever their tensors are.
     """
@@ -90,7 +90,7 @@ def expect_slow_bfloat16(device: str) -> None:
 
 
 def peak_memory() -> int:
-    """The most memory that this process has taken so far, in bytes; 0 on a system that does not count it."""
+    """Return the most memory that this process has taken so far, in bytes; 0 on a system that does not count it."""
     try:
         import resource
     except ModuleNotFoundError:  # as on Windows

@@ -22,7 +22,7 @@ class Peak:
 
 @contextmanager
 def peak_memory(device: str) -> Iterator[Peak]:
-    """The most memory in use inside the `with`: of the GPU if there is one, or of the process."""
+    """Yield the most memory in use inside the `with`: of the GPU if there is one, or of the process."""
     peak = Peak()
     if device.startswith("cuda"):
         import torch
@@ -48,7 +48,7 @@ def _watch(peak: Peak) -> None:
 
 
 def _resident_megabytes() -> float | None:
-    """The memory of this process; None where the system does not tell as Linux does."""
+    """Return the memory of this process; None where the system does not tell as Linux does."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
         return pages * resource.getpagesize() / 1e6

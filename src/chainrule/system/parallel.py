@@ -23,12 +23,12 @@ SLOW_NANOSECONDS = 1 << 26
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """Return the cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-    """Each piece and the result of `work` for it, in the order of the pieces; a thread for each core.
+    """Yield each piece and the result of `work` for it, in the order of the pieces; a thread for each core.
 
     Pieces are taken a few at a time, so that memory does not grow with their number.
     """
@@ -65,7 +65,7 @@ class Executor:
         return self.folder is not None
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Each piece and the result of `work` for it, in the order of the pieces."""
+        """Yield each piece and the result of `work` for it, in the order of the pieces."""
         return in_order(work, pieces)
 
 
@@ -81,7 +81,7 @@ def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Re
 
 
 def stretches(size: int, number: int) -> list[tuple[int, int]]:
-    """The range [0, size) cut into `number` stretches (first, last) of about equal size; at most `size`."""
+    """Return the range [0, size) cut into `number` stretches (first, last) of about equal size; at most `size`."""
     number = max(1, min(number, size))
     return list(pairwise([size * i // number for i in range(number + 1)]))
 
@@ -109,7 +109,7 @@ class Background(Generic[Result]):
         self._last = self._pool.submit(work, *arguments)
 
     def result(self) -> Result | None:
-        """The result of the last call, whose exception is raised here; None if no call was started."""
+        """Return the result of the last call, whose exception is raised here; None if no call was started."""
         return None if self._last is None else self._last.result()
 
 

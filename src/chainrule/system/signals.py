@@ -24,7 +24,7 @@ _QUICK_SECONDS = 0.1  # a stop that takes no longer needs no announcement
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
-    """The result of one long call of a library, during which signals are heard.
+    """Return the result of one long call of a library, during which signals are heard.
 
     Python handles signals between its own instructions, in the main thread: that one waits here. If a signal raises
     an exception, the call is given up: its thread ends with the process at the latest.
@@ -167,7 +167,7 @@ def _exception(number: int) -> BaseException:
 
 
 def _is_exiting() -> bool:
-    """Whether the exception of a signal is being handled in the main thread, or one that it led to."""
+    """Return True if the exception of a signal is being handled in the main thread, or one that it led to."""
     error: BaseException | None = sys.exception()
     while error is not None:
         if isinstance(error, (SystemExit, KeyboardInterrupt)):

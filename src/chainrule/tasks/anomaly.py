@@ -65,7 +65,7 @@ class Anomaly:
     tokens: tuple[SurprisingToken, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The line as JSON, with its tokens."""
+        """Return the line as JSON, with its tokens."""
         tokens = [{"text": t.text, "start": t.start, "end": t.end, "bits": t.bits} for t in self.tokens]
         return {"id": self.id, "bits": self.bits, "text": self.text, "tokens": tokens}
 
@@ -79,7 +79,7 @@ def anomalies(
     by: By = "mean",
     progress: Reports = False,
 ) -> list[Anomaly]:
-    """The `top` most surprising lines or records, the most surprising first; none below `threshold` bits.
+    """Return the `top` most surprising lines or records, the most surprising first; none below `threshold` bits.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["open door", "close door", "open window"] * 3, order=2)
@@ -126,7 +126,7 @@ class Ranking:
         return [self._anomaly(value, record) for value, _, record in added]
 
     def ranked(self) -> list[Anomaly]:
-        """The most surprising ones, the most surprising first."""
+        """Return the most surprising ones, the most surprising first."""
         return [self._anomaly(value, record) for value, _, record in sorted(self._kept, reverse=True)]
 
     def _is_full(self) -> bool:
@@ -167,7 +167,7 @@ def scored_batches(
 
 
 def surprising_tokens(tokenizer: Tokenizer, record: ScoredRecord) -> Iterator[SurprisingToken]:
-    """The tokens of a record with their places and bits; the end of a line is one."""
+    """Yield the tokens of a record with their places and bits; the end of a line is one."""
     ids, place = list(record.ids), 0
     bits = [-log_prob / math.log(2) for log_prob in record.log_probs]
     for line in record.text.split("\n"):
@@ -181,7 +181,7 @@ def surprising_tokens(tokenizer: Tokenizer, record: ScoredRecord) -> Iterator[Su
 
 
 def token_spans(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[tuple[int, int]]:
-    """The places (first, one past the last) in a line, in characters, of each of its tokens.
+    """Return the places (first, one past the last) in a line, in characters, of each of its tokens.
 
     Of a character that several tokens spell, the last one has it.
     """
@@ -269,7 +269,7 @@ class Detection:
         return self.anomalies / self.records
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON."""
+        """Return the figures as JSON."""
         return {
             "records": self.records,
             "anomalies": self.anomalies,
@@ -313,7 +313,7 @@ def _truth(label: int | str, place: str, name: str) -> bool:
 
 
 def average_precision(scores: NDArray[np.float64], is_positive: NDArray[np.bool_]) -> float:
-    """The mean precision at each positive, going down the ranking; equal scores count as one step."""
+    """Return the mean precision at each positive, going down the ranking; equal scores count as one step."""
     order = np.argsort(-scores, kind="stable")
     positives = np.cumsum(is_positive[order])
     steps = np.append(

@@ -15,7 +15,7 @@ _SPACES = " \t\r\n"
 
 
 def read_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object of a file (- is standard input), after its place: the file and the line it begins on.
+    """Yield each object of a file (- is standard input), after its place: the file and the line it begins on.
 
     Where the first character is a bracket the file is one list, else there is an object on each line.
     """
@@ -38,7 +38,7 @@ def read_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _items(text: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The items of a JSON list, which are decoded one by one so that each one's line is known."""
+    """Yield the items of a JSON list, which are decoded one by one so that each one's line is known."""
     line, counted = 1, 0
     at = _after_spaces(text, text.index("[") + 1)
     while text[at : at + 1] != "]":
@@ -84,7 +84,7 @@ def _object(value: Any, place: str) -> dict[str, Any]:
 
 
 def field(record: dict[str, Any], name: str, place: str, option: str) -> Any:
-    """A field of a record; an error says which there are instead, and by which option to choose one."""
+    """Return a field of a record; an error says which there are instead, and by which option to choose one."""
     if name not in record:
         there = ", ".join(record) or "none"
         raise CorpusError(f'{place}: there is no field "{name}"; there are: {there} (choose with {option})')
@@ -92,7 +92,7 @@ def field(record: dict[str, Any], name: str, place: str, option: str) -> Any:
 
 
 def text_field(record: dict[str, Any], name: str, place: str, option: str) -> str:
-    """A field that holds text; an error says what is there instead."""
+    """Return a field that holds text; an error says what is there instead."""
     value = field(record, name, place, option)
     if not isinstance(value, str):
         raise CorpusError(f'{place}: the field "{name}" should hold text, not {json.dumps(value)[:40]}')

@@ -82,7 +82,7 @@ class JudgedPair:
         return float(self.good > self.bad)
 
     def to_json(self) -> dict[str, Any]:
-        """The pair as JSON."""
+        """Return the pair as JSON."""
         return {
             "good": self.pair.good,
             "bad": self.pair.bad,
@@ -110,7 +110,7 @@ class Phenomenon:
 
     @classmethod
     def of(cls, name: str, judged: Sequence[JudgedPair]) -> Phenomenon:
-        """The figures of some pairs."""
+        """Return the figures of some pairs."""
         credits_N = np.asarray([one.credit for one in judged])
         accuracy = float(credits_N.mean())
         baseline = float(np.mean([one.fewer_tokens for one in judged]))
@@ -119,7 +119,7 @@ class Phenomenon:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON."""
+        """Return the figures as JSON."""
         return {
             "name": self.name,
             "pairs": self.pairs,
@@ -161,7 +161,7 @@ class JudgedPairs:
         return math.fsum(one.accuracy for one in self.phenomena) / len(self.phenomena)
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON; the pairs themselves are left out."""
+        """Return the figures as JSON; the pairs themselves are left out."""
         phenomena = [one.to_json() for one in self.phenomena]
         return {
             **self.whole.to_json(),
@@ -197,7 +197,7 @@ def minimal_pairs(
 
 
 def summed_up(judged: Sequence[JudgedPair], by: By) -> JudgedPairs:
-    """The figures of pairs that were judged."""
+    """Return the figures of pairs that were judged."""
     if not judged:
         raise CorpusError("there are no pairs to judge")
     if all(one.pair.is_equal for one in judged):
@@ -213,7 +213,7 @@ def summed_up(judged: Sequence[JudgedPair], by: By) -> JudgedPairs:
 def judge(
     model: Model, pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]], *, by: By = "total"
 ) -> Iterator[JudgedPair]:
-    """Each pair with what the model gives both sentences, some at a time."""
+    """Yield each pair with what the model gives both sentences, some at a time."""
     if not isinstance(model, (LanguageModel, MaskedModel)):
         LanguageModel.expect(model)  # which says what to call for a model of another task
     every = iter(_as_pairs(pairs))
@@ -250,7 +250,7 @@ def _as_pairs(pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, st
 def read_pairs(
     path: str | Path, *, good: str = "sentence_good", bad: str = "sentence_bad", group: str | None = None
 ) -> Iterator[MinimalPair]:
-    """The pairs of a file of JSON objects, by default under BLiMP's names.
+    """Yield the pairs of a file of JSON objects, by default under BLiMP's names.
 
     `group` is the field that names the phenomenon; if none is given, the first of GROUPS that a record has.
     """
@@ -265,7 +265,7 @@ def read_pairs(
 
 
 def wilson(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The confidence interval of a share of `count` trials by Wilson's score.
+    """Return the confidence interval of a share of `count` trials by Wilson's score.
 
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
     """

@@ -73,7 +73,7 @@ class Keystrokes:
         return 1 - self.least_keys / self.characters
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as JSON."""
+        """Return the counts as JSON."""
         return {
             "k": self.k,
             "saved": self.saved,
@@ -90,7 +90,7 @@ class Keystrokes:
 def keystrokes(
     lm: LanguageModel, texts: Text, k: int = 3, *, most_lines: int | None = None, progress: Reports = False
 ) -> Keystrokes:
-    """The keystrokes that k suggestions of a model save to someone who types texts, line by line.
+    """Return the keystrokes that k suggestions of a model save to someone who types texts, line by line.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2)
@@ -126,7 +126,7 @@ def keystrokes(
 
 
 def _lines(blocks: Iterable[bytes], most: int | None) -> Iterator[str]:
-    """The lines that are not blank, without white space at their ends."""
+    """Yield the lines that are not blank, without white space at their ends."""
     seen = 0
     for block in blocks:
         for line in block.decode().split("\n"):
@@ -159,7 +159,7 @@ def _taking(line: str, place: int, completion: str) -> str:
 
 
 def _right_word(line: str, place: int) -> Sequence[str]:
-    """The next word of the line, to its end."""
+    """Return the next word of the line, to its end."""
     rest = line[place:]
     return [rest.split(" ", 1)[0]]
 
@@ -245,7 +245,7 @@ class Remembered(LanguageModel):
     def _remembered(
         self, state: State, memory: dict[Path, np.ndarray], compute: Callable[[State], np.ndarray]
     ) -> np.ndarray:
-        """A row of what is computed for each history, from memory where it is there; a new array."""
+        """Return a row of what is computed for each history, from memory where it is there; a new array."""
         assert isinstance(state, _Histories)
         missing = [path for path in dict.fromkeys(state.paths) if path not in memory]
         if missing:
@@ -257,7 +257,7 @@ class Remembered(LanguageModel):
         return np.stack([memory[path] for path in state.paths])
 
     def _state(self, paths: Sequence[Path]) -> State:
-        """The model's own state after each history: the part that was read before is not read again."""
+        """Return the model's own state after each history: the part that was read before is not read again."""
         missing = [path for path in dict.fromkeys(paths) if path not in self._states]
         if missing:
             known = [self._known(path) for path in missing]
@@ -268,11 +268,11 @@ class Remembered(LanguageModel):
         return self._gathered(paths)
 
     def _known(self, path: Path) -> Path:
-        """The longest beginning of a history that was read."""
+        """Return the longest beginning of a history that was read."""
         return next(path[:size] for size in range(len(path), -1, -1) if path[:size] in self._states)
 
     def _gathered(self, paths: Sequence[Path]) -> State:
-        """The states of histories that were read, as one."""
+        """Return the states of histories that were read, as one."""
         batches: dict[int, tuple[State, list[int]]] = {}
         order = []
         for place, path in enumerate(paths):

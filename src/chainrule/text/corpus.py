@@ -62,7 +62,7 @@ class Corpus:
         fields: Fields | str | Sequence[str] | None = None,
         files: Sequence[str] = (),
     ) -> Corpus:
-        """A corpus of the given sources; a missing file is an error now, a bad one when it is read.
+        """Return a corpus of the given sources; a missing file is an error now, a bad one when it is read.
 
         `fields` says where the text is in records (.jsonl, .csv, .tsv, .parquet): a name, or several. `files` are
         patterns such as "*.txt" that choose among the files of folders; other sources are taken as they are.
@@ -94,13 +94,13 @@ class Corpus:
 
     @classmethod
     def from_text(cls, text: str) -> Corpus:
-        """A corpus of one text in memory; it is split into documents as a file would be."""
+        """Return a corpus of one text in memory; it is split into documents as a file would be."""
         blocks = clean_blocks([_utf8(text, "the text")], "text", Cleaning())
         return cls(texts=tuple(_documents_of_text(iter(blocks))))
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Corpus:
-        """A corpus of texts in memory, each a document of its own; an empty one is an empty line."""
+        """Return a corpus of texts in memory, each a document of its own; an empty one is an empty line."""
         cleaned = (_clean_text(text, f"text {number}") for number, text in enumerate(texts))
         return cls(texts=tuple(text if text.endswith(b"\n") else text + b"\n" for text in cleaned))
 
@@ -115,7 +115,7 @@ class Corpus:
                 yield from _gather(record.text for record in self.records(path))
 
     def documents(self) -> Iterator[bytes]:
-        """The documents one by one; joined, they are the same text as the joined `blocks`."""
+        """Yield the documents one by one; joined, they are the same text as the joined `blocks`."""
         self.cleaning.begin()
         yield from self.texts
         for path in self.paths:
@@ -130,7 +130,7 @@ class Corpus:
         return clean_blocks(raw_pieces(path, name), name, self.cleaning)
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of one of the files that are no text files."""
+        """Yield the records of one of the files that are no text files."""
         return read_records(path, self.name_of(path), self.fields, self.cleaning)
 
     @property
@@ -188,19 +188,19 @@ class Corpus:
         return first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
 
     def name_of(self, path: Path) -> str:
-        """The name of a file in messages."""
+        """Return the name of a file in messages."""
         return next((name for name, spool in self._spools.items() if spool.name == str(path)), str(path))
 
 
 def python_reference() -> tuple[bytes, ...]:
-    """The language reference that comes with every Python, a document per topic: a text to try things on."""
+    """Return the language reference that comes with every Python, a document per topic: a text to try things on."""
     from pydoc_data import topics
 
     return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
 
 
 def _clean_text(text: str, name: str) -> bytes:
-    """A text as a file's would be: UTF-8, lines that end in LF, no byte-order mark."""
+    """Return a text as a file's would be: UTF-8, lines that end in LF, no byte-order mark."""
     return _utf8(text, name).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
 
@@ -243,7 +243,7 @@ def _fetched(address: str, fields: Fields, files: Sequence[str], spools: dict[st
 
 
 def _spooled(pieces: Iterable[bytes], suffix: str, name: str) -> ScratchFile:
-    """A temporary copy of what can be read only once: a corpus is read several times."""
+    """Return a temporary copy of what can be read only once: a corpus is read several times."""
     spool = scratch_file(suffix)
     with naming(f"{spool.name} (a copy of {name})"):
         for piece in pieces:

@@ -50,7 +50,7 @@ class Cleaning:
         self.replaced = self.skipped = 0
 
     def valid_utf8(self, block: bytes, name: str, line: int) -> bytes:
-        """The block itself if it is UTF-8; else a copy with U+FFFD for what is not, or an EncodingError.
+        """Return the block itself if it is UTF-8; else a copy with U+FFFD for what is not, or an EncodingError.
 
         `name`, and `line`, the number of the block's first line, are for the error's message.
         """
@@ -157,7 +157,7 @@ _FORMS: dict[str, Form] = {
 
 
 def form_of(path: Path) -> Form:
-    """The form of a file, judged by its name."""
+    """Return the form of a file, judged by its name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".zst"):
         suffixes.pop()
@@ -165,7 +165,7 @@ def form_of(path: Path) -> Form:
 
 
 def raw_pieces(path: Path, name: str) -> Iterator[bytes]:
-    """The bytes of a file, decompressed; `name` is what errors call it."""
+    """Yield the bytes of a file, decompressed; `name` is what errors call it."""
     try:
         with _open(path) as file:
             piece = file.read(BLOCK_SIZE)
@@ -194,14 +194,14 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def pipe_pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a pipe, as they are: what is in it may be compressed."""
+    """Yield the bytes of a pipe, as they are: what is in it may be compressed."""
     with path.open("rb") as file:
         while piece := file.read(BLOCK_SIZE):
             yield piece
 
 
 def standard_input() -> Iterator[bytes]:
-    """The bytes of standard input."""
+    """Yield the bytes of standard input."""
     stream: IO[bytes] = sys.stdin.buffer if hasattr(sys.stdin, "buffer") else io.BytesIO(sys.stdin.read().encode())
     while piece := stream.read(BLOCK_SIZE):
         yield piece

@@ -32,7 +32,7 @@ _COMPRESSED = (".gz", ".zst")
 
 
 def as_corpus(given: Text) -> Corpus:
-    """The corpus that was given; a string that is surely meant as the name of a file is an error."""
+    """Return the corpus that was given; a string that is surely meant as the name of a file is an error."""
     if isinstance(given, Corpus):
         return given
     if isinstance(given, Path):
@@ -76,7 +76,7 @@ def _refuse_item(items: list[Any]) -> NoReturn:
 
 
 def _names_a_file(text: str) -> bool:
-    """Whether a text is one line that names an existing file or folder, or could name nothing else."""
+    """Return True if a text is one line that names an existing file or folder, or could name nothing else."""
     if "\n" in text or len(text) > 4096:
         return False
     if text == BUILTIN or (text.startswith(_STORES) and len(text.split()) == 1):

@@ -43,13 +43,13 @@ class Address(NamedTuple):
 
 
 def is_dataset(source: object) -> bool:
-    """Whether a source is the address of a dataset."""
+    """Return True if a source is the address of a dataset."""
     text = str(source)
     return is_address(source) and protocol_of(text) == "hf" and not text[len("hf://") :].startswith(_FILES)
 
 
 def parse_address(address: str) -> Address:
-    """The parts of the address of a dataset.
+    """Return the parts of the address of a dataset.
 
     >>> parse_address("hf://owner/name?split=test")
     Address(name='owner/name', config=None, split='test', revision=None)
@@ -67,7 +67,7 @@ def parse_address(address: str) -> Address:
 
 
 def open_dataset(address: str, fields: Sequence[str]) -> RemoteFile:
-    """The rows of a dataset as lines of JSON with these fields; what is not there is an error now."""
+    """Return the rows of a dataset as lines of JSON with these fields; what is not there is an error now."""
     wanted = parse_address(address)
     with plain_errors(address):
         dataset = _split(_loaded(wanted, address), wanted.split, address)
@@ -88,7 +88,7 @@ def open_dataset(address: str, fields: Sequence[str]) -> RemoteFile:
 
 
 def _loaded(wanted: Address, address: str) -> Any:
-    """The parts of a dataset by name, or the only one; rows are read when they are asked for."""
+    """Return the parts of a dataset by name, or the only one; rows are read when they are asked for."""
     try:
         import datasets
     except ImportError:
@@ -106,7 +106,7 @@ def _loaded(wanted: Address, address: str) -> Any:
 
 
 def _split(loaded: Any, wanted: str | None, address: str) -> Any:
-    """One part of a dataset: the one that is asked for, else the usual one, else the only one."""
+    """Return one part of a dataset: the one that is asked for, else the usual one, else the only one."""
     if not isinstance(loaded, dict):
         if wanted is not None and wanted != str(loaded.split):
             raise CorpusError(f"{address}: the dataset has no parts to choose from")
@@ -119,7 +119,7 @@ def _split(loaded: Any, wanted: str | None, address: str) -> Any:
 
 
 def _columns(fields: Sequence[str], row: dict[str, Any], address: str) -> list[str]:
-    """The columns that hold the fields; meta.title is in the column meta."""
+    """Return the columns that hold the fields; meta.title is in the column meta."""
     found = {field: next((one for one in (field, field.partition(".")[0]) if one in row), None) for field in fields}
     if missing := [field for field, column in found.items() if column is None]:
         raise no_field(address, missing, row)

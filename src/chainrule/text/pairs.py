@@ -44,7 +44,7 @@ class Pairs:
 
     @classmethod
     def open(cls, *files: str | Path, fields: Sequence[str] = (), encoding_errors: str = "strict") -> Pairs:
-        """The pairs of two files with a line for each, or of one file of records with two fields."""
+        """Return the pairs of two files with a line for each, or of one file of records with two fields."""
         if len(files) == 1 and (is_dataset(files[0]) or form_of(Path(files[0])) != "text"):
             if len(fields) != len(_SIDES):
                 raise CorpusError(
@@ -63,7 +63,7 @@ class Pairs:
 
     @classmethod
     def joined(cls, origin: Sequence[Corpus]) -> Pairs:
-        """The pairs of two corpora, line by line."""
+        """Return the pairs of two corpora, line by line."""
         spool = scratch_file(".txt")
         try:
             with naming(spool.name):
@@ -96,7 +96,7 @@ class Pairs:
 
 
 def as_pairs(given: GivenPairs) -> Pairs:
-    """The pairs that were given."""
+    """Return the pairs that were given."""
     if isinstance(given, Pairs):
         return given
     if isinstance(given, (str, Path, Corpus)):
@@ -107,7 +107,7 @@ def as_pairs(given: GivenPairs) -> Pairs:
 
 
 def sides_of(lines: Corpus) -> Iterator[tuple[bytes, bytes]]:
-    """The source and the target of each line of a corpus of pairs."""
+    """Yield the source and the target of each line of a corpus of pairs."""
     for block in lines.blocks():
         for line in block.removesuffix(b"\n").split(b"\n"):
             source, _, target = line.partition(TAB)
@@ -119,7 +119,7 @@ def _opened(file: str | Path, encoding_errors: str, fields: Fields | None) -> Co
 
 
 def _paired(sources: Corpus, targets: Corpus) -> Iterator[list[bytes]]:
-    """The sides of each pair; corpora of different length, and a side that is empty, are errors."""
+    """Yield the sides of each pair; corpora of different length, and a side that is empty, are errors."""
     number = 0
     for number, pair in enumerate(zip_longest(example_lines(sources), example_lines(targets)), 1):
         if None in pair:
@@ -147,7 +147,7 @@ def _check_sides(sides: Sequence[bytes], place: str) -> None:
 
 
 def example_lines(corpus: Corpus) -> Iterator[bytes]:
-    """The lines of a text, or one for each record."""
+    """Yield the lines of a text, or one for each record."""
     for path in corpus.paths:
         if form_of(path) == "text":
             for block in corpus.text_blocks(path):
@@ -157,5 +157,5 @@ def example_lines(corpus: Corpus) -> Iterator[bytes]:
 
 
 def _clean(side: bytes) -> bytes:
-    """One side on one line, without tabs, which separate sides."""
+    """Return one side on one line, without tabs, which separate sides."""
     return b" ".join(side.split())

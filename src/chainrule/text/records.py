@@ -88,7 +88,7 @@ class Sourced(NamedTuple):
 
 
 def read_records(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Record]:
-    """The records of a file that have text; `name` is what errors call the file."""
+    """Yield the records of a file that have text; `name` is what errors call the file."""
     return (sourced.record for sourced in read_sourced(path, name, fields, cleaning))
 
 
@@ -123,7 +123,7 @@ def _clean(text: bytes, place: str, cleaning: Cleaning) -> bytes:
 
 
 def no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
-    """The error of records without a field, with the names of those that they have."""
+    """Return the error of records without a field, with the names of those that they have."""
     missing = " and ".join(f'"{field}"' for field in wanted)
     names = list(there)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -179,7 +179,7 @@ def _object(source: bytes, place: str) -> dict[str, Any]:
 
 
 def _lookup(record: dict[str, Any], field: str) -> Any:
-    """The value of a field; a name with dots leads into objects, unless there is a key of that name."""
+    """Return the value of a field; a name with dots leads into objects, unless there is a key of that name."""
     if field in record:
         return record[field]
     first, dot, rest = field.partition(".")
@@ -189,7 +189,7 @@ def _lookup(record: dict[str, Any], field: str) -> Any:
 
 
 def _paths(record: dict[str, Any]) -> Iterator[str]:
-    """The names of the fields of an object, and of the objects right in it."""
+    """Yield the names of the fields of an object, and of the objects right in it."""
     for key, value in record.items():
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in value)
@@ -213,7 +213,7 @@ def _json_text(value: Any, field: str, place: str) -> bytes | None:
 
 
 def csv_header(path: Path, name: str, cleaning: Cleaning) -> bytes:
-    """The first row of a CSV file, with the names of its fields, as it is there; empty if there is none."""
+    """Return the first row of a CSV file, with the names of its fields, as it is there; empty if there is none."""
     return next((source for _, _, source in _cells(path, name, cleaning)), b"")
 
 
@@ -260,13 +260,13 @@ def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, lis
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a text with their ends; unlike str.splitlines, only LF ends one."""
+    """Yield the lines of a text with their ends; unlike str.splitlines, only LF ends one."""
     for block in blocks:
         yield from io.StringIO(block.decode(), newline="\n")
 
 
 def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
-    """The lines, each of which is added to `taken` when it is read."""
+    """Yield the lines, each of which is added to `taken` when it is read."""
     for line in lines:
         taken.append(line)
         yield line
@@ -305,7 +305,7 @@ def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleani
 
 
 def _columns(schema: Iterable[Any], before: str = "") -> Iterator[str]:
-    """The names of the columns; of one that is a struct, the names of its fields."""
+    """Yield the names of the columns; of one that is a struct, the names of its fields."""
     import pyarrow
 
     for column in schema:
@@ -325,7 +325,7 @@ def _column(batch: Any, field: str) -> Any:
 
 
 def _as_bytes(column: Any, what: str) -> list[bytes | None]:
-    """The values of a column, in bytes: Arrow's own conversion to text fails if one is not UTF-8."""
+    """Return the values of a column, in bytes: Arrow's own conversion to text fails if one is not UTF-8."""
     import pyarrow
 
     types = pyarrow.types

@@ -48,12 +48,12 @@ def is_address(source: object) -> bool:
 
 
 def protocol_of(address: str) -> str:
-    """The part of an address before ://, such as s3."""
+    """Return the part of an address before ://, such as s3."""
     return address.partition("://")[0].lower()
 
 
 def local_path(address: str) -> str:
-    """The path of a file:// address."""
+    """Return the path of a file:// address."""
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost"):
         raise CorpusError(
@@ -111,7 +111,7 @@ def _reader(system: Any, file: str, name: str) -> Callable[[], Iterator[bytes]]:
 
 
 def _file_system(address: str) -> tuple[Any, str]:
-    """The file system of an address, and the path in it."""
+    """Return the file system of an address, and the path in it."""
     try:
         import fsspec
     except ImportError:

@@ -37,7 +37,7 @@ class Shard:
         return iter(blocks)
 
     def _pieces(self) -> Iterator[bytes]:
-        """The bytes of the lines that begin in the range."""
+        """Yield the bytes of the lines that begin in the range."""
         try:
             with self.path.open("rb") as file:
                 if self.first > 0:
@@ -56,7 +56,7 @@ class Shard:
 
 
 def shards_of(corpus: Corpus, size: int | None = SHARD_BYTES) -> list[Shard]:
-    """The shards of a corpus of files; ranges have about `size` bytes, None leaves all files whole.
+    """Return the shards of a corpus of files; ranges have about `size` bytes, None leaves all files whole.
 
     A compressed file or one of records cannot be read from the middle: it is one shard.
     """

@@ -23,7 +23,7 @@ _MARK = b'"chainrule-'
 
 
 def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
-    """The files of a source; `patterns` choose among the files of a folder."""
+    """Return the files of a source; `patterns` choose among the files of a folder."""
     if not str(source):
         raise CorpusError("the name of a file is empty")
     if str(source).startswith("builtin:"):
@@ -42,7 +42,7 @@ def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
 
 
 def _files_of_folder(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files of a folder and the folders in it, by name; hidden ones, models and runs are left out."""
+    """Return the files of a folder and the folders in it, by name; hidden ones, models and runs are left out."""
     if _is_ours(folder):
         what = "the folder of a training run" if folder.suffix == ".run" else "a model folder"
         raise CorpusError(f"{folder} is {what}; a text is wanted here")
@@ -69,7 +69,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds a model, a comparison or a training run, which are no text."""
+    """Return True if a folder holds a model, a comparison or a training run, which are no text."""
     for name in _MARKS:
         if (folder / name).is_file():
             with (folder / name).open("rb") as file:
@@ -79,7 +79,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether the path of a file in its folder matches a pattern; without a slash, its last part must."""
+    """Return True if the path of a file in its folder matches a pattern; without a slash, its last part must."""
     last = name.rpartition("/")[2]
     return not patterns or any(fnmatch.fnmatchcase(name if "/" in one else last, one) for one in patterns)
 

@@ -57,13 +57,13 @@ def split(
 
 
 def _draw(document: bytes, seed: int) -> float:
-    """A hash of the document's text and the seed, as a number in [0, 1)."""
+    """Return a hash of the document's text and the seed, as a number in [0, 1)."""
     digest = hashlib.blake2b(document.strip(), digest_size=8, salt=(seed % 2**128).to_bytes(16, "little"))
     return int.from_bytes(digest.digest(), "little") / 2**64
 
 
 def _share(draw: float, shares: Mapping[str, float]) -> str:
-    """The part whose interval of [0, 1) holds the number `draw`."""
+    """Return the part whose interval of [0, 1) holds the number `draw`."""
     end = 0.0
     for name, share in shares.items():
         end += share

@@ -52,7 +52,7 @@ class Sentence:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
     def retagged(self, tags: Sequence[str]) -> list[str]:
-        """The lines of CoNLL-U with these tags: those it was read from, or new ones."""
+        """Return the lines of CoNLL-U with these tags: those it was read from, or new ones."""
         if not self.lines:
             nothing = "\t".join("_" * (len(COLUMNS) - UPOS - 1))
             rows = enumerate(zip(self.words, tags, strict=True), 1)
@@ -77,12 +77,12 @@ class Tagged:
 
     @classmethod
     def open(cls, *files: str | Path, encoding_errors: str = "strict") -> Tagged:
-        """The sentences of files of CoNLL-U, or of lines of word/TAG."""
+        """Return the sentences of files of CoNLL-U, or of lines of word/TAG."""
         return cls.read(Corpus.open(*files, encoding_errors=encoding_errors))  # type: ignore[arg-type]
 
     @classmethod
     def read(cls, corpus: Corpus) -> Tagged:
-        """The sentences of a corpus, of either form."""
+        """Return the sentences of a corpus, of either form."""
         # in memory: sentences that people have tagged are never many
         lines = [sentence.line for sentence in read_sentences(corpus, with_tags=True)]
         if not lines:
@@ -109,7 +109,7 @@ class Tagged:
 
 
 def as_tagged(given: Any) -> Tagged:
-    """The tagged sentences that were given."""
+    """Return the tagged sentences that were given."""
     if isinstance(given, Tagged):
         return given
     if isinstance(given, (Corpus, str, Path)):
@@ -121,13 +121,13 @@ def as_tagged(given: Any) -> Tagged:
 
 
 def split_line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words and the tags of a line word/TAG word/TAG."""
+    """Return the words and the tags of a line word/TAG word/TAG."""
     pairs = [token.rpartition("/") for token in line.split(" ")]
     return tuple(word for word, _, _ in pairs), tuple(tag for _, _, tag in pairs)
 
 
 def one_word(text: str) -> str:
-    """A word without white space, which separates words."""
+    """Return a word without white space, which separates words."""
     return "_".join(text.split())
 
 
@@ -135,7 +135,7 @@ def one_word(text: str) -> str:
 
 
 def read_sentences(corpus: Corpus, *, with_tags: bool, form: Form | None = None) -> Iterator[Sentence]:
-    """The sentences of a corpus; `with_tags`: a word of CoNLL-U that has no tag is an error.
+    """Yield the sentences of a corpus; `with_tags`: a word of CoNLL-U that has no tag is an error.
 
     Without `form`, the form of each file is recognised.
     """
@@ -148,7 +148,7 @@ def read_sentences(corpus: Corpus, *, with_tags: bool, form: Form | None = None)
 
 
 def _files(corpus: Corpus) -> Iterator[tuple[str, Iterator[str]]]:
-    """The name and the lines of each file, or of the texts in memory."""
+    """Yield the name and the lines of each file, or of the texts in memory."""
     if corpus.texts:
         yield "the text", _lines(corpus.texts)
     for path in corpus.paths:
@@ -163,7 +163,7 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _recognised(name: str, lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
-    """Whether these are lines of CoNLL-U, by the name or by the first line that is a word; and the lines."""
+    """Return True if these are lines of CoNLL-U, by the name or by the first line that is a word; and the lines."""
     seen = []
     for line in lines:
         seen.append(line)
@@ -175,7 +175,7 @@ def _recognised(name: str, lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
 
 
 def _conllu(name: str, lines: Iterator[str], with_tags: bool) -> Iterator[Sentence]:
-    """The sentences of CoNLL-U, which end at empty lines.
+    """Yield the sentences of CoNLL-U, which end at empty lines.
 
     Words that are written together (ids such as 3-4) are tagged one by one, and words that are not written
     (8.1) not at all.
@@ -198,7 +198,7 @@ def _conllu(name: str, lines: Iterator[str], with_tags: bool) -> Iterator[Senten
 
 
 def _word(name: str, number: int, line: str, expected: int, with_tags: bool) -> tuple[str, str] | None:
-    """The word and the tag of a line; None if it is no word of the sentence."""
+    """Return the word and the tag of a line; None if it is no word of the sentence."""
 
     def wrong(column: int, message: str) -> CorpusError:
         return CorpusError(f"{name}, line {number:,}, column {column}: {message}")
@@ -224,7 +224,7 @@ def _word(name: str, number: int, line: str, expected: int, with_tags: bool) -> 
 
 
 def _slashed(name: str, lines: Iterator[str]) -> Iterator[Sentence]:
-    """The sentences of lines of word/TAG; empty lines are left out."""
+    """Yield the sentences of lines of word/TAG; empty lines are left out."""
     for number, line in enumerate(lines, 1):
         tokens = line.split()
         for place, token in enumerate(tokens):

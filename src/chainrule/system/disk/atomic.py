@@ -30,7 +30,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's names
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, open for writing, that takes the place of `path` when the block ends without an error."""
+    """Yield a new file, open for writing, that takes the place of `path` when the block ends without an error."""
     with replaced_path(path) as temporary, _open(temporary) as file:
         yield file
 
@@ -41,7 +41,7 @@ def _open(path: Path) -> IO[bytes]:
 
 @contextmanager
 def replaced_path(path: Path) -> Iterator[Path]:
-    """The name of a new, empty file that takes the place of `path` when the block ends without an error.
+    """Yield the name of a new, empty file that takes the place of `path` when the block ends without an error.
 
     A pipe or a device, such as /dev/stdout, is written to as it is.
     """
@@ -67,7 +67,7 @@ def replaced_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """An empty temporary folder, which takes the name of `folder` when the block ends without an error."""
+    """Yield an empty temporary folder, which takes the name of `folder` when the block ends without an error."""
     if folder.is_symlink():
         folder = folder.resolve()
     temporary = _temporary(folder, PART)

@@ -12,18 +12,18 @@ _SIGNED = re.compile(rf'("{CHECKSUM}": ?")([0-9a-f]{{64}})"'.encode())
 
 
 def unsigned() -> str:
-    """The value of `checksum` in a text that is to be signed."""
+    """Return the value of `checksum` in a text that is to be signed."""
     return _NOTHING
 
 
 def signed(text: str) -> bytes:
-    """The bytes of a text whose first `checksum` is `unsigned`: now it is the SHA-256 of the text."""
+    """Return the bytes of a text whose first `checksum` is `unsigned`: now it is the SHA-256 of the text."""
     content = text.encode()
     return _with(content, _digest(content))
 
 
 def is_signed(content: bytes) -> bool:
-    """Whether a text holds its own checksum, and is as it was when that was computed."""
+    """Return True if a text holds its own checksum, and is as it was when that was computed."""
     found = _SIGNED.search(content)
     return found is not None and found[2].decode() == _digest(content)
 

@@ -51,7 +51,7 @@ def lock_open(descriptor: int) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """A block in which a file or a folder of this process is locked, where the system can."""
+    """Yield a block in which a file or a folder of this process is locked, where the system can."""
     descriptor = None
     with suppress(OSError):
         descriptor = lock(path)
@@ -63,7 +63,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether no living process has locked a file or a folder; False where that cannot be told."""
+    """Return True if no living process has locked a file or a folder; False where that cannot be told."""
     try:
         descriptor = lock(path)
     except OSError:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def naming(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
-    """A block whose OSErrors name `path`, unless they name a file already.
+    """Yield a block whose OSErrors name `path`, unless they name a file already.
 
     A file that is named by its temporary name, or lies in a folder of that name, is called by its final one.
     """

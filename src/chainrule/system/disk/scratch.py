@@ -26,7 +26,7 @@ _files: weakref.WeakSet[ScratchFile] = weakref.WeakSet()
 
 @contextmanager
 def scratch_folder(below: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, for as long as the block lasts; in the system's folder for them, or in another."""
+    """Yield a temporary folder, for as long as the block lasts; in the system's folder for them, or in another."""
     sweep_scratch(below)
     with (
         tempfile.TemporaryDirectory(prefix=PREFIX, dir=below, ignore_cleanup_errors=True) as name,
@@ -36,7 +36,7 @@ def scratch_folder(below: Path | None = None) -> Iterator[Path]:
 
 
 def scratch_file(suffix: str = "") -> ScratchFile:
-    """A temporary file, open for writing, for as long as the returned object lives."""
+    """Return a temporary file, open for writing, for as long as the returned object lives."""
     sweep_scratch()
     file = tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=suffix)  # noqa: SIM115 (lives with its owner)
     _files.add(file)
@@ -49,7 +49,7 @@ def scratch_file(suffix: str = "") -> ScratchFile:
 
 @contextmanager
 def scratch_file_at(path: Path) -> Iterator[IO[bytes]]:
-    """A file of a scratch folder that has its name only once it is whole, though it may not be on disk yet.
+    """Yield a file of a scratch folder that has its name only once it is whole, though it may not be on disk yet.
 
     Where two workers write the same file, because one was taken for dead, each has a file of its own until then.
     """

@@ -25,7 +25,7 @@ class Progress(Protocol):
     """A receiver of progress reports."""
 
     def task(self, description: str, total: float | None = None, unit: str = "") -> AbstractContextManager[Task]:
-        """A context that yields a Task; `unit` "B" stands for bytes."""
+        """Return a context that yields a Task; `unit` "B" stands for bytes."""
 
     def note(self, message: str) -> None:
         """Show the user one line: a fallback taken, text replaced, a model left out of a comparison."""
@@ -60,7 +60,7 @@ Reports: TypeAlias = Progress | bool
 
 
 def as_progress(reports: Reports) -> Progress:
-    """The receiver of the reports: one that draws bars for True, none for False."""
+    """Return the receiver of the reports: one that draws bars for True, none for False."""
     if isinstance(reports, bool):
         if not reports:
             return SILENT

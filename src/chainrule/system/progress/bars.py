@@ -96,7 +96,7 @@ class VisibleProgress:
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        """A block with a bar that lasts as long as the work."""
+        """Yield a block with a bar that lasts as long as the work."""
         if not self.has_bars:
             yield _Log(self.console, description, total, unit)
             return

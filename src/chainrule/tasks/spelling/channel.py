@@ -172,7 +172,7 @@ class Channel:
 
 
 def encoded(word: str) -> list[int]:
-    """The letters of a word as indices of a channel's arrays."""
+    """Return the letters of a word as indices of a channel's arrays."""
     return [_RANK.get(letter, OTHER) for letter in word.lower().replace("’", "'")]
 
 
