@@ -1,7 +1,7 @@
-"""Plug-ins: what other packages declare as entry points of a group, found by name and loaded when it is used.
+"""Plug-ins: entry points of other packages, found by name and loaded when they are used.
 
-A plug-in is code of somebody else. One that cannot be loaded, whatever it raises, becomes a PluginError that names
-it, so that listing and comparing go on without it.
+A plug-in that cannot be loaded, whatever it raises, becomes a PluginError that names it, so that listing and
+comparing go on without it.
 """
 
 from __future__ import annotations
