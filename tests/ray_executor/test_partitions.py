@@ -91,9 +91,9 @@ def test_kinds_that_an_executor_does_nothing_for_are_refused() -> None:
     ngram, anygram = find_kind("ngram"), find_kind("anygram")
     check_executor(ngram, NgramSettings(), "ray", "cpu")
     check_executor(anygram, anygram.settings(), "embedded", "cuda")
-    with pytest.raises(SettingsError, match="anygram is trained otherwise"):
+    with pytest.raises(SettingsError, match="anygram is not trained by counting"):
         check_executor(anygram, anygram.settings(), "ray", "cpu")
-    with pytest.raises(SettingsError, match="ngram is trained otherwise"):
+    with pytest.raises(SettingsError, match="ngram is not trained by counting"):
         check_executor(ngram, NgramSettings(smoothing="infinite"), "ray", "cpu")
     with pytest.raises(SettingsError, match="the device cuda"):
         check_executor(ngram, NgramSettings(), "ray", "cuda")

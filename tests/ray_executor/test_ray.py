@@ -214,7 +214,7 @@ def test_a_dead_cluster_is_refused_by_each_verb(
 def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Path) -> None:
     train = ["train", "ngram", files, "--out", tmp_path / "m"]
     assert "--address is for --executor ray" in fails(*train, "--address", "auto")
-    assert "anygram is trained otherwise" in fails(
+    assert "anygram is not trained by counting" in fails(
         "train", "anygram", *train[2:], "--engine", "ray"
     )  # its earlier name
     assert "need no executor" in fails("tokenize", files, "--show", "--executor", "ray")
