@@ -13,6 +13,7 @@ from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.files import lines_in
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import sides_of
 from chainrule.text.split import split
@@ -166,9 +167,8 @@ def encode_tagged(
 def _words(lines: Corpus, path: Path) -> Corpus:
     """Write the words of lines of word/TAG to a file."""
     with naming(path), path.open("wb") as file:
-        for block in lines.blocks():
-            for line in block.decode().removesuffix("\n").split("\n"):
-                file.write(" ".join(split_line(line)[0]).encode() + b"\n")
+        for line in lines_in(lines.blocks()):
+            file.write(" ".join(split_line(line.decode())[0]).encode() + b"\n")
     return Corpus(paths=(path,))
 
 
