@@ -11,7 +11,7 @@ import pytest
 from chainrule.contract.kinds import find_kind, kind_names
 from chainrule.errors import SettingsError
 from chainrule.networks.settings import AveragingSettings, FeedforwardSettings, LstmSettings, TransformerSettings
-from chainrule.settings import Groups, describe, parse, setting, split_words
+from chainrule.settings import Groups, describe, left_open, parse, setting, split_words
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ def test_settings_describe_themselves() -> None:
         "default": 2,
         "help": "how deep",
         "group": "",
+        "common": True,  # no setting of this class is marked as common, so all of them are
     }
     assert described["cell"]["type"] == "lstm|gru"
     assert described["clip"]["type"] == "a number or none"
@@ -199,6 +200,21 @@ def test_groups_come_from_the_class_and_its_bases() -> None:
         "width": "size",
         "other": "",
     }
+
+
+def test_marks_of_common_settings_are_inherited_and_kept_when_left_open() -> None:
+    @dataclass(frozen=True)
+    class Base:
+        layers: int = setting(2, "how deep", common=True)
+        rate: float = setting(0.5, "how fast", common=True)
+        clip: float = setting(1.0, "how far")
+
+    @dataclass(frozen=True)
+    class Derived(Base):
+        layers: int | None = left_open(Base, "layers")
+        tied: bool = False
+
+    assert [entry["name"] for entry in describe(Derived) if entry["common"]] == ["layers", "rate"]
 
 
 def test_a_setting_is_known_by_its_earlier_name() -> None:

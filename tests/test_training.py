@@ -146,7 +146,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
         cr.compare("a text\nof two lines\nand a third\n" * 9, "never-made", context="foo")
     assert not Path("never-made").exists()
-    with pytest.raises(SettingsError, match="vocab_size is the tokenizer's"):
+    with pytest.raises(SettingsError, match="vocab_size belongs to the tokenizer"):
         cr.train("ngram", "a text", vocab_size=1000)
 
 

@@ -1,6 +1,6 @@
 """`python -m benchmarks scale ITEM [options]`: beside other programs, and on more than one process.
 
-counting.py    n-gram models counted by Ray beside the embedded engine
+counting.py    n-gram models counted by Ray beside the embedded executor
 drafts.py      text with drafts beside text without
 export.py      exported weights in transformers beside ours
 export_encoders.py  the same of masked models and encoder-decoders

@@ -121,16 +121,16 @@ def write_files(source: Path, folder: Path, megabytes: float | None) -> int:
     return written
 
 
-def train(files: Path, order: int, engine: str, cap: float | None, place: Path) -> Run:
+def train(files: Path, order: int, executor: str, cap: float | None, place: Path) -> Run:
     """One training by the command line."""
-    work, out = place / "work", place / engine
+    work, out = place / "work", place / executor
     work.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "chainrule", "train", "ngram", f"{files}/*.txt", "--set", f"order={order}"]
-    command += ["--engine", engine, "--out", str(out), "--overwrite", "--json"]
-    command += ["--work", str(work)] if engine == "ray" else []
+    command += ["--executor", executor, "--out", str(out), "--overwrite", "--json"]
+    command += ["--work", str(work)] if executor == "ray" else []
 
     def limit() -> None:
-        if engine == "ray" and cap is not None:
+        if executor == "ray" and cap is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (int(cap * 1e6),) * 2)
 
     began = time.perf_counter()
@@ -168,16 +168,16 @@ def _one_size(place: Path, options: argparse.Namespace, megabytes: float | None)
     size = write_files(options.corpus, files, megabytes)
     runs: dict[str, list[Run]] = {"embedded": [], "ray": []}
     for _ in range(options.rounds):
-        for engine, done in runs.items():
-            done.append(train(files, options.order, engine, options.cap, place))
-    tensors = [(place / engine / "model.safetensors").read_bytes() for engine in runs]
-    seconds = {engine: statistics.median(run.seconds for run in done) for engine, done in runs.items()}
+        for executor, done in runs.items():
+            done.append(train(files, options.order, executor, options.cap, place))
+    tensors = [(place / executor / "model.safetensors").read_bytes() for executor in runs]
+    seconds = {executor: statistics.median(run.seconds for run in done) for executor, done in runs.items()}
     rows = []
-    for engine, done in runs.items():
+    for executor, done in runs.items():
         last = done[-1]
-        figures = seconds[engine], seconds[engine] / seconds["embedded"], last.private, last.files, last.disk
-        rows.append([engine, *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in figures)])
-    headings = ["engine", "s", "ratio", "private MB", "file pages MB", "work folder MB"]
+        figures = seconds[executor], seconds[executor] / seconds["embedded"], last.private, last.files, last.disk
+        rows.append([executor, *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in figures)])
+    headings = ["executor", "s", "ratio", "private MB", "file pages MB", "work folder MB"]
     show(f"{size / 1e6:,.0f} MB, order {options.order}, cap {options.cap or 'none'}", headings, rows)
     last = runs["ray"][-1].figures
     print(f"tokens {last['tokens']:,}, n-grams {last['ngrams']}, model {last['megabytes']} MB")

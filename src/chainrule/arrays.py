@@ -1,7 +1,7 @@
 """Arrays of NumPy or torch, and batches of sequences made of them.
 
-A batch is one integer array [B, T]; rows shorter than the longest are filled up at the right with PAD, which is no
-token.
+A batch is one integer array [B, T]; rows shorter than the longest are filled up on the right with PAD, which is not
+a token.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Array: TypeAlias = Any
 PAD = -1
 
 TOKENS_AT_ONCE = 1 << 18
-"""How many tokens are scored in one batch."""
+"""The most tokens that are scored in one batch."""
 
 _PIECE = 256
-_MOST_PADDED = 1.2  # times the tokens, padding included
+_MOST_PADDED = 1.2  # the most cells of a batch, padding included, per token
 
 
 def batches(lengths: np.ndarray, most: int = TOKENS_AT_ONCE) -> Iterator[np.ndarray]:
-    """The indices of rows in batches: rows of like length together, with little padding unless a batch is small."""
+    """Yield the indices of rows in batches of similar lengths, with little padding unless a batch is small."""
     order = np.argsort(lengths, kind="stable")
     widths = lengths[order]
     ends = np.cumsum(widths)
@@ -47,15 +47,15 @@ def batches(lengths: np.ndarray, most: int = TOKENS_AT_ONCE) -> Iterator[np.ndar
 
 
 def checked(log_probs: np.ndarray, *, normalised: bool = True) -> np.ndarray:
-    """ln p in double precision. NaN is an error, and so is a probability above one, unless these are scores."""
+    """Return ln p in double precision. NaN is an error; so is a probability above one, if they are normalised."""
     wide = log_probs.astype(np.float64, copy=False)
     if not (wide <= (1e-3 if normalised else np.inf)).all():  # NaN compares false; a little above 0 is rounding
-        raise ModelError("the model gives NaN, or a probability above one: something in it has gone wrong")
+        raise ModelError("the model gives NaN or a probability above one: its weights or its code are wrong")
     return wide
 
 
 def check_ids(ids_BT: Array, vocab_size: int) -> None:
-    """Refuse an array that is no batch of ids of the vocabulary: a wrong id would silently stand for another."""
+    """Refuse an array that is not a batch of ids of the vocabulary; a wrong id would be scored as another token."""
     if len(ids_BT.shape) != 2:
         raise ValueError(f"a batch of ids has the shape [B, T], not {list(ids_BT.shape)}: one row is ids[None]")
     if math.prod(ids_BT.shape) and not (ids_BT.min() >= PAD and ids_BT.max() < vocab_size):
@@ -65,7 +65,12 @@ def check_ids(ids_BT: Array, vocab_size: int) -> None:
 
 
 def pad(rows: Sequence[Iterable[int]]) -> np.ndarray:
-    """Rows of ids as one array [B, T], filled up with PAD."""
+    """Return rows of ids as one array [B, T], filled up with PAD.
+
+    >>> pad([[3, 4, 5], [6]])
+    array([[ 3,  4,  5],
+           [ 6, -1, -1]])
+    """
     lists = [np.asarray(row, dtype=np.int64) for row in rows]
     ids_BT = np.full((len(lists), max((len(row) for row in lists), default=0)), PAD, dtype=np.int64)
     for i, row in enumerate(lists):
@@ -74,7 +79,7 @@ def pad(rows: Sequence[Iterable[int]]) -> np.ndarray:
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """The array as NumPy's, copied off its device if need be."""
+    """Return the array as a NumPy array, copied from its device if necessary."""
     if isinstance(array, np.ndarray):
         return array
     if isinstance(array, str):
@@ -85,11 +90,11 @@ def to_numpy(array: Array) -> np.ndarray:
 
 
 def inverse_transform(log_probs_BV: Array, uniforms_B: Array) -> Array:
-    """A token for each row by inverse transform: the first x whose Σ_{y<=x} p(y) exceeds u; 0 if none can be."""
+    """Draw a token for each row by inverse transform: the first x with Σ_{y<=x} p(y) > u; 0 if none is possible."""
     xp = array_namespace(log_probs_BV)
     wide_BV = xp.astype(log_probs_BV, xp.float64)
     best_B1 = xp.max(wide_BV, axis=-1, keepdims=True)
-    # a row without a possible token is all -inf, which no subtraction mends: it becomes all impossible, and token 0
+    # a row without a possible token is all -inf; subtracting -inf would make it NaN
     shifted_BV = wide_BV - xp.where(best_B1 == -math.inf, 0.0, best_B1)
     cumulative_BV = cumulative_sum(xp.exp(shifted_BV))
     total_B1 = cumulative_BV[:, -1:]
@@ -99,10 +104,10 @@ def inverse_transform(log_probs_BV: Array, uniforms_B: Array) -> Array:
 
 
 def cumulative_sum(values_BN: Array) -> Array:
-    """The running sums of each row.
+    """Return the running sums of each row.
 
-    A GPU adds up a long row with one of its many processors: it is faster to add up pieces of the row, and then
-    the sums of the pieces.
+    A GPU adds up a long row with only one of its processors: it is faster to add up pieces of the row, and then the
+    sums of the pieces.
     """
     xp = array_namespace(values_BN)
     rows, size = values_BN.shape
@@ -117,7 +122,7 @@ def cumulative_sum(values_BN: Array) -> Array:
 
 
 def without(log_probs: Array, tokens: Sequence[int]) -> Array:
-    """ln p, along the last axis, with these tokens made impossible."""
+    """Return ln p with the probability of these tokens, along the last axis, set to 0."""
     if not len(tokens):
         return log_probs
     xp = array_namespace(log_probs)
@@ -129,6 +134,6 @@ def without(log_probs: Array, tokens: Sequence[int]) -> Array:
 
 
 def impossible(like: Array) -> Array:
-    """-inf, in the type and on the device of an array."""
+    """Return -inf in the type and on the device of an array."""
     xp = array_namespace(like)
     return xp.full((), -math.inf, dtype=like.dtype, device=like.device)

@@ -1,4 +1,4 @@
-"""The errors that chainrule raises on purpose. Each message says what was expected, what was found, what to do.
+"""The errors that chainrule raises. Each message says what was expected, what was found, and what to do.
 
 ChainruleError                 the command line prints its one line and exits with 2
 ├── CorpusError                text that cannot be read
@@ -10,9 +10,9 @@ ChainruleError                 the command line prints its one line and exits wi
 │   └── ForeignFileError       a file of another format than its name says: a web page, a pickle, ...
 ├── ArpaError                  an ARPA file that cannot be read or written: file, line and reason
 ├── VectorsError               word vectors that cannot be read: file, line and reason
-├── ModelError                 a model that gives NaN or a probability above one, or is of the wrong kind
+├── ModelError                 a model that gives NaN or a probability above one, or has the wrong kind
 ├── TrainingError              training that cannot go on: a loss that is NaN, too little memory, ...
-│   └── Interrupted            ... because it was told to stop; says how to resume
+│   └── Interrupted            ... because a signal stopped it; says how to resume
 ├── AutodiffError              a computation that does not fit: shapes, or backward before forward
 │   └── NotANumberError        ... because it made NaN: which module did so first
 ├── DecodingError              generation that was asked for something impossible
@@ -25,10 +25,10 @@ from __future__ import annotations
 
 
 class ChainruleError(Exception):
-    """The root of all errors here: a problem that the user can mend."""
+    """The base class of these errors: a problem that the user can solve."""
 
     is_told = False
-    """Whether another process tells the user."""
+    """Whether another process already shows the error to the user."""
 
 
 class CorpusError(ChainruleError):
@@ -75,7 +75,7 @@ class VectorsError(ChainruleError):
 
 
 class ModelError(ChainruleError):
-    """A model that gives NaN or a probability above one, or is of the wrong kind."""
+    """A model that gives NaN or a probability above one, or has the wrong kind."""
 
 
 class TrainingError(ChainruleError):

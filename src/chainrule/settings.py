@@ -22,15 +22,15 @@ from chainrule.errors import SettingsError
 
 T = TypeVar("T")
 Groups: typing.TypeAlias = Mapping[str, tuple[str, ...]]
-"""Names of settings that belong together, by what they are about."""
+"""The names of settings that belong together, by the name of their group."""
 
 
 CHOSEN = "chosen"
-"""What stands for the default of a setting that is left open."""
+"""The default that help shows for a setting whose value a rule chooses when training begins."""
 
 
 def split_words(words: Iterable[str]) -> dict[str, str]:
-    """Words such as `["order=3", "k=0.5"]`, as a dictionary of strings."""
+    """Split words such as `["order=3", "k=0.5"]` into a dictionary of strings."""
     settings = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -57,11 +57,11 @@ ALSO_CALLED = {
     "clip": ("grad_clip", "max_norm", "clip_grad"),
     "smoothing": ("method", "smoother"),
 }
-"""What other toolkits call settings, by our names."""
+"""The names that other toolkits give to settings, by the names here."""
 
 
 def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
-    """An instance of the frozen dataclass `settings_class`; strings are converted to their field's type."""
+    """Return an instance of the frozen dataclass `settings_class`, with strings converted to its types."""
     hints = typing.get_type_hints(settings_class)
     fields = dataclasses.fields(settings_class)  # type: ignore[arg-type]
     known = [field.name for field in fields]
@@ -73,7 +73,7 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
             close = close or difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"unknown setting {key!r}{hint} (there are: {', '.join(known) or 'none'})")
-    # None stands for a value that is filled in later: when training begins, or by other settings
+    # None stands for a value that is filled in later: by a rule when training begins, or by other settings
     may_be_none = {field.name for field in fields if field.metadata.get("open") or field.default is None}
     offered = {field.name: _offered(field, hints[field.name]) for field in fields}
     return settings_class(
@@ -84,21 +84,29 @@ def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
     )
 
 
-def setting(default: T, explanation: str, *, formerly: str | None = None, unlisted: tuple[str, ...] = ()) -> T:
-    """A field of a settings dataclass, with the explanation that the command line's help shows.
+def setting(
+    default: T,
+    explanation: str,
+    *,
+    common: bool = False,
+    formerly: str | None = None,
+    unlisted: tuple[str, ...] = (),
+) -> T:
+    """Return a field of a settings dataclass, with the explanation that the command line's help shows.
 
+    `common` marks one of the few settings that most users change: help shows the others only when asked for all.
     `formerly` is an earlier name of the setting, which model folders may have and users may still give. `unlisted`
     are values that model folders may have, and that help and errors do not list.
     """
-    metadata = {"help": explanation, "formerly": formerly, "unlisted": unlisted}
+    metadata = {"help": explanation, "common": common, "formerly": formerly, "unlisted": unlisted}
     field: T = dataclasses.field(default=default, metadata=metadata)
     return field
 
 
 def left_open(settings_class: type, name: str) -> Any:
-    """A field of a subclass of `settings_class` that is None until a rule chooses its value.
+    """Return a field for a subclass of `settings_class` that is None until a rule chooses its value.
 
-    It has the explanation of the field that it replaces, whose default is what `closed` fills in.
+    It keeps the metadata of the field that it replaces; `closed` fills in the default of that field.
     """
     replaced = next(field for field in dataclasses.fields(settings_class) if field.name == name)
     metadata = {**replaced.metadata, "open": True, "fixed": replaced.default}
@@ -106,7 +114,7 @@ def left_open(settings_class: type, name: str) -> Any:
 
 
 def open_names(settings: Any) -> list[str]:
-    """The names of the settings that are left open, and have no value yet."""
+    """Return the names of the settings that are left open and have no value yet."""
     return [
         field.name
         for field in dataclasses.fields(settings)
@@ -115,24 +123,33 @@ def open_names(settings: Any) -> list[str]:
 
 
 def closed(settings: T) -> T:
-    """The settings with a fixed value for everything that is left open, where there is no text to choose it by."""
+    """Return the settings with the fixed default of each one left open, for use without a text to fit."""
     fixed = {field.name: field.metadata.get("fixed") for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     return dataclasses.replace(settings, **{name: fixed[name] for name in open_names(settings)})  # type: ignore[type-var]
 
 
 def describe(settings_class: type) -> list[dict[str, Any]]:
-    """The settings of a dataclass: name, type in words, default, explanation and group of each.
+    """List the settings of a dataclass: name, type in words, default, help, group and whether it is common.
 
-    The groups are what `GROUPS` of the class and its bases says, such as {"size": ("layers", "hidden")}; a setting
-    that none of them names is in the group "".
+    A class that marks no setting as common has only common ones. The groups are those in `GROUPS` of the class and
+    its bases, such as {"size": ("layers", "hidden")}; a setting that no group names is in the group "".
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Example:
+    ...     layers: int = setting(2, "how many layers", common=True)
+    ...     clip: float = setting(1.0, "the largest norm of a gradient")
+    >>> [(entry["name"], entry["default"], entry["help"], entry["common"]) for entry in describe(Example)]
+    [('layers', 2, 'how many layers', True), ('clip', 1.0, 'the largest norm of a gradient', False)]
     """
     hints = typing.get_type_hints(settings_class)
+    fields = dataclasses.fields(settings_class)
     groups = {
         name: group
         for base in reversed(settings_class.__mro__)
         for group, names in vars(base).get("GROUPS", {}).items()
         for name in names
     }
+    common = {field.name for field in fields if field.metadata.get("common")} or {field.name for field in fields}
     return [
         {
             "name": field.name,
@@ -140,19 +157,20 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
             "default": CHOSEN if field.metadata.get("open") else field.default,
             "help": field.metadata.get("help", ""),
             "group": groups.get(field.name, ""),
+            "common": field.name in common,
         }
-        for field in dataclasses.fields(settings_class)
+        for field in fields
     ]
 
 
 def _offered(field: dataclasses.Field[Any], hint: Any) -> Any:
-    """The type of a setting without the values that are not listed."""
+    """Return the type of a setting without the values that are not listed."""
     unlisted = field.metadata.get("unlisted")
     return typing.Literal[tuple(a for a in typing.get_args(hint) if a not in unlisted)] if unlisted else hint
 
 
 def _read(key: str, value: Any, hint: Any, offered: Any) -> Any:
-    """A value as one of the type `hint`; an error names the type `offered`."""
+    """Convert a value to the type `hint`; an error names the type `offered`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         for argument in arguments:

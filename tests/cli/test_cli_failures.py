@@ -429,7 +429,7 @@ def test_debug_lets_errors_through_wherever_it_stands(run: Run, tmp_path: Path, 
 
 
 def test_a_model_where_a_text_is_wanted_and_the_reverse(fails: Fails, model: Path, corpus: Path) -> None:
-    assert "is a model folder; a text is wanted here" in fails("train", "ngram", model, "--out", "m")
+    assert "is a model folder, not a text" in fails("train", "ngram", model, "--out", "m")
     assert "name one or more model folders, and then the text" in fails("evaluate", model)
     assert "where a model folder was expected" in fails("evaluate", corpus, model)
 

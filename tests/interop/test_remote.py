@@ -63,7 +63,7 @@ def test_what_is_not_there() -> None:
     for address, message in {
         "memory://books/z.txt": r"^memory://books/z.txt: no such file$",
         "memory://books/*.csv": r"^no file matches 'memory://books/\*.csv'$",
-        "nostore://a/b.txt": r"^nostore://a/b.txt: no kind of store is known by nostore://$",
+        "nostore://a/b.txt": r"^nostore://a/b.txt: there is no kind of store nostore://$",
     }.items():
         with pytest.raises(CorpusError, match=message):
             cr.Corpus.open(address)

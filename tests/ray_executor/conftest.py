@@ -1,4 +1,4 @@
-"""One Ray for all tests of this folder, and an engine that shares files as Ray's does but works in threads."""
+"""One Ray for all tests of this folder, and an executor that shares files as Ray's does but works in threads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from chainrule.cli.main import main
-from chainrule.ray.executor import RayEngine
-from chainrule.system.parallel import Engine
+from chainrule.ray.executor import RayExecutor
+from chainrule.system.parallel import Executor
 
 
 class Ran(NamedTuple):
@@ -51,7 +51,7 @@ def fails(run: Run) -> Fails:
     return fails
 
 
-class Threads(Engine):
+class Threads(Executor):
     """Workers that share nothing but files, as far as the code can tell."""
 
     name = "threads"
@@ -79,8 +79,8 @@ def local_ray() -> Iterator[None]:
 
 
 @pytest.fixture
-def ray_workers(local_ray: None, tmp_path: Path) -> Iterator[RayEngine]:
-    from chainrule.ray.connection import ray_engine
+def ray_workers(local_ray: None, tmp_path: Path) -> Iterator[RayExecutor]:
+    from chainrule.ray.connection import ray_executor
 
-    with ray_engine(work=tmp_path) as engine:
-        yield engine
+    with ray_executor(work=tmp_path) as executor:
+        yield executor

@@ -17,7 +17,7 @@ from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.train import train
 from chainrule.ngram.workspace import Workspace
-from chainrule.runs.train import check_engine
+from chainrule.runs.train import check_executor
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import train_and_encode
@@ -73,7 +73,7 @@ def test_models_are_the_same_bit_for_bit(
     monkeypatch.setattr("chainrule.ngram.store.trie._GROUPS_AT_ONCE", 64)
     monkeypatch.setattr("chainrule.ngram.estimate.passes._COUNTED_AT_ONCE", 10_000)
     expected = train(NgramSettings(**settings), data)
-    found = train(NgramSettings(**settings), replace(data, engine=threads))
+    found = train(NgramSettings(**settings), replace(data, executor=threads))
     assert found.metrics == expected.metrics
     assert found.tensors().keys() == expected.tensors().keys()
     for name, array in expected.tensors().items():
@@ -81,19 +81,19 @@ def test_models_are_the_same_bit_for_bit(
 
 
 def test_files_go_when_nobody_uses_them(data: TrainingData, threads: Threads, tmp_path: Path) -> None:
-    lm = train(NgramSettings(order=3), replace(data, engine=threads))
+    lm = train(NgramSettings(order=3), replace(data, executor=threads))
     lm.save(tmp_path / "model")
     del lm
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_kinds_that_an_engine_does_nothing_for_are_refused() -> None:
+def test_kinds_that_an_executor_does_nothing_for_are_refused() -> None:
     ngram, anygram = find_kind("ngram"), find_kind("anygram")
-    check_engine(ngram, NgramSettings(), "ray", "cpu")
-    check_engine(anygram, anygram.settings(), "embedded", "cuda")
-    with pytest.raises(SettingsError, match="anygram is trained otherwise"):
-        check_engine(anygram, anygram.settings(), "ray", "cpu")
-    with pytest.raises(SettingsError, match="ngram is trained otherwise"):
-        check_engine(ngram, NgramSettings(smoothing="infinite"), "ray", "cpu")
+    check_executor(ngram, NgramSettings(), "ray", "cpu")
+    check_executor(anygram, anygram.settings(), "embedded", "cuda")
+    with pytest.raises(SettingsError, match="anygram is not trained by counting"):
+        check_executor(anygram, anygram.settings(), "ray", "cpu")
+    with pytest.raises(SettingsError, match="ngram is not trained by counting"):
+        check_executor(ngram, NgramSettings(smoothing="infinite"), "ray", "cpu")
     with pytest.raises(SettingsError, match="the device cuda"):
-        check_engine(ngram, NgramSettings(), "ray", "cuda")
+        check_executor(ngram, NgramSettings(), "ray", "cuda")

@@ -18,8 +18,8 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import ChainruleError, CorpusError, MissingExtraError
-from chainrule.ray.connection import ClusterError, ray_engine
-from chainrule.ray.executor import RayEngine
+from chainrule.ray.connection import ClusterError, ray_executor
+from chainrule.ray.executor import RayExecutor
 from chainrule.system.parallel import EMBEDDED
 
 from .conftest import Fails, Run
@@ -45,12 +45,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_folder_is_that_of_one_process(
     run: Run, files: Path, tmp_path: Path, local_ray: None, settings: list[str]
 ) -> None:
-    for engine in ("embedded", "ray"):
+    for executor in ("embedded", "ray"):
         words = [word for one in settings for word in ("--set", one)]
-        done = run("train", "ngram", f"{files}/*.txt", *words, "--engine", engine, "--out", tmp_path / engine)
+        done = run("train", "ngram", f"{files}/*.txt", *words, "--executor", executor, "--out", tmp_path / executor)
         assert done.code == 0, done.err
     assert contents(tmp_path / "ray") == contents(tmp_path / "embedded")
-    one, other = (cr.load(tmp_path / engine) for engine in ("embedded", "ray"))
+    one, other = (cr.load(tmp_path / executor) for executor in ("embedded", "ray"))
     if len(settings) > 1:  # something was pruned, so that there is something to compare
         whole = cr.train("ngram", files, order=3)
         assert sum(map(len, one.tensors().values())) < sum(map(len, whole.tensors().values()))
@@ -65,15 +65,23 @@ def test_scores_filters_and_ids_are_those_of_one_process(
 ) -> None:
     model = tmp_path / "model"
     assert run("train", "ngram", files / "0.txt", "--out", model).code == 0
-    ids = [tmp_path / engine for engine in ("embedded.ids", "ray.ids")]
+    ids = [tmp_path / executor for executor in ("embedded.ids", "ray.ids")]
     verbs: list[Callable[[str], list[Any]]] = [
-        lambda engine: ["score", model, files / "1.txt"],
-        lambda engine: ["score", model, files / "1.txt", "--worst", "5", "--by", "total", "--json"],
-        lambda engine: ["filter", model, files / "1.txt", "--keep", "0.3"],
-        lambda engine: ["tokenize", files, "--tokenizer", "word", "--ids", tmp_path / f"{engine}.ids", "--json"],
+        lambda executor: ["score", model, files / "1.txt"],
+        lambda executor: ["score", model, files / "1.txt", "--worst", "5", "--by", "total", "--json"],
+        lambda executor: ["filter", model, files / "1.txt", "--keep", "0.3"],
+        lambda executor: [
+            "tokenize",
+            files,
+            "--tokenizer",
+            "word",
+            "--ids",
+            tmp_path / f"{executor}.ids",
+            "--json",
+        ],
     ]
     for verb in verbs:
-        one, other = (run(*verb(engine), "--engine", engine) for engine in ("embedded", "ray"))
+        one, other = (run(*verb(executor), "--executor", executor) for executor in ("embedded", "ray"))
         assert (one.code, one.out) == (other.code, other.out) == (0, one.out)
     assert ids[0].read_bytes() == ids[1].read_bytes()
 
@@ -93,7 +101,7 @@ def dying(work: Callable[[Any], Any], mark: Path) -> Callable[[Any], Any]:
     return die
 
 
-class DyingWorkers(RayEngine):
+class DyingWorkers(RayExecutor):
     """Workers of which one dies in each round of work that is named."""
 
     rounds = ("_Count", "_Smoother", "log")
@@ -110,16 +118,18 @@ class DyingWorkers(RayEngine):
 
 
 @pytest.mark.slow
-def test_workers_that_die_in_the_middle_change_nothing(files: Path, tmp_path: Path, ray_workers: RayEngine) -> None:
+def test_workers_that_die_in_the_middle_change_nothing(
+    files: Path, tmp_path: Path, ray_workers: RayExecutor
+) -> None:
     expected = cr.train("ngram", files, order=3)
-    engine = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]
-    found = cr.train("ngram", files, order=3, workers=engine)
-    assert engine.died == 3
+    executor = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]
+    found = cr.train("ngram", files, order=3, workers=executor)
+    assert executor.died == 3
     for name, array in expected.tensors().items():
         assert found.tensors()[name].tobytes() == array.tobytes(), name
 
 
-def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path, ray_workers: RayEngine) -> None:
+def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path, ray_workers: RayExecutor) -> None:
     def slow(number: int) -> int:
         (tmp_path / f"pid-{number}-{os.getpid()}").touch()
         while number == 3 and len(list(tmp_path.glob("pid-3-*"))) < 2:
@@ -138,7 +148,7 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path, ray_wo
     assert len(list(tmp_path.glob("pid-3-*"))) == 2
 
 
-def test_errors_of_workers_are_raised_as_they_are(ray_workers: RayEngine) -> None:
+def test_errors_of_workers_are_raised_as_they_are(ray_workers: RayExecutor) -> None:
     def fail(number: int) -> int:
         if number == 2:
             raise CorpusError("this is not a text")
@@ -148,7 +158,7 @@ def test_errors_of_workers_are_raised_as_they_are(ray_workers: RayEngine) -> Non
         list(ray_workers.in_order(fail, range(4)))
 
 
-def test_arrays_of_files_travel_by_name(ray_workers: RayEngine, tmp_path: Path) -> None:
+def test_arrays_of_files_travel_by_name(ray_workers: RayExecutor, tmp_path: Path) -> None:
     array = np.memmap(tmp_path / "array", np.int64, "w+", shape=1000)
     part = np.asarray(array[100:900])
 
@@ -172,7 +182,7 @@ def test_a_dead_cluster_is_refused_at_once(fails: Fails, files: Path, tmp_path: 
     script = [sys.executable, "-m", "chainrule", "train", "ngram", files, "--out", out]
     began = time.monotonic()
     done = subprocess.run(
-        [*map(str, script), "--engine", "ray", "--address", "127.0.0.1:9"],
+        [*map(str, script), "--executor", "ray", "--address", "127.0.0.1:9"],
         capture_output=True,
         text=True,
         check=False,
@@ -196,17 +206,19 @@ def test_a_dead_cluster_is_refused_by_each_verb(
         ["filter", model, files / "1.txt", "--keep", "0.3", "--out", out],
         ["tokenize", files, "--tokenizer", "word", "--ids", out],
     ):
-        said = fails(*verb, "--engine", "ray", "--address", "127.0.0.1:9")
+        said = fails(*verb, "--executor", "ray", "--address", "127.0.0.1:9")
         assert "no Ray cluster answers at 127.0.0.1:9: Connection refused; start one (ray start --head)" in said
         assert not out.exists()
 
 
 def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Path) -> None:
     train = ["train", "ngram", files, "--out", tmp_path / "m"]
-    assert "--address is for --engine ray" in fails(*train, "--address", "auto")
-    assert "anygram is trained otherwise" in fails("train", "anygram", *train[2:], "--engine", "ray")
-    assert "need no engine" in fails("tokenize", files, "--show", "--engine", "ray")
-    with pytest.raises(ClusterError, match="no such folder to work in"), ray_engine(work=tmp_path / "nowhere"):
+    assert "--address is for --executor ray" in fails(*train, "--address", "auto")
+    assert "anygram is not trained by counting" in fails(
+        "train", "anygram", *train[2:], "--engine", "ray"
+    )  # its earlier name
+    assert "need no executor" in fails("tokenize", files, "--show", "--executor", "ray")
+    with pytest.raises(ClusterError, match="no such folder to work in"), ray_executor(work=tmp_path / "nowhere"):
         pass
 
 
@@ -258,7 +270,7 @@ def test_a_cluster_that_wants_a_token_is_told_from_one_that_is_not_there(monkeyp
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(connection, "_check_answers", lambda address: None)
-    with pytest.raises(ClusterError) as caught, ray_engine("127.0.0.1:6379"):
+    with pytest.raises(ClusterError) as caught, ray_executor("127.0.0.1:6379"):
         pass
     expected = "no Ray cluster can be used at 127.0.0.1:6379: it wants its own token: set RAY_AUTH_MODE=token and "
     assert str(caught.value).startswith(expected) and "\n" not in str(caught.value)
@@ -266,7 +278,7 @@ def test_a_cluster_that_wants_a_token_is_told_from_one_that_is_not_there(monkeyp
 
 def test_without_ray_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'chainrule\[scale\]'"), ray_engine():
+    with pytest.raises(MissingExtraError, match=r"pip install 'chainrule\[scale\]'"), ray_executor():
         pass
 
 
@@ -281,8 +293,8 @@ def test_a_context_that_flows_is_read_in_sequence(
         list(score_records(lm, files / "1.txt", workers=Workers(EMBEDDED, Stored(tmp_path))))
     lm.save(tmp_path / "model")
     monkeypatch.setitem(sys.modules, "ray", None)  # it is refused before Ray is asked for
-    said = fails("score", tmp_path / "model", files / "1.txt", "--engine", "ray")
-    assert "reads a text in sequence: leave out the engine" in said
+    said = fails("score", tmp_path / "model", files / "1.txt", "--executor", "ray")
+    assert "reads a text in sequence: leave out the executor" in said
 
 
 def test_ray_is_not_imported_unless_asked_for() -> None:

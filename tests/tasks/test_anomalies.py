@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.errors import CorpusError, SettingsError
-from chainrule.evaluation.records import score_records
+from chainrule.evaluation.records import ScoredRecord, score_records
 from chainrule.tasks.anomaly import (
     Ranking,
     anomalies,
@@ -24,7 +24,7 @@ from chainrule.tasks.anomaly import (
     detect,
     follow,
     scored_batches,
-    token_spans,
+    surprising_tokens,
 )
 from chainrule.text.corpus import Corpus
 
@@ -68,9 +68,10 @@ def test_lines_are_ranked_by_their_surprisal_alone(tmp_path: Path, by: str, cont
 def test_tokens_have_their_places_in_the_line(tokenizer: str, line: str) -> None:
     """One after the other, over all that is not white space, each where its spelling is."""
     lm = MODELS[tokenizer]
-    ids = lm.tokenizer.encode(line).tolist()
-    spans = token_spans(lm.tokenizer, line, ids)
-    assert len(spans) == len(ids)
+    ids = (*lm.tokenizer.encode(line).tolist(), lm.tokenizer.eos)
+    tokens = [*surprising_tokens(lm.tokenizer, ScoredRecord(1, line, ids, (0.0,) * len(ids)))]
+    *spans, end = [(token.start, token.end) for token in tokens]
+    assert len(tokens) == len(ids) and end == (len(line), len(line))
     assert all(0 <= start <= end <= len(line) for start, end in spans)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
     covered = {place for start, end in spans for place in range(start, end)}
@@ -210,7 +211,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="at least 1, not 0"):
         anomalies(MODELS["word"], "open door", 0)
     (tmp_path / "a.log").write_bytes(b"open\nfi\xffre\n")
-    with pytest.raises(CorpusError, match="line 2: expected UTF-8, found ff"):
+    with pytest.raises(CorpusError, match="line 2, byte 3: expected UTF-8, found ff"):
         list(follow(tmp_path / "a.log", wait=lambda: False))
     (batch,) = follow(tmp_path / "a.log", wait=lambda: False, encoding_errors="replace")
     assert batch.text(1) == "fi\ufffdre"

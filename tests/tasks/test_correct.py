@@ -15,11 +15,10 @@ from tests.cli.conftest import fails, plain_terminal, run, run_alone  # noqa: F4
 from tests.cli.running import Fails, Run
 
 import chainrule as cr
-from chainrule.tasks.spelling.candidates import Neighbours, edit_distance
 from chainrule.tasks.spelling.channel import SYMBOLS, Channel, encoded, read_misspellings
 from chainrule.tasks.spelling.correct import Corrector
 from chainrule.tasks.spelling.measure import measure_clean, measure_misspellings
-from chainrule.tasks.spelling.words import in_case_of, words_of
+from chainrule.tasks.spelling.words import find_near, in_case_of, words_of
 
 TEXT = [
     "the cat sat on the mat",
@@ -49,34 +48,33 @@ def folder(tmp_path: Path, lm: cr.LanguageModel) -> Path:
 
 # -- candidates -------------------------------------------------------------------------------------------
 
-SHORT = st.text("abc", min_size=1, max_size=6)
+
+def edits_by_definition(word: str, letters: str) -> set[str]:
+    """Every word that one insertion, deletion, substitution or swap of neighbours makes of a word."""
+    places = range(len(word) + 1)
+    return {
+        *(word[:i] + letter + word[i:] for i in places for letter in letters),
+        *(word[:i] + word[i + 1 :] for i in places),
+        *(word[:i] + letter + word[i + 1 :] for i in places[:-1] for letter in letters),
+        *(word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in places[:-2]),
+    }
+
+
+def test_words_within_one_and_two_edits() -> None:
+    words = ["".join(letters) for size in range(1, 5) for letters in itertools.product("ab", repeat=size)]
+    (numbers, distances), *_ = find_near(["abab", "b"], words)
+    found = {words[n]: d for n, d in zip(numbers.tolist(), distances.tolist(), strict=True)}
+    one = edits_by_definition("abab", "ab") & {*words} - {"abab"}
+    assert {word for word, distance in found.items() if distance == 1} == one
+    assert found["abab"] == 0 and found["baba"] == 2 and "b" not in found
 
 
 def test_distances_by_hand() -> None:
-    assert edit_distance("teh", "the") == 1
-    assert edit_distance("acress", "across") == 1
-    assert edit_distance("contenpted", "contented") == 1
-    assert edit_distance("kitten", "sitting") == 3
-    assert edit_distance("", "ab") == 2
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(SHORT, min_size=1, max_size=30, unique=True), SHORT)
-def test_neighbours_are_all_words_within_two_edits(words: list[str], typed: str) -> None:
-    neighbours = Neighbours(words)
-    for most in (1, 2):
-        numbers, distances = neighbours.near(typed, most)
-        found = {words[n]: int(d) for n, d in zip(numbers, distances, strict=True)}
-        assert found == {word: d for word in words if (d := edit_distance(word, typed)) <= most}
-
-
-def test_neighbours_of_any_letters() -> None:
-    neighbours = Neighbours(["naïve", "日本語", "x" * 60])
-    assert neighbours.near("naive")[0].tolist() == [0]
-    assert neighbours.near("日本")[0].tolist() == [1]
-    assert neighbours.near("x" * 59)[0].tolist() == []  # longer than what is filed
-    assert neighbours.near("")[0].tolist() == []
-    assert Neighbours([]).near("word")[0].tolist() == []
+    pairs = {"teh": "the", "acress": "across", "contenpted": "contented", "naive": "naïve", "日本": "日本語"}
+    vocabulary = [*pairs.values(), "x" * 60]
+    for number, (of, distances) in enumerate(find_near([*pairs, "x" * 59, "x"], vocabulary)):
+        assert (of.tolist(), distances.tolist()) == (([number], [1]) if number <= len(pairs) else ([], []))
+    assert [numbers.tolist() for numbers, _ in find_near(["word"], [])] == [[]]
 
 
 # -- the channel ------------------------------------------------------------------------------------------
@@ -202,7 +200,7 @@ def test_the_search_finds_the_best_reading(lm: cr.LanguageModel) -> None:
     corrector = Corrector(lm, beams=2000, choices=4, keep=0.9)
     line = "teh cta sta on"
     words = corrector.words_of(line)
-    choices = [corrector.choices_of(word) for word in words]
+    choices = corrector.choices_of(words)
 
     def total(taken: tuple[int, ...]) -> float:
         ids = np.asarray([[int(of.ids[i]) for of, i in zip(choices, taken, strict=True)]])

@@ -184,7 +184,7 @@ def test_parquet_rows_are_kept_with_all_columns(lm: cr.LanguageModel, tmp_path: 
     assert pyarrow.parquet.read_table(out).to_pylist() == [r for r in RECORDS if r["text"] in expected] * 2
 
 
-def test_networks_judge_as_ngrams_do(tmp_path: Path) -> None:
+def test_networks_score_as_ngrams_do(tmp_path: Path) -> None:
     """A model without the fast path, by batches of rows."""
     lm = cr.train(
         "feedforward",
@@ -212,9 +212,9 @@ def test_what_cannot_be_filtered_is_refused(lm: cr.LanguageModel, tmp_path: Path
         filter_corpus(lm, tmp_path / "a.txt", out, max_perplexity=math.nan)
     with pytest.raises(CorpusError, match="jsonl and text files together"):
         filter_corpus(lm, [tmp_path / "a.txt", tmp_path / "b.jsonl"], out, keep=0.5)
-    with pytest.raises(CorpusError, match="is text, and this name is one of jsonl"):
+    with pytest.raises(CorpusError, match="are text, but this is the name of a jsonl file"):
         filter_corpus(lm, tmp_path / "a.txt", tmp_path / "out.jsonl", keep=0.5)
-    with pytest.raises(CorpusError, match="needs a file of its own"):
+    with pytest.raises(CorpusError, match="need a file of their own"):
         filter_corpus(lm, tmp_path / "c.parquet", out, keep=0.5)
     (tmp_path / "d.csv").write_text("text\ni love cats\n")
     (tmp_path / "e.csv").write_text("text,n\ni love cats,1\n")

@@ -139,7 +139,7 @@ def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
     cr.train("elman", corpus, run=tmp_path / "run", **SMALL)
     for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
         checkpoint.rename(tmp_path / checkpoint.name)
-    with pytest.raises(FolderError, match="there is no checkpoint to go on from: it has finished"):
+    with pytest.raises(FolderError, match="there is no checkpoint to continue from: it has finished"):
         cr.resume(tmp_path / "run")
     for damage in (
         "{",

@@ -36,7 +36,7 @@ from chainrule.errors import (
 )
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.system.devices import choose_device, has_torch
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
@@ -106,8 +106,8 @@ class TrainingData:
     """Continue from the newest checkpoint of the run folder."""
     sources: Sources | None = None
     """For kinds that learn from pairs; the texts are then the targets. For taggers, lines of word/TAG, in bytes."""
-    engine: Engine = EMBEDDED
-    """Where the work is done, for kinds that take an engine."""
+    executor: Executor = EMBEDDED
+    """Where the work is done, for kinds that take an executor."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):
@@ -191,8 +191,8 @@ class Kind:
     ladder: tuple[Rung, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
-    takes_engine: Callable[[Any], bool] = field(default=lambda settings: False)
-    """Whether, with these settings, the work of training can be given to an engine, such as that of ray/."""
+    takes_executor: Callable[[Any], bool] = field(default=lambda settings: False)
+    """Whether, with these settings, the work of training can be given to an executor, such as that of ray/."""
     check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
     """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
     keeps_run: bool = False
@@ -291,9 +291,9 @@ def _loaded(stored: Stored) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Workers:
-    """An engine, and the model that its workers are to use."""
+    """An executor, and the model that its workers are to use."""
 
-    engine: Engine
+    executor: Executor
     stored: Stored
 
 

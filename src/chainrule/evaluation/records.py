@@ -143,7 +143,7 @@ def expect_lines(lm: LanguageModel) -> None:
     """Refuse a model that workers cannot score with: they read lines by themselves."""
     if lm.context != "line":
         raise SettingsError(
-            "the context of this model flows across lines, so it reads a text in sequence: leave out the engine"
+            "the context of this model flows across lines, so it reads a text in sequence: leave out the executor"
         )
 
 
@@ -162,7 +162,7 @@ def score_batches(
         every: Iterable[tuple[RecordBatch, _Scored]] = _in_sequence(lm, batches)
     else:
         expect_lines(lm)
-        every = workers.engine.in_order(partial(_score_stored, workers.stored), batches)
+        every = workers.executor.in_order(partial(_score_stored, workers.stored), batches)
     for records, scored in every:
         yield ScoredBatch(records, *scored, is_one_file)
 

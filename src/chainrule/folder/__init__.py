@@ -1,9 +1,9 @@
 """Model folders on disk: arrays in safetensors files, checksums, and the manifest that lists them.
 
 tensors.py     arrays in safetensors files, memory-mapped when they are read
-integrity.py   sizes and checksums, and what a file is that fails them
-jsontext.py    JSON with infinity, by the letter of its grammar
-manifest.py    `ModelFolder`, and how one is written and read
+integrity.py   sizes and checksums, and errors for files that do not match them
+jsontext.py    strict JSON that can hold infinity
+manifest.py    `ModelFolder`: writing and reading it
 """
 
 from __future__ import annotations

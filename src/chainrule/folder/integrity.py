@@ -1,10 +1,9 @@
-"""Sizes and checksums of files, and errors that say what a file is that fails them.
+"""Sizes and checksums of files, and errors that name the format of a file that does not match them.
 
-What is promised: a model is loaded only if every file that decides a score is, byte for byte, the file that was
-written. Files of up to 256 MB are read and compared each time. Reading a larger one takes seconds, so it is
-compared when it is first loaded, and again whenever the system says that it is another file or has changed since:
-device, inode, size and the times of the last changes are kept in `.verified.json` beside it. `chainrule inspect`
-reads all.
+A model is loaded only if every file that affects a score is, byte for byte, the file that was written. Files of up
+to 256 MB are read and compared each time. Reading a larger one takes seconds, so it is compared when it is first
+loaded, and again when its device, inode, size or times of change differ from those kept in `.verified.json` beside
+it. `chainrule inspect` compares all files.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 from chainrule.system.disk import replaced_file
 
 VERIFIED = ".verified.json"
-"""What is known of large files that were found right."""
+"""The file that keeps the identities of verified large files."""
 _VERIFY_UP_TO = 256 << 20  # larger files are not read each time they are loaded
 
 
 def files_in(folder: Path) -> dict[str, Any]:
-    """Size and checksum of each file of a folder, as a manifest lists them; `check_file` compares."""
+    """Return the size and checksum of each file of a folder, as a manifest lists them."""
     files = (path for path in sorted(folder.iterdir()) if path.is_file())
     return {file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files}
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file, as hexadecimal digits."""
+    """Return the checksum of a file, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> None:
-    """Refuse a file whose size or checksum is not the one its entry in the manifest gives.
+    """Refuse a file whose size or checksum differs from its entry in the manifest.
 
-    The checksum is computed for files up to 256 MB, and for larger ones that may have changed since they were found
-    right; for all files if `verify` is True, for none if it is False.
+    The checksum is computed for files up to 256 MB, and for larger ones that may have changed since they were
+    verified; for all files if `verify` is True, for none if it is False.
     """
     if not path.is_file():
         raise DamagedFileError(f"{path}: missing; copy the whole folder again, or train the model again")
@@ -56,27 +55,27 @@ def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> Non
         return
     if sha256(path) != entry.get("sha256"):
         raise what_it_is(path, "its checksum differs from what was written")
-    if known is not None:  # as it was before it was read: a change during the reading is seen the next time
+    if known is not None:  # the identity before reading: a change during the reading is noticed the next time
         _remember(path, known)
 
 
-# -- large files that were found right --------------------------------------------------------------------
+# -- large files that were verified -----------------------------------------------------------------------
 
 
 def remember(path: Path, entry: Mapping[str, Any]) -> None:
-    """Note that a large file is right as it is now."""
+    """Note that a large file is verified as it is now."""
     _remember(path, _identity(path, entry))
 
 
 def _remember(path: Path, identity: list[Any]) -> None:
-    """Note that a large file with this identity is right; a folder that cannot be written to is read each time."""
+    """Note the identity of a verified file; in a read-only folder it is not noted, and verified each time."""
     known = {**_known(path.parent), path.name: identity}
     with suppress(OSError), replaced_file(path.parent / VERIFIED) as file:
         file.write(json.dumps(known).encode())
 
 
 def is_large(path: Path) -> bool:
-    """Whether a file is so large that it is not read each time it is loaded."""
+    """Return True if a file is so large that it is not read each time it is loaded."""
     return path.stat().st_size > _VERIFY_UP_TO
 
 
@@ -89,14 +88,14 @@ def _known(folder: Path) -> dict[str, Any]:
 
 
 def _identity(path: Path, entry: Mapping[str, Any]) -> list[Any]:
-    """What changes when a file is replaced or written to, and the checksum that it should have."""
+    """Return values that change when a file is replaced or written to, and its expected checksum."""
     found = path.stat()
     times = found.st_mtime_ns, found.st_ctime_ns
     return [found.st_dev, found.st_ino, found.st_size, *times, entry.get("sha256")]
 
 
 def what_it_is(path: Path, problem: str) -> FolderError:
-    """The error for a file that is not what was written: a known foreign format is named, else it is damaged."""
+    """Return the error for a file that is not the one that was written; it names a known foreign format."""
     with path.open("rb") as file:
         head = file.read(512)
     start = head.lstrip().lower()

@@ -11,6 +11,6 @@ _STANDARD = {"Infinity": "1e999", "-Infinity": "-1e999", "NaN": "null"}
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """The value as strict JSON: infinity is written 1e999, which reads back as infinity, and NaN is null."""
+    """Return the value as strict JSON: infinity is written 1e999, which reads back as infinity, and NaN is null."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _STRINGS_AND_CONSTANTS.sub(lambda found: _STANDARD.get(found[0], found[0]), text)

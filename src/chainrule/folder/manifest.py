@@ -1,9 +1,9 @@
-"""The model folder: how a model is stored on disk.
+"""The model folder: a model on disk.
 
     manifest.json      format version, kind, configuration, context, provenance, checksums, its own among them
     model.safetensors  the arrays of the model; memory-mapped, never pickled
     tokenizer.json     text <-> ids; a further tokenizer is NAME.tokenizer.json
-    metrics.json       what was measured of the model
+    metrics.json       measurements of the model
     README.md          a model card
     parts/NAME/        models that this one is made of, each a model folder of its own
 
@@ -50,15 +50,15 @@ class ModelFolder:
     context: Context | None
     """None for a model that is not a language model."""
     tokenizers: Mapping[str, str]
-    """By name, the content of each tokenizer file."""
+    """The content of each tokenizer file, by name."""
     tensors: Tensors
     provenance: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, ModelFolder] = field(default_factory=dict)
-    """By name, the models that this one is made of."""
+    """The models that this one is made of, by name."""
     path: Path | None = None
     is_signed: bool = True
-    """Whether the manifest, which has the settings, has a checksum of itself; in format version 1 it has none."""
+    """Whether the manifest has a checksum of itself; in format version 1 it has none."""
 
     @property
     def tokenizer(self) -> str:
@@ -68,7 +68,7 @@ class ModelFolder:
         return self.tokenizers[TEXT]
 
     def tensor(self, name: str) -> np.ndarray:
-        """One array, still on disk."""
+        """Return one array, still on disk."""
         if name not in self.tensors:
             raise DamagedFileError(
                 f"{self.path}: {TENSORS} has no array {name!r}, which the kind {self.kind!r} needs"
@@ -76,7 +76,7 @@ class ModelFolder:
         return np.asarray(self.tensors[name])
 
     def part(self, name: str) -> ModelFolder:
-        """One of the models that this one is made of."""
+        """Return one of the models that this one is made of."""
         if name not in self.parts:
             raise DamagedFileError(f"{self.path}: it has no part {name!r}, which the kind {self.kind!r} needs")
         return self.parts[name]
@@ -93,7 +93,7 @@ def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = Fa
 def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
     """Refuse a destination now rather than after an hour of training.
 
-    What a killed process left there is put back or removed.
+    Remains of a killed process are put back or removed.
     """
     folder = Path(folder)
     sweep(folder)
@@ -118,8 +118,8 @@ def check_destination(folder: str | Path, *, overwrite: bool = False) -> None:
 def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolder:
     """Read a model folder; arrays stay on disk until they are used.
 
-    Checksums are verified as `check_file` says; for all files if `verify` is True, for none if it is False. If the
-    folder is replaced meanwhile, it is read once more.
+    `check_file` verifies checksums: of all files if `verify` is True, of none if it is False. If the folder is
+    replaced meanwhile, it is read once more.
     """
     folder = Path(folder)
     recover(folder)
@@ -139,7 +139,7 @@ def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolde
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """What changes when a folder is replaced: a folder that is written anew is another one."""
+    """Return values that change when a folder is replaced by a new one."""
     try:
         found = folder.stat()
     except OSError:
@@ -177,14 +177,14 @@ def _read_folder(folder: Path, verify: bool | None, deepest: int) -> ModelFolder
 
 def _read_part(folder: Path, entry: Mapping[str, Any], verify: bool | None, deepest: int) -> ModelFolder:
     part = _read_folder(folder, verify, deepest - 1)
-    # its manifest has the checksums of the part's files: so the checksum of the manifest covers the part
+    # the manifest of the part has the checksums of its files, so its own checksum covers the whole part
     if sha256(folder / MANIFEST) != entry.get("manifest_sha256"):
         raise what_it_is(folder / MANIFEST, "its checksum differs from what was written")
     return part
 
 
 def megabytes(folder: str | Path) -> float:
-    """The size of everything in a folder, in MB (10^6 bytes)."""
+    """Return the size of everything in a folder, in MB (10^6 bytes)."""
     return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
 
 
@@ -217,7 +217,7 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
         **({"parts": parts} if parts else {}),
     }
     _write(folder / MANIFEST, signed(to_json(manifest, indent=2)))
-    if is_large(folder / TENSORS):  # it was read just now, for its checksum
+    if is_large(folder / TENSORS):  # it was read a moment ago, for its checksum
         remember(folder / TENSORS, files[TENSORS])
 
 
@@ -231,14 +231,14 @@ def _tokenizer_file(name: str) -> str:
 
 
 def _tokenizer_name(file: str) -> str | None:
-    """The name of the tokenizer that a file holds; None for other files."""
+    """Return the name of the tokenizer that a file holds; None for other files."""
     if file == TOKENIZER:
         return TEXT
     return file.removesuffix(f".{TOKENIZER}") if file.endswith(f".{TOKENIZER}") else None
 
 
 def brief(value: Any) -> str:
-    """A measurement for people to read; a list of records only by their number."""
+    """Return a measurement as text; a list of records only as their number."""
     if isinstance(value, list) and value and all(isinstance(record, dict) for record in value):
         return f"{len(value)} records ({METRICS} has them)"
     return str(value)
@@ -271,13 +271,13 @@ def _card(model: ModelFolder) -> str:
 # -- reading ----------------------------------------------------------------------------------------------
 
 
-def _how_to_go_on(run: Path) -> str:
-    """A hint where there is a training that was stopped instead of a model; run.json is what says so."""
+def _resume_hint(run: Path) -> str:
+    """Return a hint if there is a stopped training, which has a run.json, instead of a model."""
     return f"; its training was stopped: chainrule resume {run}" if (run / "run.json").is_file() else ""
 
 
-def _what_to_do_with(file: Path) -> str:
-    """A hint where there is a file instead of a model folder."""
+def _file_hint(file: Path) -> str:
+    """Return a hint for a file that was given instead of a model folder."""
     name = file.name.removesuffix(".gz")
     if name.endswith((".arpa", ".lm")):
         return (
@@ -288,14 +288,14 @@ def _what_to_do_with(file: Path) -> str:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     if folder.exists() and not folder.is_dir():
-        raise FolderError(f"{folder}: a file, where a model folder was expected{_what_to_do_with(folder)}")
+        raise FolderError(f"{folder}: a file, where a model folder was expected{_file_hint(folder)}")
     if not folder.exists():
-        hint = _how_to_go_on(folder.with_name(f"{folder.name}.run"))
+        hint = _resume_hint(folder.with_name(f"{folder.name}.run"))
         raise FolderError(f"{folder}: no such model folder{hint}")
     path = folder / MANIFEST
     if not path.is_file():
         inside = sorted(manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}"))
-        hint = f", but models in it: {', '.join(inside)}" if inside else _how_to_go_on(folder)
+        hint = f", but models in it: {', '.join(inside)}" if inside else _resume_hint(folder)
         raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
     content = _read_text(path)
     try:

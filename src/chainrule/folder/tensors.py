@@ -1,4 +1,4 @@
-"""Arrays in safetensors files: written one after the other, memory-mapped when they are read."""
+"""Arrays in safetensors files: written one by one, memory-mapped when they are read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
 def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a safetensors file, array by array: the library's own writer first copies all arrays into memory."""
+    """Write a safetensors file array by array; the library's own writer first copies all arrays into memory."""
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     # wide types first, so that each array begins at a multiple of its width
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
@@ -53,11 +53,11 @@ def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | No
             data = arrays[name].reshape(-1).view(np.uint8)
             for first in range(0, len(data), _BYTES_AT_ONCE):
                 file.write(data[first : first + _BYTES_AT_ONCE].data)
-                _give_back(data)
+                _free_pages(data)
 
 
-def _give_back(array: np.ndarray) -> None:
-    """Drop the pages of an array that is mapped from a file: once copied, they need not stay in memory."""
+def _free_pages(array: np.ndarray) -> None:
+    """Free the memory of an array that is mapped from a file, once it is copied."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and hasattr(base._mmap, "madvise"):  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def _give_back(array: np.ndarray) -> None:
 
 
 def map_tensors(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file, memory-mapped and read-only."""
+    """Return the arrays of a safetensors file, memory-mapped and read-only."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -88,6 +88,6 @@ def map_tensors(path: Path) -> dict[str, np.ndarray]:
         start, end = entry["data_offsets"]
         try:
             tensors[name] = data[start:end].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-        except (ValueError, OverflowError, TypeError) as error:  # a shape whose product overflows, for one
+        except (ValueError, OverflowError, TypeError) as error:  # such as a shape whose product overflows
             raise what_it_is(path, f"the shape of {name} is {entry['shape']} ({error})") from None
     return tensors

@@ -30,7 +30,7 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.store.quantised import quantised
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
-from chainrule.system.parallel import EMBEDDED, Engine, worth_a_kernel
+from chainrule.system.parallel import EMBEDDED, Executor, worth_a_kernel
 from chainrule.system.progress import Progress
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.words.wordlist import read_words
@@ -49,7 +49,7 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
         return train_any_length(AnyLengthSettings(settings.extra_words), data)
     data = _with_vocabulary(settings.extra_words, data)
     give_back_memory()  # what finding and numbering words took
-    workspace = _workspace(settings, len(data.train.ids), data.device, data.engine)
+    workspace = _workspace(settings, len(data.train.ids), data.device, data.executor)
     counts = count(settings, data, workspace)
     automaton, metrics = estimate(settings, counts, data, workspace)
     del counts
@@ -131,7 +131,7 @@ def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> 
     tokenizer = data.tokenizer
     ids = data.train.ids
     what = (settings.order, tokenizer.vocab_size, tokenizer.bos, tokenizer.eos, data.context)
-    if data.engine.is_remote:
+    if data.executor.is_remote:
         from chainrule.ngram.estimate.partitions import count_in_partitions
 
         return count_in_partitions(ids, *what, workspace, data.progress)
@@ -166,7 +166,7 @@ def smooth(
     """
     thresholds = parse_thresholds(settings.prune, settings.order)
     kept = kept_by_count(counts, thresholds) if any(thresholds) else None
-    if kept is not None and workspace.engine.is_remote:
+    if kept is not None and workspace.executor.is_remote:
         kept = [workspace.put(mask) for mask in kept]
     every_count = _joined_counts(counts) if settings.counts else None  # before a method replaces or consumes them
     how = choose_method(settings, counts, held_out, progress, workspace)
@@ -199,15 +199,15 @@ def _joined_counts(counts: Counts) -> NDArray[np.unsignedinteger]:
     return np.concatenate(levels, dtype=np.uint32 if most < 1 << 32 else np.uint64, casting="unsafe")
 
 
-def _workspace(settings: NgramSettings, tokens: int, device: str, engine: Engine = EMBEDDED) -> Workspace:
+def _workspace(settings: NgramSettings, tokens: int, device: str, executor: Executor = EMBEDDED) -> Workspace:
     """A workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk.
 
-    Where an engine has workers elsewhere, it is in the folder that all of them see.
+    Where an executor has workers elsewhere, it is in the folder that all of them see.
     """
     from chainrule.ngram.estimate.count import bytes_needed
 
-    if engine.is_remote:
-        return Workspace(engine.folder, engine)
+    if executor.is_remote:
+        return Workspace(executor.folder, executor)
     cap = parse_size(settings.memory) if settings.memory else default_memory()
     fits = bytes_needed(tokens, settings.order) <= cap
     return Workspace(None if fits or device != "cpu" else Path(tempfile.gettempdir()))
@@ -248,7 +248,7 @@ KIND = Kind(
         ),
     ),
     tunes_on_held_out=lambda settings: settings.tunes_on_held_out,
-    takes_engine=lambda settings: settings.smoothing != "infinite",
+    takes_executor=lambda settings: settings.smoothing != "infinite",
 )
 
 ANYGRAM = Kind(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from chainrule.errors import ChainruleError, SettingsError
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 
 _ZEROS = 1 << 24
 
@@ -32,14 +32,14 @@ UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 class Workspace:
     """Allocates arrays in memory, or memory-mapped in files that are unlinked once open: a crash leaves none.
 
-    Where an engine has workers in other processes, files keep their names, by which those open them, until the
+    Where an executor has workers in other processes, files keep their names, by which those open them, until the
     array is not used any more.
     """
 
-    def __init__(self, folder: Path | None = None, engine: Engine = EMBEDDED) -> None:
+    def __init__(self, folder: Path | None = None, executor: Executor = EMBEDDED) -> None:
         self.folder = folder
         """The folder that arrays are spilled to; None keeps them in memory."""
-        self.engine = engine
+        self.executor = executor
         """Where the work on the arrays is done."""
         self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
         self._lock = threading.Lock()  # workers add to the set while another thread goes through it
@@ -58,7 +58,7 @@ class Workspace:
             with self._file() as file:
                 # reserved now: writing to a mapped page when the disk has become full would kill the process
                 _take_space(file, size)
-                named: Any = file.name if self.engine.is_remote else file
+                named: Any = file.name if self.executor.is_remote else file
                 array: np.memmap[Any, Any] = np.memmap(named, dtype=dtype, mode="r+", shape=shape)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -69,18 +69,18 @@ class Workspace:
             raise
         with self._lock:
             self._spilled.add(array._mmap)  # type: ignore[attr-defined]
-        if self.engine.is_remote:
+        if self.executor.is_remote:
             weakref.finalize(array, Path(file.name).unlink, missing_ok=True)
         return array
 
     def _file(self) -> IO[bytes]:
-        if self.engine.is_remote:
+        if self.executor.is_remote:
             return tempfile.NamedTemporaryFile(dir=self.folder, prefix="array-", delete=False)
         return tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-")
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Each piece and the result of `work` for it, done where the engine has it done; memory is released."""
-        return self.releasing(self.engine.in_order(work, pieces))
+        """Each piece and the result of `work` for it, done where the executor has it done; memory is released."""
+        return self.releasing(self.executor.in_order(work, pieces))
 
     def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
         """Iterate over steps; after every `every` of them, and at the end, release all spilled arrays."""

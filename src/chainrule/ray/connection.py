@@ -13,7 +13,7 @@ from typing import Any
 
 from chainrule._version import __version__
 from chainrule.errors import ChainruleError, MissingExtraError
-from chainrule.ray.executor import RayEngine
+from chainrule.ray.executor import RayExecutor
 from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import cores
 
@@ -31,10 +31,10 @@ class ClusterError(ChainruleError):
 
 
 @contextmanager
-def ray_engine(
+def ray_executor(
     address: str | None = None, *, work: str | Path | None = None, workers: int | None = None
-) -> Iterator[RayEngine]:
-    """An engine of Ray's workers; without an address, of processes of this machine, one for each core.
+) -> Iterator[RayExecutor]:
+    """Yield an executor of the workers of a Ray cluster; without an address, of one local process for each core.
 
     `work` is where the folder of the arrays is made; all machines of a cluster have to see it.
     """
@@ -48,17 +48,20 @@ def ray_engine(
     try:
         with scratch_folder(parent.absolute()) as folder:
             _check_nodes(ray, folder)
-            yield RayEngine(folder, int(ray.cluster_resources().get("CPU", 1)))
+            yield RayExecutor(folder, int(ray.cluster_resources().get("CPU", 1)))
     finally:
         if began:
             ray.shutdown()
+
+
+ray_engine = ray_executor  # the earlier name, kept for one version
 
 
 def _imported() -> Any:
     try:
         import ray
     except ModuleNotFoundError:
-        raise MissingExtraError("ray", "scale", "the engine ray") from None
+        raise MissingExtraError("ray", "scale", "the executor ray") from None
     return ray
 
 

@@ -1,7 +1,7 @@
-"""`RayEngine`: pieces of work as Ray tasks, several small ones in one task.
+"""`RayExecutor`: pieces of work as Ray tasks, several small ones in one task.
 
 A worker that dies takes down only the task it had; Ray starts another one, and the task is done again, which gives
-the same result (see `Engine`).
+the same result (see `Executor`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from chainrule.errors import ChainruleError
 from chainrule.ray.packing import packed, unpacked
-from chainrule.system.parallel import Engine
+from chainrule.system.parallel import Executor
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -26,7 +26,7 @@ _MOST_PIECES = 256
 _AHEAD = 2  # tasks for each worker that are begun before their results are asked for
 
 
-class RayEngine(Engine):
+class RayExecutor(Executor):
     """The workers of the Ray cluster that this process is connected to (connection.py connects it)."""
 
     name = "ray"

@@ -1,9 +1,9 @@
-"""The way from a corpus to a model, for every kind of model.
+"""Training a model of any kind: from a corpus to a model.
 
 In reading order:
 
-    prepare.py    the tokenizer, held-out text split off the corpus, and each text as ids
+    prepare.py    the tokenizer, the split of held-out text, and each text as ids
     train.py      `chainrule.train`: a corpus in, a model out
-    record.py     what a run folder knows of its training: run.json
-    resume.py     `chainrule.resume`: a training that was stopped goes on
+    record.py     run.json: the description of a training in its run folder
+    resume.py     `chainrule.resume`: continues a training that was stopped
 """

@@ -1,4 +1,4 @@
-"""Preparations for training a model of any kind: a tokenizer, and the text as ids."""
+"""The preparation of a training: a tokenizer, and the text as ids."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from chainrule.contract.kinds import Sources
 from chainrule.errors import SettingsError
 from chainrule.system.disk import naming
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.files import lines_in
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import sides_of
 from chainrule.text.split import split
@@ -33,36 +34,36 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 
 @dataclass(frozen=True)
 class TokenizerChoice:
-    """A tokenizer by its name, or by the folder that holds it, and the size or the words of its vocabulary."""
+    """A tokenizer by name, or by the folder that it is in, and the size or the words of its vocabulary."""
 
     name: str = "word"
     vocab_size: str | int | None = None
     min_count: int = 1
     vocabulary: str | Path | None = None
-    """A file with a word on each line: exactly these are known, whether the corpus has them or not."""
+    """A file with a word on each line: the vocabulary is exactly these words."""
 
     def check(self) -> None:
-        """Refuse, before any text is read, a choice that cannot be made."""
+        """Refuse an impossible choice before any text is read."""
         self._limit()
         _ = self._given
 
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
-        """The tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
+        """Return the tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
         limit, tokenizer = self._limit(), self._given
         return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
 
     def make_and_encode(
-        self, corpus: Corpus, path: Path, progress: Progress = SILENT, engine: Engine = EMBEDDED
+        self, corpus: Corpus, path: Path, progress: Progress = SILENT, executor: Executor = EMBEDDED
     ) -> tuple[Tokenizer, Encoded]:
-        """The tokenizer of `make`, and the ids of the corpus in a file; in one pass where the tokenizer can."""
+        """Make the tokenizer and encode the corpus into a file, in one pass if the tokenizer can."""
         limit, tokenizer = self._limit(), self._given
         if tokenizer is None:
-            return train_and_encode(self.name, corpus, path, limit, progress, engine)
-        return tokenizer, encode_corpus(corpus, tokenizer, path, progress, engine)
+            return train_and_encode(self.name, corpus, path, limit, progress, executor)
+        return tokenizer, encode_corpus(corpus, tokenizer, path, progress, executor)
 
     @cached_property
     def _given(self) -> Tokenizer | None:
-        """The tokenizer of a folder or a list of words, read once; None if it is to be learned from text."""
+        """The tokenizer of a folder or a list of words, read once; None if it will be learned from text."""
         if self.vocabulary is None:
             return None if self.name in tokenizer_names() else load_tokenizer(self.name)
         splitting = word_splitting(self.name)
@@ -96,7 +97,7 @@ def split_off(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> dict[str, Corpus]:
-    """A part for each share: those that are given, and the others split off the corpus; train gets what is left."""
+    """Return a part for each share: the given texts, and the others split off the corpus; train gets the rest."""
     parts = {name: as_corpus(source) for name, source in given.items() if source is not None}
     wanted = {name: share for name, share in shares.items() if name not in parts}
     if list(wanted) == ["train"]:
@@ -112,9 +113,9 @@ def encode_pairs(
     folder: Path,
     progress: Progress = SILENT,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
-    """The targets of each part of pairs as ids, and their sources.
+    """Return the targets of each part of pairs as ids, and their sources.
 
-    Without a tokenizer of their own, the sources have that of the targets, which is learned from both.
+    Without a tokenizer of their own, the sources use that of the targets, which is learned from both.
     """
     sides = {name: _sides(corpus, folder, name) for name, corpus in parts.items()}
     if isinstance(tokenizer, TokenizerChoice):
@@ -136,7 +137,7 @@ def encode_pairs(
 
 
 def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
-    """The sources and the targets of a corpus of pairs, in files of `folder`."""
+    """Write the sources and the targets of a corpus of pairs to files of `folder`, and return both."""
     paths = [folder / f"{name}.{side}.txt" for side in ("source", "target")]
     with naming(folder), paths[0].open("wb") as sources, paths[1].open("wb") as targets:
         for source, target in sides_of(lines):
@@ -151,24 +152,23 @@ def encode_tagged(
     folder: Path,
     progress: Progress = SILENT,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
-    """The words of each part of tagged sentences as ids; as their sources, the lines of word/TAG byte by byte."""
+    """Return the words of each part of tagged sentences as ids, and the lines of word/TAG, as bytes, as sources."""
     words = {name: _words(corpus, folder / f"{name}.words.txt") for name, corpus in parts.items()}
     tokenizer, encoded = encode_parts(words, tokenizer, folder, progress)
     lines = {
         name: encode_corpus(corpus, ByteTokenizer(), folder / f"{name}.lines.ids", progress)
         for name, corpus in parts.items()
     }
-    # a text is another one if its tags are others
+    # texts with the same words and other tags are different texts
     encoded = {name: replace(one, fingerprint=lines[name].fingerprint) for name, one in encoded.items()}
     return tokenizer, encoded, Sources(ByteTokenizer(), lines["train"], lines.get("valid"))
 
 
 def _words(lines: Corpus, path: Path) -> Corpus:
-    """The words of lines of word/TAG, in a file."""
+    """Write the words of lines of word/TAG to a file."""
     with naming(path), path.open("wb") as file:
-        for block in lines.blocks():
-            for line in block.decode().removesuffix("\n").split("\n"):
-                file.write(" ".join(split_line(line)[0]).encode() + b"\n")
+        for line in lines_in(lines.blocks()):
+            file.write(" ".join(split_line(line.decode())[0]).encode() + b"\n")
     return Corpus(paths=(path,))
 
 
@@ -177,14 +177,14 @@ def encode_parts(
     tokenizer: Tokenizer | TokenizerChoice,
     folder: Path,
     progress: Progress = SILENT,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded]]:
-    """The tokenizer, learned from `train` if it is a choice, and the ids of each part in files of `folder`."""
+    """Make the tokenizer, from `train` if it is a choice, and encode each part into a file of `folder`."""
     encoded: dict[str, Encoded] = {}
     if isinstance(tokenizer, TokenizerChoice):
         ids = folder / "train.ids"
-        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], ids, progress, engine)
+        tokenizer, encoded["train"] = tokenizer.make_and_encode(parts["train"], ids, progress, executor)
     for name, corpus in parts.items():
         if name not in encoded:
-            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, engine)
+            encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, executor)
     return tokenizer, encoded

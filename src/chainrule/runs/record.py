@@ -1,4 +1,4 @@
-"""run.json: what a run folder knows of its training, so that it can be resumed without being told again."""
+"""run.json: the description of a training in its run folder, from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chainrule.tokens.registry import load_tokenizer, tokenizer_names, write_tok
 
 RECORD = "run.json"
 SOURCES = "sources"
-"""The folder in a run folder that holds the tokenizer of sources, where one was given as it is."""
+"""The folder in a run folder for the tokenizer of sources, if a finished tokenizer was given."""
 FORMAT, VERSION = "chainrule-run", 1
 
 Description: TypeAlias = dict[str, Any]
@@ -32,25 +32,25 @@ Description: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A training: its kind, its settings, and where its text and its tokenizer come from."""
+    """The description of a training: its kind, its settings, and the origins of its text and its tokenizer."""
 
     kind: str
     settings: Mapping[str, Any]
     corpus: Description
     valid: Description | None
-    """Held-out text of its own; None if it was split off the corpus, or there is none."""
+    """The held-out text that was given; None if it was split off the corpus, or there is none."""
     tokenizer: Description | None
-    """The choice of a tokenizer; None if the run folder holds the tokenizer itself."""
+    """The choice of a tokenizer; None if the tokenizer itself is in the run folder."""
     context: Context
     seed: int
     device: str
     begun_in: str
-    """The working folder of the training, in which relative paths of the settings begin."""
+    """The working folder of the training, to which paths in the settings are relative."""
     source_tokenizer: Description | None = None
-    """The choice of a tokenizer of sources, or the folder in the run folder that holds it; None: they have none."""
+    """The choice of a tokenizer of sources, or its folder in the run folder; None if sources have none."""
 
     def check_paths(self) -> None:
-        """Refuse to resume in another folder, if settings name files of the one in which the run was begun."""
+        """Refuse to resume in another working folder if settings name files relative to the first one."""
         for name, value in self.settings.items():
             if isinstance(value, str) and value and not Path(value).is_absolute():
                 there = Path(self.begun_in, value)
@@ -63,7 +63,7 @@ class RunRecord:
 def write_record(
     run: Path, record: RunRecord, tokenizers: Mapping[str, Tokenizer | TokenizerChoice | None]
 ) -> None:
-    """Write run.json, and tokenizers that were given as they are, into the run folder, or the named one in it."""
+    """Write run.json and finished tokenizers into the run folder, or the named folder in it."""
     run.mkdir(parents=True, exist_ok=True)
     for folder, tokenizer in tokenizers.items():
         if isinstance(tokenizer, Tokenizer):
@@ -75,13 +75,13 @@ def write_record(
 
 
 def read_record(run: Path) -> RunRecord:
-    """What run.json of a run folder says."""
+    """Read run.json of a run folder."""
     path, beside = run / RECORD, Path(f"{run}.run")
     if not run.is_dir():
         hint = f" (there is {beside})" if (beside / RECORD).is_file() else ""
         raise FolderError(f"{run}: {'a file, not a run folder' if run.exists() else 'no such run folder'}{hint}")
     if not path.is_file():
-        hint = "one that an earlier version began is resumed by the command that began it, with --resume"
+        hint = "resume a run of an earlier version by the command that started it, with --resume"
         if (beside / RECORD).is_file():
             hint = f"there is {beside}"
         raise FolderError(f"{run}: not a run folder: it has no {RECORD} ({hint})")
@@ -89,7 +89,7 @@ def read_record(run: Path) -> RunRecord:
         content = json.loads(path.read_text(encoding="utf-8"))
         if (content["format"], content["version"]) != (FORMAT, VERSION):
             raise DamagedFileError(f"{path}: not version {VERSION} of {FORMAT}")
-        later = {"source_tokenizer": None}  # which records of earlier versions do not have
+        later = {"source_tokenizer": None}  # records of earlier versions do not have it
         return RunRecord(**{field.name: {**later, **content}[field.name] for field in fields(RunRecord)})
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{path}: damaged: {error}") from None
@@ -99,7 +99,7 @@ def read_record(run: Path) -> RunRecord:
 
 
 def describe_corpus(corpus: Corpus | Pairs | Tagged) -> Description:
-    """Where the text of a corpus is, as plain values; without "files" where it cannot be found again."""
+    """Return the origin of a corpus as plain values; without "files" if it cannot be opened again."""
     if isinstance(corpus, Pairs):
         sides = [describe_corpus(side) for side in corpus.origin]
         if not sides or any("files" not in side for side in sides):
@@ -120,15 +120,15 @@ def describe_corpus(corpus: Corpus | Pairs | Tagged) -> Description:
     }
 
 
-_GIVEN_AGAIN = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out", "valid")}
+_OPTIONS = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out", "valid")}
 """The option of `chainrule resume`, and the argument of `resume`, by which a text is given again."""
 
 
 def open_corpus(
     description: Description, what: Literal["corpus", "held-out text"], run: Path
 ) -> Corpus | Pairs | Tagged:
-    """The corpus that was described; `what` names it in errors, which say how to give it again."""
-    option, argument = _GIVEN_AGAIN[what]
+    """Open the described corpus; `what` names it in errors, which say how to give it again."""
+    option, argument = _OPTIONS[what]
     again = f"give it again: chainrule resume {run} {option} FILE, or resume(run, {argument}=...)"
     if "files" not in description:
         raise CorpusError(f"{run}: the {what} of this run was not in a file ({description['name']}): {again}")
@@ -139,7 +139,7 @@ def open_corpus(
 
 
 def reopened(description: Description, files: Sequence[str]) -> Corpus | Pairs | Tagged:
-    """The corpus of these files, read as the described one was."""
+    """Open these files in the way of the described corpus."""
     if "sides" in description:
         names = [*files] if len(files) == len(description["sides"]) else [*files, *files]
         return Pairs.joined([_text(side, [name]) for side, name in zip(description["sides"], names, strict=False)])
@@ -158,7 +158,7 @@ def _text(description: Description, files: Sequence[str]) -> Corpus:
 
 
 def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice, folder: str = "") -> Description | None:
-    """A choice as plain values, its files by absolute paths; for a tokenizer its folder in that of the run."""
+    """Return a choice as plain values with absolute paths, or the folder of a tokenizer in the run folder."""
     if not isinstance(tokenizer, TokenizerChoice):
         return {"folder": folder} if folder else None
     found = asdict(tokenizer)
@@ -170,14 +170,14 @@ def describe_tokenizer(tokenizer: Tokenizer | TokenizerChoice, folder: str = "")
 
 
 def open_tokenizer(description: Description | None, run: Path) -> Tokenizer | TokenizerChoice:
-    """The tokenizer that was described, or the one that the run folder holds."""
+    """Return the described choice, or the tokenizer in the run folder."""
     if description is None or "folder" in description:
         return load_tokenizer(run / (description or {}).get("folder", ""))
     return TokenizerChoice(**description)
 
 
 def working_folder() -> str:
-    """The working folder; empty if it has been removed."""
+    """Return the working folder; empty if it has been removed."""
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:

@@ -1,4 +1,4 @@
-"""`chainrule.resume`: go on with a training that was stopped, from what its run folder knows."""
+"""`chainrule.resume`: continue a stopped training from its run folder."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ def resume(
     progress: Reports = False,
     **settings: Any,
 ) -> LanguageModel:
-    """Go on with the training of a run folder, and return its model.
+    """Continue the training of a run folder, and return its model.
 
-    Settings, tokenizer and corpus are those that the run was begun with. A corpus that has moved, or was in memory,
-    is given again; another text is refused. Settings that may change, such as steps or minutes, are keyword
-    arguments.
+    Settings, tokenizer and corpus are those of the run. A corpus that has moved, or was in memory, must be given
+    again; another text is refused. Settings that may change, such as steps or minutes, are keyword arguments.
+
+    >>> import chainrule as cr
+    >>> lm = cr.resume("model.run", steps=2000)  # doctest: +SKIP
     """
     return resume_run(Path(run), settings, corpus=corpus, valid=valid, device=device, progress=progress)
 
@@ -46,11 +48,11 @@ def resume_run(
     device: str | None = None,
     progress: Reports = False,
 ) -> LanguageModel:
-    """The same as `resume`, but with the settings to change as a mapping, which may have any names."""
+    """Do the same as `resume`, with the changed settings as a mapping, so that they may have any names."""
     record = read_record(run)
     if not checkpoint_folders(run):
         raise FolderError(
-            f"{run}: there is no checkpoint to go on from: it has finished, or was stopped before the first"
+            f"{run}: there is no checkpoint to continue from: it has finished, or was stopped before the first"
         )
     record.check_paths()
     kind = find_kind(record.kind)

@@ -23,7 +23,7 @@ from chainrule.runs.record import (
     write_record,
 )
 from chainrule.system.disk import scratch_folder
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
@@ -37,7 +37,7 @@ from chainrule.training.parallel import together
 from chainrule.training.team import choose_own_device, processes
 
 SHARES = {"train": 0.95, "valid": 0.05}
-"""How much is held out where a kind tunes on held-out text and none was given."""
+"""The split of the corpus for a kind that tunes on held-out text, if none was given."""
 
 
 def train(
@@ -54,20 +54,24 @@ def train(
     device: str = "cpu",
     run: str | Path | None = None,
     resume: bool = False,
-    workers: Engine = EMBEDDED,
+    workers: Executor = EMBEDDED,
     **settings: Any,
 ) -> LanguageModel:
     """Train a model of a kind on a corpus; the settings of the kind are keyword arguments.
 
-    A string is a text, a list of strings is several, each a document; a `Path` is a file, and a list of them files.
-    Without `valid`, a kind that tunes on held-out text gets 5 % of the documents for that; others train on all.
-    Kinds that train for long keep checkpoints and measurements in the folder `run`, and can `resume` from there.
-    `workers`, such as those of `chainrule.ray.connection.ray_engine`, count n-grams in other processes.
+    A string is a text, a list of strings is several documents; a `Path` is a file, and a list of them files.
+    Without `valid`, a kind that tunes on held-out text tunes on 5 % of the documents; others train on all of them.
+    Kinds that train in steps keep checkpoints and measurements in the folder `run`, and can `resume` from there.
+    `workers`, such as those of `chainrule.ray.connection.ray_executor`, count n-grams in other processes.
+
+    >>> import chainrule as cr
+    >>> cr.train("ngram", ["i love cats", "i love dogs"], order=2)
+    <NgramModel of 7 word tokens, line>
     """
     the_kind = find_kind(kind)
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
     for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
-        raise SettingsError(f"{name} is the tokenizer's: tokenizer=TokenizerChoice('word', {name}=...)")
+        raise SettingsError(f"{name} belongs to the tokenizer: tokenizer=TokenizerChoice('word', {name}=...)")
     chosen: Any = settings_of.parse(the_kind.settings, settings)
     return train_kind(
         the_kind,
@@ -82,7 +86,7 @@ def train(
         device=device,
         run=None if run is None else Path(run),
         resume=resume,
-        engine=workers,
+        executor=workers,
     )
 
 
@@ -100,41 +104,43 @@ def train_kind(
     device: str = "cpu",
     run: Path | None = None,
     resume: bool = False,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> LanguageModel:
-    """The same as `train`, but with the kind and its settings as values."""
+    """Do the same as `train`, with the kind and its settings as values."""
     started = time.perf_counter()
     kind.check(settings, device)
     device = choose_own_device(device)
-    check_engine(kind, settings, engine.name, device)
+    check_executor(kind, settings, executor.name, device)
     if resume and not kind.keeps_run:
-        raise SettingsError(f"training of the kind {kind.name!r} is not kept, so it cannot be resumed: begin anew")
+        raise SettingsError(
+            f"the kind {kind.name!r} keeps no checkpoints, so its training cannot be resumed: start again"
+        )
     if processes() > 1 and not hasattr(settings, "parallel"):
         raise SettingsError(f"the kind {kind.name!r} is trained by one process: leave out torchrun")
     with ExitStack() as stack:
         team = stack.enter_context(together(device, getattr(settings, "parallel", "")))
         team.check_same({"kind": kind.name, **asdict(settings), "context": context, "seed": seed})
         if team.rank > 0:
-            run, resume, progress = None, False, SILENT  # the first process writes, reads and tells for all
+            run, resume, progress = None, False, SILENT  # the first process reads, writes and reports for all
         if kind.keeps_run:
             stack.enter_context(using_run(run, resume=resume))
-        folder = stack.enter_context(scratch_folder(engine.folder))
+        folder = stack.enter_context(scratch_folder(executor.folder))
         if isinstance(corpus, Pairs) and context != "line":
-            raise SettingsError("pairs are lines, and nothing flows from one to the next: leave out the context")
+            raise SettingsError("pairs are lines without context across them: leave out the context")
         lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
         parts = {"train": lines}
         if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines)):
             parts = split_off(lines, {"valid": held_out}, SHARES, folder, seed=seed, progress=progress)
         if getattr(settings, "tokenizer_folder", None) is not None:
-            tokenizer = settings.tokenizer_folder  # the weights that it begins with are those of this tokenizer
+            tokenizer = settings.tokenizer_folder  # the initial weights belong to this tokenizer
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
         the_tokenizer, encoded, sources = encode_examples(
-            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, engine
+            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, executor
         )
         texts = encoded["train"], encoded.get("valid")
         team.check_same(_fingerprints(the_tokenizer, encoded, sources), "text")
-        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, engine)
+        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, executor)
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
@@ -148,18 +154,20 @@ def train_kind(
     return lm
 
 
-def check_engine(kind: Kind, settings: Any, engine: str, device: str) -> None:
-    """Refuse an engine that has nothing to do for a kind with these settings, or on this device."""
-    if engine == EMBEDDED.name:
+def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> None:
+    """Refuse an executor that a kind with these settings, or this device, cannot use."""
+    if executor == EMBEDDED.name:
         return
-    if not kind.takes_engine(settings):
-        raise SettingsError(f"the engine {engine} counts n-grams; {kind.name} is trained otherwise: leave it out")
+    if not kind.takes_executor(settings):
+        raise SettingsError(
+            f"the executor {executor} counts n-grams; {kind.name} is not trained by counting: leave it out"
+        )
     if device != "cpu":
-        raise SettingsError(f"the engine {engine} works on CPUs: choose it or the device {device}")
+        raise SettingsError(f"the executor {executor} works on CPUs: leave out it or the device {device}")
 
 
 def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs | Tagged:
-    """What a kind learns from, as it was given: pairs for translation, tagged sentences for tagging, or text."""
+    """Return the examples that a kind learns from: pairs for translation, tagged sentences for tagging, or text."""
     task = learns_as(kind, settings)
     if task == "tagging":
         return as_tagged(given)
@@ -167,7 +175,7 @@ def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs 
 
 
 def lines_of(examples: Corpus | Pairs | Tagged) -> Corpus:
-    """Examples as lines of text, which can be split."""
+    """Return examples as lines of text, which can be split."""
     return examples if isinstance(examples, Corpus) else examples.lines
 
 
@@ -179,20 +187,20 @@ def encode_examples(
     folder: Path,
     progress: Progress = SILENT,
     settings: Any = None,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
-    """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
+    """Return the tokenizer, the ids of each part, and their sources if the kind learns from pairs."""
     if learns_as(kind, settings) == "translation":
         return encode_pairs(parts, tokenizer, source_tokenizer, folder, progress)
     if learns_as(kind, settings) == "tagging":
         return encode_tagged(parts, tokenizer, folder, progress)
     if source_tokenizer is not None:
         raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
-    return (*encode_parts(parts, tokenizer, folder, progress, engine), None)
+    return (*encode_parts(parts, tokenizer, folder, progress, executor), None)
 
 
 def _fingerprints(tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | None) -> dict[str, str]:
-    """What many processes that train together have to have in common, for the messages if they do not."""
+    """Return fingerprints that must be equal in all processes that train together, by the names of errors."""
     of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
     names = {"train": "corpus", "valid": "held-out text"}
     return {
@@ -216,9 +224,9 @@ def _recorded(
     settings: Any,
     data: TrainingData,
 ) -> Iterator[None]:
-    """A block that trains; what is trained is written down, so that it can be resumed from its run folder alone.
+    """Write a record of the training in the block, so that it can be resumed from its run folder alone.
 
-    A training that is resumed writes it only at its end: before, it may turn out to be another one than was begun.
+    A resumed training writes it only at its end: before, it may be refused because it is another training.
     """
     if data.run is None or not kind.keeps_run:
         yield

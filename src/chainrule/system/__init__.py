@@ -1,10 +1,10 @@
 """The machine and its process: files, devices, threads, signals, and packages that add to this one.
 
-disk/         files that appear whole, and have an owner; tables of results
-devices.py    where networks compute
-memory.py     the most memory that a piece of work has in use
+disk/         files that are written whole or not at all; locks; tables of results
+devices.py    the devices that networks compute on
+memory.py     the peak memory of a piece of work
 parallel.py   work on all cores
-progress/     reports from work that takes long, and bars that show them
-signals.py    Ctrl-C, termination, and what a process does before it ends
+progress/     progress reports of long work, and bars that show them
+signals.py    Ctrl-C and termination
 plugins.py    entry points of other packages
 """

@@ -1,4 +1,4 @@
-"""Devices: which one to compute on, and whether its bfloat16 is fast."""
+"""Devices: choosing one to compute on, and measuring it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Any
 from chainrule.errors import MissingExtraError, SettingsError
 
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
-"""Whether the CPU is an ARM one, for which torch has slower functions."""
+"""Whether the CPU is an ARM one, for which some functions of torch are slower."""
 
 _PEAKS = {
     "H200": 989e12,
     "H100": 989e12,
     "A100": 312e12,
 }
-"""Dense bfloat16 operations per second, by a part of the device's name; as the makers give them."""
+"""Dense bfloat16 operations per second according to the maker, by a word of the device's name."""
 
 
 def has_torch() -> bool:
-    """Whether torch is installed; it is not imported."""
+    """Return True if torch is installed; it is not imported."""
     return find_spec("torch") is not None
 
 
 def has_triton() -> bool:
-    """Whether Triton, which compiles the kernels for a GPU, is installed; it is not imported."""
+    """Return True if Triton, which compiles the kernels for a GPU, is installed; it is not imported."""
     return find_spec("triton") is not None
 
 
 def choose_device(name: str) -> str:
-    """The device `name`, once it has proved to work; `auto` is an accelerator if there is one, else the CPU."""
+    """Check that the device `name` works and return it; `auto` is an accelerator if there is one, else the CPU."""
     if name == "cpu":
         return name
     try:
@@ -56,7 +56,7 @@ def choose_device(name: str) -> str:
 
 
 def current_device(device: Any) -> AbstractContextManager[Any]:
-    """A context in which `device` is torch's current GPU; a no-op for other devices.
+    """Return a context in which `device` is torch's current GPU; a no-op for other devices.
 
     CUDA graphs and Triton kernels use the current GPU, by default the first, wherever their tensors are.
     """
@@ -66,9 +66,9 @@ def current_device(device: Any) -> AbstractContextManager[Any]:
 
 
 def has_fast_bfloat16() -> bool:
-    """Whether this CPU multiplies matrices in bfloat16 at least as fast as in float32, measured on a small one.
+    """Return True if this CPU multiplies a small matrix in bfloat16 at least as fast as in float32.
 
-    A CPU without instructions for bfloat16 is far slower in it.
+    A CPU without instructions for bfloat16 is far slower with it.
     """
     import torch
 
@@ -90,7 +90,7 @@ def expect_slow_bfloat16(device: str) -> None:
 
 
 def peak_memory() -> int:
-    """The most memory that this process has taken so far, in bytes; 0 on a system that does not count it."""
+    """Return the peak memory of this process so far, in bytes; 0 on a system that does not count it."""
     try:
         import resource
     except ModuleNotFoundError:  # as on Windows
@@ -100,7 +100,7 @@ def peak_memory() -> int:
 
 
 def peak_flops(device: Any) -> float | None:
-    """Floating-point operations per second of a torch device at best; None where that is not known."""
+    """Return the peak floating-point operations per second of a torch device; None if they are not known."""
     if device.type != "cuda":
         return None
     import torch

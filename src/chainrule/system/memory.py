@@ -1,4 +1,4 @@
-"""The most memory that a piece of work has in use."""
+"""The peak memory of a piece of work."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_LOOK_EVERY = 0.05  # seconds
+_MEASURE_EVERY = 0.05  # seconds
 
 
 @dataclass
 class Peak:
-    """The most memory that was in use, which is known when the `with` has ended."""
+    """The peak memory, which is known when the block has ended."""
 
     megabytes: float | None = None
     stop: threading.Event = field(default_factory=threading.Event)
@@ -22,7 +22,7 @@ class Peak:
 
 @contextmanager
 def peak_memory(device: str) -> Iterator[Peak]:
-    """The most memory in use inside the `with`: of the GPU if there is one, or of the process."""
+    """Measure the peak memory inside the block: of the GPU if `device` is one, else of the process."""
     peak = Peak()
     if device.startswith("cuda"):
         import torch
@@ -43,12 +43,12 @@ def peak_memory(device: str) -> Iterator[Peak]:
 def _watch(peak: Peak) -> None:
     while (now := _resident_megabytes()) is not None:
         peak.megabytes = max(now, peak.megabytes or 0.0)
-        if peak.stop.wait(_LOOK_EVERY):
+        if peak.stop.wait(_MEASURE_EVERY):
             break
 
 
 def _resident_megabytes() -> float | None:
-    """The memory of this process; None where the system does not tell as Linux does."""
+    """Return the memory of this process; None on systems without /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
         return pages * resource.getpagesize() / 1e6

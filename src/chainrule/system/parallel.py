@@ -1,8 +1,8 @@
-"""Work spread over the cores, and the decision whether compiled code is worth its start-up time.
+"""Work on all cores, and the decision whether compiled code is worth its start-up time.
 
 Threads are enough on one machine: the work is done by NumPy, Numba and tokenizers, which release the interpreter
 lock. Every thread pool of the package is here, so that an exception of a worker always reaches the caller. Work
-that may go to other machines is given to an `Engine`.
+that may go to other machines is given to an `Executor`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SLOW_NANOSECONDS = 1 << 26
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-    """Each piece and the result of `work` for it, in the order of the pieces; a thread for each core.
+    """Yield each piece and the result of `work` for it, in the order of the pieces; a thread for each core.
 
     Pieces are taken a few at a time, so that memory does not grow with their number.
     """
     workers = cores()
     pieces = iter(pieces)
-    for piece in pieces:  # the first one alone: what is compiled or cached on first use is then made once
+    for piece in pieces:  # the first one alone, so that code is compiled and caches are filled only once
         yield piece, work(piece)
         break
     waiting: deque[tuple[Piece, Future[Result]]] = deque()
@@ -48,11 +48,11 @@ def in_order(work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterat
             yield done, result.result()
 
 
-class Engine:
-    """Where pieces of work are done: here by the threads of this process, elsewhere by an engine of ray/.
+class Executor:
+    """Where pieces of work are done: by the threads of this process, or (`RayExecutor`) by those of a Ray cluster.
 
-    A piece may be done twice, by a worker that dies and by the one that takes over: what `work` writes into arrays
-    must not depend on what was there before.
+    A piece may be done twice, by a worker that dies and by the one that takes over: the values that `work` writes
+    into arrays must not depend on those that were there before.
     """
 
     name = "embedded"
@@ -65,15 +65,15 @@ class Engine:
         return self.folder is not None
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Each piece and the result of `work` for it, in the order of the pieces."""
+        """Yield each piece and the result of `work` for it, in the order of the pieces."""
         return in_order(work, pieces)
 
 
-EMBEDDED = Engine()
+EMBEDDED = Executor()
 
 
 def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
-    """The result of `work` for each piece, in order; all pieces are begun at once, a thread for each core."""
+    """Return the result of `work` for each piece, in order; all pieces are started at once, on all cores."""
     if len(pieces) <= 1:
         return [work(piece) for piece in pieces]
     with ThreadPoolExecutor(min(len(pieces), cores())) as pool:
@@ -81,7 +81,7 @@ def at_once(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Re
 
 
 def stretches(size: int, number: int) -> list[tuple[int, int]]:
-    """The range [0, size) cut into `number` stretches (first, last) of about equal size; at most `size`."""
+    """Cut the range [0, size) into `number` parts (first, last) of about equal size, or `size` parts if fewer."""
     number = max(1, min(number, size))
     return list(pairwise([size * i // number for i in range(number + 1)]))
 
@@ -104,47 +104,47 @@ class Background(Generic[Result]):
             self._pool.shutdown()
 
     def start(self, work: Callable[..., Result], *arguments: Any) -> None:
-        """Wait for the call before, then begin this one."""
+        """Wait for the call before, then start this one."""
         self.result()
         self._last = self._pool.submit(work, *arguments)
 
     def result(self) -> Result | None:
-        """The result of the last call, whose exception is raised here; None if no call was started."""
+        """Return the result of the last call, whose exception is raised here; None if no call was started."""
         return None if self._last is None else self._last.result()
 
 
 listeners: list[Callable[[str], None]] = []
-"""Who is told before something takes long that no caller knows of; the command line shows it."""
+"""Functions that are called with a message before unexpectedly long work; the command line shows it."""
 
 
 def announce(message: str) -> None:
-    """Tell all listeners."""
+    """Call all listeners with a message."""
     for listener in listeners:
         listener(message)
 
 
 def plain_up_to(nanoseconds: float) -> int:
-    """How many items, at so many nanoseconds each, the plain way does before compiled code is worth loading."""
+    """Return the number of items, at `nanoseconds` each in plain code, from which compiled code pays off."""
     return int(SLOW_NANOSECONDS / nanoseconds)
 
 
 def worth_a_kernel(amount: int, nanoseconds: float) -> bool:
-    """Whether so many items, at so many nanoseconds each the plain way, take longer than loading compiled code."""
+    """Return True if `amount` items at `nanoseconds` each in plain code take longer than loading compiled code."""
     return amount * nanoseconds >= SLOW_NANOSECONDS
 
 
 class Patience:
-    """Counts work that is done the plain way, until so much has been done that loading compiled code pays."""
+    """Counts the work done in plain code, until loading compiled code pays off."""
 
     def __init__(self, nanoseconds: float) -> None:
         """`nanoseconds` is the time that one item takes in plain code."""
         self._nanoseconds, self._done = nanoseconds, 0
 
     def count(self, amount: int) -> bool:
-        """Count `amount` more items; returns whether loading compiled code now pays off."""
+        """Count `amount` more items, and return True if loading compiled code now pays off."""
         self._done += amount
         return worth_a_kernel(self._done, self._nanoseconds)
 
     def end(self) -> None:
-        """From now on compiled code pays off, whatever was done before."""
+        """Let `count` return True from now on."""
         self._done = max(self._done, SLOW_NANOSECONDS)

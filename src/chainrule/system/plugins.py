@@ -1,7 +1,7 @@
-"""Plug-ins: what other packages declare as entry points of a group, found by name and loaded when it is used.
+"""Plug-ins: entry points of other packages, found by name and loaded when they are used.
 
-A plug-in is code of somebody else. One that cannot be loaded, whatever it raises, becomes a PluginError that names
-it, so that listing and comparing go on without it.
+A plug-in that cannot be loaded, whatever it raises, becomes a PluginError that names it, so that listing and
+comparing go on without it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Expected = TypeVar("Expected")
 
 
 def import_object(path: str) -> Any:
-    """The object that a path such as `package.module:NAME` names."""
+    """Return the object that a path such as `package.module:NAME` names."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def find_plugins(group: str) -> dict[str, EntryPoint]:
-    """The plug-ins of a group by name; none is imported."""
+    """Return the plug-ins of a group by name; none is imported."""
     return {point.name: point for point in entry_points(group=group)}
 
 
 def load_plugin(point: EntryPoint, expected: type[Expected]) -> Expected:
-    """The object that an entry point names; for a class, `expected` is `type`."""
+    """Return the object that an entry point names; for a class, `expected` is `type`."""
     try:
         found = point.load()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Signals to stop: noted until a step is done, turned into an exit, heard during a long call of a library."""
+"""Signals to stop: noted until a step is done, turned into an exit, handled during a long call of a library."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 EXIT_CODE = 128 + signal.SIGTERM
-"""The exit code of a process that was told to stop by SIGTERM."""
+"""The exit code of a process that SIGTERM stopped."""
 EXIT_CODES = (128 + signal.SIGINT, EXIT_CODE)
-"""The exit codes of a process that was told to stop."""
+"""The exit codes of a process that a signal stopped."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AGAIN_SECONDS = 0.5
 _WAIT_SECONDS = 0.1  # the longest that a signal waits to be handled
-_QUICK_SECONDS = 0.1  # a stop that takes no longer needs no announcement
+_QUICK_SECONDS = 0.1  # a stop that takes no longer is not announced
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
-    """The result of one long call of a library, during which signals are heard.
+    """Return the result of one long call of a library, and handle signals during it.
 
-    Python handles signals between its own instructions, in the main thread: that one waits here. If a signal raises
-    an exception, the call is given up: its thread ends with the process at the latest.
+    Python handles signals in the main thread, between its own instructions: so the main thread waits here, and the
+    call runs in another one. If a signal raises an exception, the call is abandoned, and its thread ends with the
+    process at the latest.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -48,9 +49,9 @@ def interruptible(work: Callable[[], Result]) -> Result:
 
 
 def end_process(code: int) -> None:
-    """End the process at once, as after a signal: threads of libraries may be in the middle of their work.
+    """End the process at once, as after a signal, while threads of libraries may still work.
 
-    When Python ends in its usual way, such a thread cannot come back to it, and the C library aborts the process.
+    At a normal end of Python such a thread could not return to it, and the C library would abort the process.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # closed, or a pipe that nobody reads
@@ -90,11 +91,11 @@ class Interrupts:
 
 
 class Acknowledgement:
-    """Tells the user that a signal to stop was received, at once, whatever the main thread is doing.
+    """Tells the user at once that a signal to stop was received, even while the main thread is busy.
 
     Python handles a signal only when the call of a library that the main thread is in has returned, and a training
-    step or a checkpoint may take seconds after that. The handler in C, though, writes to a pipe without delay; a
-    thread that reads from it calls `say`, unless the process ends right away.
+    step or a checkpoint may take seconds after that. The handler in C writes to a pipe without delay; a thread that
+    reads from the pipe calls `say`, unless the process ends right away.
     """
 
     def __init__(self, say: Callable[[], None]) -> None:
@@ -108,7 +109,7 @@ class Acknowledgement:
         threading.Thread(target=self._listen, args=(reader,), daemon=True).start()
 
     def end(self) -> None:
-        """Stop listening: what comes now is said by whoever ends the process."""
+        """Stop listening for signals."""
         self._ended.set()
         if self._writer is not None:
             signal.set_wakeup_fd(self._before)
@@ -123,11 +124,11 @@ class Acknowledgement:
 
 
 class Termination:
-    """Turns SIGTERM into SystemExit and SIGINT into KeyboardInterrupt, raised in the main thread wherever it is.
+    """Raises SystemExit in the main thread on SIGTERM, and KeyboardInterrupt on SIGINT.
 
-    Python drops an exception that is raised inside a destructor, a callback from C, or the like: it prints it, and
-    the program goes on. So a timer looks twice a second whether the exit is under way, and raises it once more if
-    it is not. It is under way while `finally` and `except` blocks, which clean up, handle the exception.
+    Python drops an exception that is raised inside a destructor or a callback from C: it prints the exception, and
+    the program goes on. So a timer checks twice a second whether the exception is being handled, by `finally` and
+    `except` blocks that clean up, and raises it again if it is not.
     """
 
     def __init__(self) -> None:
@@ -135,11 +136,13 @@ class Termination:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # Python allows it only there
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._exit)
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have it ignored
+            if (
+                signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            ):  # a shell may have set it to be ignored
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._exit)
 
     def end(self) -> None:
-        """Leave signals as they were; if one was received and its exception dropped, raise it now."""
+        """Restore the handlers; if a signal was received and its exception dropped, raise it now."""
         if signal.SIGALRM in self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
@@ -150,12 +153,9 @@ class Termination:
     def _exit(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         if hasattr(signal, "setitimer") and signal.SIGALRM not in self._before:
-            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._look)
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self._raise())
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS, _AGAIN_SECONDS)
         raise _exception(number)
-
-    def _look(self, number: int, frame: FrameType | None) -> None:
-        self._raise()
 
     def _raise(self) -> None:
         if self.received is not None and not _is_exiting():
@@ -167,7 +167,7 @@ def _exception(number: int) -> BaseException:
 
 
 def _is_exiting() -> bool:
-    """Whether the exception of a signal is being handled in the main thread, or one that it led to."""
+    """Return True if the main thread is handling the exception of a signal, or one that followed from it."""
     error: BaseException | None = sys.exception()
     while error is not None:
         if isinstance(error, (SystemExit, KeyboardInterrupt)):

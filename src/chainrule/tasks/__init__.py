@@ -1,19 +1,18 @@
-"""Tasks: language models put to work, each with the field's metric.
+"""Applications of language models, each with its usual metric.
 
 spelling/      spelling correction: a noisy channel and a language model
-nbest/         n-best lists ordered anew: word error rates, weights of scores
-pairs.py       minimal pairs: which of two sentences a model prefers
+nbest/         re-ranking of n-best lists: word error rates, weights of scores
+pairs.py       minimal pairs: how often a model prefers the right one of two sentences
 filtering/     the fluent part of a corpus: documents of low perplexity
-prediction.py  suggestions as one types: the keystrokes that they save
+prediction.py  suggestions while typing: the keystrokes that they save
 anomaly.py     the least likely lines of a log, and the tokens that make them so
-objects.py     JSON objects of a file, each with the place that errors name
+objects.py     the JSON objects of a file, each with its place for errors
 """
 
 from __future__ import annotations
 
 from chainrule.tasks.anomaly import Anomaly, anomalies
-from chainrule.tasks.filtering.counts import Filtered
-from chainrule.tasks.filtering.filter import filter_corpus, filter_texts
+from chainrule.tasks.filtering.filter import Filtered, filter_corpus, filter_texts
 from chainrule.tasks.nbest.lists import NbestList
 from chainrule.tasks.nbest.rerank import rerank
 from chainrule.tasks.pairs import minimal_pairs

@@ -1,9 +1,9 @@
-"""Anomalies: the lines of a log, or the records of a file, that a model finds least likely.
+"""Anomalies: the lines of a log, or the records of a file, that are least likely under a model.
 
     bits of a token = -log2 p(token | those before it),   of a line: their mean, or their sum
 
-Each line is judged by itself, so that a file that grows gives the same as one that is complete. Where lines are
-labelled, the ranking is measured by average precision and the area under the ROC curve:
+Each line is scored by itself, so that a growing file and a complete one give the same. If lines are labelled, the
+ranking is measured by average precision and the area under the ROC curve:
 
     AP = Σ_n (R_n - R_(n-1)) P_n,  R and P the recall and precision of all lines down to the n-th distinct score
     AUROC = p(an anomaly is more surprising than a normal line), ties counted half
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -28,43 +29,43 @@ from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.records import ScoredBatch, ScoredRecord
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import Reports, as_progress
-from chainrule.text.batches import RecordBatch, record_batches
+from chainrule.text.batches import RecordBatch, line_ends, record_batches
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of
+from chainrule.text.files import Cleaning, EncodingErrors, form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.records import Fields, read_sourced
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.tokens.spans import byte_spans
+from chainrule.tokens.spans import text_spans
 
 By = Literal["mean", "total"]
-_LONGEST_LINE = 1 << 20  # bytes of a line that is not complete yet; more is taken for a line
+_LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line
 
 
 @dataclass(frozen=True)
 class SurprisingToken:
-    """A token of a text, where it is in it, and how surprising it is there."""
+    """A token of a text with its place and its surprisal."""
 
     text: str
     start: int
-    """The place of its first character."""
+    """The place of its first character in the text."""
     end: int
-    """One past its last character; the end of a line that is the last has none."""
+    """The place after its last character; the end of the last line has no character."""
     bits: float
 
 
 @dataclass(frozen=True)
 class Anomaly:
-    """A line or record, and how surprising it is."""
+    """A line or record, and its surprisal."""
 
     id: int | str
     text: str
     bits: float
-    """Its surprisal: the mean of its tokens, or their sum, as was asked for."""
+    """The mean or the sum of the surprisals of its tokens."""
     tokens: tuple[SurprisingToken, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The line as JSON, with its tokens."""
-        tokens = [{"text": t.text, "start": t.start, "end": t.end, "bits": t.bits} for t in self.tokens]
+        """Return the line with its tokens as JSON."""
+        tokens = [asdict(token) for token in self.tokens]
         return {"id": self.id, "bits": self.bits, "text": self.text, "tokens": tokens}
 
 
@@ -77,7 +78,7 @@ def anomalies(
     by: By = "mean",
     progress: Reports = False,
 ) -> list[Anomaly]:
-    """The `top` most surprising lines or records, the most surprising first; none below `threshold` bits.
+    """Return the `top` most surprising lines or records, the most surprising first; none below `threshold` bits.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["open door", "close door", "open window"] * 3, order=2)
@@ -96,7 +97,7 @@ def anomalies(
 
 
 class Ranking:
-    """The most surprising records so far; memory holds no more than `top` of them."""
+    """The `top` most surprising records so far; no others are kept in memory."""
 
     def __init__(self, lm: LanguageModel, top: int | None, threshold: float | None = None, by: By = "mean") -> None:
         if top is not None and top < 1:
@@ -106,12 +107,12 @@ class Ranking:
         self._seen = 0
 
     def add(self, batch: ScoredBatch) -> list[Anomaly]:
-        """Take a batch of records; returns those that were let in, in their order."""
+        """Add a batch of records, and return those that are now in the ranking, in their order."""
         bits = batch.surprisals(self.by) / math.log(2)
         added = []
         for index in np.flatnonzero(bits >= self._least()).tolist():
             value, number = float(bits[index]), self._seen + index
-            # of equal ones those that come first stay
+            # of equal records the first stay
             if value < self._least() or (self._is_full() and value == self._kept[0][0]):
                 continue
             record = batch.record(index)
@@ -124,7 +125,7 @@ class Ranking:
         return [self._anomaly(value, record) for value, _, record in added]
 
     def ranked(self) -> list[Anomaly]:
-        """The most surprising ones, the most surprising first."""
+        """Return the ranking, the most surprising record first."""
         return [self._anomaly(value, record) for value, _, record in sorted(self._kept, reverse=True)]
 
     def _is_full(self) -> bool:
@@ -141,9 +142,9 @@ class Ranking:
 def scored_batches(
     lm: LanguageModel, batches: Iterable[RecordBatch], *, is_one_file: bool = True, ahead: bool = True
 ) -> Iterator[ScoredBatch]:
-    """Records with their scores, each judged by itself.
+    """Yield records with their scores; each is scored by itself.
 
-    An n-gram model scores a batch on each core at once, and reads `ahead` for that.
+    An n-gram model scores a batch on each core, for which batches are read `ahead`.
     """
 
     def score(records: RecordBatch) -> ScoredBatch:
@@ -165,43 +166,34 @@ def scored_batches(
 
 
 def surprising_tokens(tokenizer: Tokenizer, record: ScoredRecord) -> Iterator[SurprisingToken]:
-    """The tokens of a record with their places and bits; the end of a line is one."""
-    ids, place = list(record.ids), 0
-    bits = [-log_prob / math.log(2) for log_prob in record.log_probs]
-    for line in record.text.split("\n"):
-        size = ids.index(tokenizer.eos)
-        spans = token_spans(tokenizer, line, ids[:size])
-        for (start, end), value in zip(spans, bits, strict=False):
-            yield SurprisingToken(line[start:end], place + start, place + end, value)
-        last = place + len(line)
-        yield SurprisingToken("", last, min(last + 1, len(record.text)), bits[size])
-        ids, bits, place = ids[size + 1 :], bits[size + 1 :], last + 1
+    """Yield the tokens of a record with their places and bits; the end of a line is a token without text.
 
-
-def token_spans(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[tuple[int, int]]:
-    """The places (first, one past the last) in a line, in characters, of each of its tokens.
-
-    Of a character that several tokens spell, the last one has it.
+    If several tokens spell a character, the last one has it.
     """
-    text = line.encode()
-    characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in text)])  # those that begin before each byte
-    characters = np.append(characters[1:], characters[-1]) - 1 if text else np.zeros(1, np.int64)
-    places = {len(text): len(line)}
-    spans = byte_spans(tokenizer, text, ids)
-    return [(places.get(a, int(characters[a])), places.get(b, int(characters[b]))) for a, b in spans]
+    text = record.text.encode()
+    begins = np.flatnonzero((np.frombuffer(text, np.uint8) & 0xC0) != 0x80)  # the first byte of each character
+    for token, log_prob, (first, last) in zip(
+        record.ids, record.log_probs, text_spans(tokenizer, text, record.ids), strict=True
+    ):
+        start, end = (
+            len(record.text) if place == len(text) else int(np.searchsorted(begins, place, side="right")) - 1
+            for place in (first, last)
+        )
+        spelled = "" if token == tokenizer.eos else record.text[start:end]
+        yield SurprisingToken(spelled, start, end, -log_prob / math.log(2))
 
 
 # -- a file that grows ------------------------------------------------------------------------------------
 
 
 def follow(
-    path: Path, *, wait: Callable[[], bool] | None = None, encoding_errors: str = "strict"
+    path: Path, *, wait: Callable[[], bool] | None = None, encoding_errors: EncodingErrors = "strict"
 ) -> Iterator[RecordBatch]:
-    """The lines of a file, and those that are added to it, as `tail -F` gives them; until `wait` returns False.
+    """Yield the lines of a file and those that are added to it, like `tail -F`, until `wait` returns False.
 
-    Where nothing is added it waits, by a function of the caller's or a fifth of a second. If another file takes its
-    name, that one is read from its start, after what was added to the first; so is a file that has become shorter.
-    Memory holds the lines that were added since the last look, 4 MB at most.
+    If nothing was added, it calls `wait`, or sleeps for a fifth of a second. If another file takes the name, or the
+    file becomes shorter, the rest of the old file is read, and then the new one from its start. Memory holds the
+    lines that were added since the last read, 4 MB at most.
     """
     number, rest = 1, b""
     file: IO[bytes] = path.open("rb")
@@ -231,9 +223,7 @@ def follow(
 
 
 def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
-    """The file anew, if another one has its name or it has become shorter; None if it is the same, or not there."""
-    import os
-
+    """Open the file again if another one has its name or it became shorter; None if it is the same or missing."""
     try:
         there, ours = path.stat(), os.fstat(file.fileno())
         if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) and there.st_size >= file.tell():
@@ -243,20 +233,10 @@ def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
         return None
 
 
-def _lines_batch(name: str, block: bytes, number: int, encoding_errors: str) -> RecordBatch:
-    try:
-        block.decode()
-    except UnicodeDecodeError as error:
-        if encoding_errors == "strict":
-            line = number + block.count(b"\n", 0, error.start)
-            raise CorpusError(
-                f"{name}: line {line}: expected UTF-8, found {block[error.start : error.end].hex(' ')}; "
-                "--encoding-errors replace goes on"
-            ) from None
-        block = block.decode(errors="replace").encode()
-    block = block.replace(b"\r\n", b"\n")
+def _lines_batch(name: str, block: bytes, number: int, encoding_errors: EncodingErrors) -> RecordBatch:
+    block = Cleaning(encoding_errors).valid_utf8(block, name, number).replace(b"\r\n", b"\n")
     block = block if block.endswith(b"\n") else block + b"\n"
-    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    ends = line_ends(block)
     labels = range(number, number + len(ends))
     return RecordBatch(name, labels, block, ends, np.ones_like(ends), np.arange(len(ends)), independent=True)
 
@@ -266,7 +246,7 @@ def _lines_batch(name: str, block: bytes, number: int, encoding_errors: str) -> 
 
 @dataclass(frozen=True)
 class Detection:
-    """How well surprisal tells anomalies from other lines."""
+    """How well surprisal distinguishes anomalies from normal lines."""
 
     records: int
     anomalies: int
@@ -275,27 +255,23 @@ class Detection:
 
     @property
     def baseline(self) -> float:
-        """The average precision of a random order: the share of anomalies. That order has an AUROC of a half."""
+        """The average precision of a random order, which is the share of anomalies (its AUROC is 0.5)."""
         return self.anomalies / self.records
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON."""
-        return {
-            "records": self.records,
-            "anomalies": self.anomalies,
-            "average_precision": self.average_precision,
-            "auroc": self.auroc,
-            "random_average_precision": self.baseline,
-        }
+        """Return the figures as JSON."""
+        return {**asdict(self), "random_average_precision": self.baseline}
 
 
 def detect(lm: LanguageModel, corpus: Corpus, labels: str, *, by: By = "mean") -> Detection:
-    """Measure how well surprisal finds the records whose field `labels` says that they are anomalies."""
+    """Measure how well surprisal finds the records that the field `labels` marks as anomalies."""
     if any(form_of(path) == "text" for path in corpus.paths) or not corpus.paths:
         raise CorpusError(
             f"{corpus.name}: text has no labels; they are a field of .jsonl, .csv, .tsv or .parquet files"
         )
-    given: list[tuple[int | str, str]] = []  # judged when all are read: a field that no record has is said first
+    given: list[
+        tuple[int | str, str]
+    ] = []  # checked after all are read, since a missing field is the first error to report
     for path in corpus.paths:
         fields, name = Fields(corpus.fields.text, labels), corpus.name_of(path)
         for record, number, _ in read_sourced(path, name, fields, corpus.cleaning):
@@ -323,7 +299,7 @@ def _truth(label: int | str, place: str, name: str) -> bool:
 
 
 def average_precision(scores: NDArray[np.float64], is_positive: NDArray[np.bool_]) -> float:
-    """The mean precision at each positive, going down the ranking; equal scores count as one step."""
+    """Return the mean precision at each positive of the ranking; equal scores count as one step."""
     order = np.argsort(-scores, kind="stable")
     positives = np.cumsum(is_positive[order])
     steps = np.append(
@@ -334,7 +310,7 @@ def average_precision(scores: NDArray[np.float64], is_positive: NDArray[np.bool_
 
 
 def auroc(scores: NDArray[np.float64], is_positive: NDArray[np.bool_]) -> float:
-    """p(a positive scores higher than a negative), ties counted half: from the ranks (Mann and Whitney)."""
+    """Return p(a positive scores higher than a negative), ties counted half, from the ranks (Mann and Whitney)."""
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     positives, negatives = int(is_positive.sum()), int((~is_positive).sum())

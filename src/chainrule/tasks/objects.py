@@ -1,23 +1,24 @@
-"""JSON objects of a file, each with the place that errors name: lines of .jsonl, or the items of one JSON list."""
+"""The JSON objects of a file, each with its place for errors: lines of .jsonl, or the items of one JSON list."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from chainrule.errors import CorpusError
-from chainrule.text.files import Cleaning, clean_blocks, raw_pieces, standard_input
+from chainrule.text.files import Cleaning, clean_blocks, lines_in, raw_pieces, standard_input
 
 _DECODER = json.JSONDecoder()
 _SPACES = " \t\r\n"
 
 
 def read_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object of a file (- is standard input), after its place: the file and the line it begins on.
+    """Yield each object of a file (- is standard input) after its place: the file and the line that it begins on.
 
-    Where the first character is a bracket the file is one list, else there is an object on each line.
+    If the first character is a bracket, the file is one list; else there is an object on each line.
     """
     raw, name = (
         (standard_input(), "standard input") if str(path) == "-" else (raw_pieces(Path(path), str(path)), str(path))
@@ -27,18 +28,14 @@ def read_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if first.lstrip().startswith(b"["):
         yield from _items(b"".join([first, *blocks]).decode(), name)
         return
-    line = 0
-    while first:
-        for source in first.removesuffix(b"\n").split(b"\n"):
-            line += 1
-            if source.strip():
-                place = f"{name}: line {line}"
-                yield place, _object(_decoded(source.decode(), 0, place)[0], place)
-        first = next(blocks, b"")
+    for line, source in enumerate(lines_in(chain([first], blocks)), 1):
+        if source.strip():
+            place = f"{name}: line {line}"
+            yield place, _object(_decoded(source.decode(), 0, place)[0], place)
 
 
 def _items(text: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The items of a JSON list, which are decoded one by one so that each one's line is known."""
+    """Yield the items of a JSON list, decoded one by one so that the line of each is known."""
     line, counted = 1, 0
     at = _after_spaces(text, text.index("[") + 1)
     while text[at : at + 1] != "]":
@@ -84,7 +81,7 @@ def _object(value: Any, place: str) -> dict[str, Any]:
 
 
 def field(record: dict[str, Any], name: str, place: str, option: str) -> Any:
-    """A field of a record; an error says which there are instead, and by which option to choose one."""
+    """Return a field of a record; the error for a missing one lists the fields and names the option."""
     if name not in record:
         there = ", ".join(record) or "none"
         raise CorpusError(f'{place}: there is no field "{name}"; there are: {there} (choose with {option})')
@@ -92,7 +89,7 @@ def field(record: dict[str, Any], name: str, place: str, option: str) -> Any:
 
 
 def text_field(record: dict[str, Any], name: str, place: str, option: str) -> str:
-    """A field that holds text; an error says what is there instead."""
+    """Return a field of text; an error shows another value."""
     value = field(record, name, place, option)
     if not isinstance(value, str):
         raise CorpusError(f'{place}: the field "{name}" should hold text, not {json.dumps(value)[:40]}')

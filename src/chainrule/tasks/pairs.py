@@ -1,7 +1,7 @@
-"""Minimal pairs: two sentences that differ in one thing, of which one is right (Marvin and Linzen 2018; BLiMP).
+"""Minimal pairs: two sentences that differ in one point, one of them right (Marvin and Linzen 2018; BLiMP).
 
-A model that knows the language gives the right one the greater probability. A tie counts half: a model that cannot
-tell the sentences apart is as good as chance.
+A model that knows the language gives the right sentence the greater probability. A tie counts half, as for a model
+that guesses.
 
 >>> import chainrule as cr
 >>> lm = cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace")
@@ -36,7 +36,7 @@ from chainrule.tokens.base import utf8
 By: TypeAlias = Literal["total", "mean"]
 
 GROUPS = ("linguistics_term", "UID", "phenomenon", "field")
-"""The fields that may name a phenomenon, the first of them that a record has."""
+"""The fields that may name a phenomenon; the first one that a record has counts."""
 EVERYTHING = "all"
 """The phenomenon of pairs that name none."""
 _AT_ONCE = 1024  # pairs
@@ -44,27 +44,27 @@ _AT_ONCE = 1024  # pairs
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """A right sentence and a wrong one, and what they are about."""
+    """A right and a wrong sentence, and their phenomenon."""
 
     good: str
     bad: str
     phenomenon: str = EVERYTHING
     place: str = field(default="", compare=False)
-    """Where it stands, such as a line of a file."""
+    """Its place, such as a line of a file, for messages."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether both sentences are the same, so that no model can tell them apart. BLiMP has seven such pairs."""
+        """Whether both sentences are equal, so that every model gives a tie. BLiMP has seven such pairs."""
         return self.good == self.bad
 
 
 GivenMinimalPairs: TypeAlias = str | Path | Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]
-"""What stands for minimal pairs in Python: a file, or pairs in memory."""
+"""Minimal pairs as callers give them: a file, or pairs in memory."""
 
 
 @dataclass(frozen=True)
 class JudgedPair:
-    """A pair with ln p of both sentences, or their pseudo-log-likelihoods; or either for each token."""
+    """A pair with ln p, or the pseudo-log-likelihood, of both sentences, in total or per token."""
 
     pair: MinimalPair
     good: float
@@ -72,7 +72,7 @@ class JudgedPair:
     fewer_tokens: float
     """1 if the right sentence has fewer tokens, 0 if it has more, 0.5 if as many."""
     is_same: bool
-    """Whether both sentences are the same tokens, as where only unknown words differ."""
+    """Whether both sentences have the same tokens, as if only unknown words differ."""
 
     @property
     def credit(self) -> float:
@@ -82,7 +82,7 @@ class JudgedPair:
         return float(self.good > self.bad)
 
     def to_json(self) -> dict[str, Any]:
-        """The pair as JSON."""
+        """Return the pair as JSON."""
         return {
             "good": self.pair.good,
             "bad": self.pair.bad,
@@ -95,13 +95,13 @@ class JudgedPair:
 
 @dataclass(frozen=True)
 class Phenomenon:
-    """How a model judges the pairs of one phenomenon."""
+    """The accuracy of a model on the pairs of one phenomenon."""
 
     name: str
     pairs: int
     ties: int
     accuracy: float
-    """The share of pairs judged rightly; a tie counts half."""
+    """The share of pairs whose right sentence is preferred; a tie counts half."""
     low: float
     """The lower end of its 95 % confidence interval (Wilson)."""
     high: float
@@ -110,7 +110,7 @@ class Phenomenon:
 
     @classmethod
     def of(cls, name: str, judged: Sequence[JudgedPair]) -> Phenomenon:
-        """The figures of some pairs."""
+        """Return the figures of some pairs."""
         credits_N = np.asarray([one.credit for one in judged])
         accuracy = float(credits_N.mean())
         baseline = float(np.mean([one.fewer_tokens for one in judged]))
@@ -119,7 +119,7 @@ class Phenomenon:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON."""
+        """Return the figures as JSON."""
         return {
             "name": self.name,
             "pairs": self.pairs,
@@ -132,17 +132,17 @@ class Phenomenon:
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """How a model judges minimal pairs: all of them, and those of each phenomenon."""
+    """The accuracy of a model on minimal pairs: all of them, and those of each phenomenon."""
 
     whole: Phenomenon
     phenomena: tuple[Phenomenon, ...]
-    """In the order in which they first occur."""
+    """The phenomena in the order of their first pairs."""
     pairs: tuple[JudgedPair, ...]
     by: By
 
     @property
     def accuracy(self) -> float:
-        """The share of all pairs judged rightly; a tie counts half."""
+        """The share of pairs whose right sentence is preferred; a tie counts half."""
         return self.whole.accuracy
 
     @property
@@ -152,16 +152,16 @@ class JudgedPairs:
 
     @property
     def equal(self) -> tuple[MinimalPair, ...]:
-        """Pairs whose sentences are the same; they count as ties."""
+        """The pairs of equal sentences, which count as ties."""
         return tuple(one.pair for one in self.pairs if one.pair.is_equal)
 
     @property
     def mean_accuracy(self) -> float:
-        """The mean of the accuracies of the phenomena, each of the same weight."""
+        """The mean of the accuracies of the phenomena."""
         return math.fsum(one.accuracy for one in self.phenomena) / len(self.phenomena)
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON; the pairs themselves are left out."""
+        """Return the figures as JSON; the pairs themselves are left out."""
         phenomena = [one.to_json() for one in self.phenomena]
         return {
             **self.whole.to_json(),
@@ -175,10 +175,10 @@ class JudgedPairs:
 def minimal_pairs(
     model: Model, pairs: GivenMinimalPairs, *, by: By = "total", progress: Reports = False
 ) -> JudgedPairs:
-    """How often a model prefers the right sentence of each pair, by ln p of both.
+    """Measure how often a model prefers the right sentence of each pair, by ln p of both.
 
-    A masked model goes by pseudo-log-likelihoods. Sentences may differ in length: `by="mean"` compares ln p per
-    token instead of the whole sentence's.
+    A masked model compares pseudo-log-likelihoods. `by="mean"` compares ln p per token instead of the total, for
+    sentences of different lengths.
     """
     if isinstance(pairs, (str, Path)):
         pairs = read_pairs(pairs)
@@ -197,7 +197,7 @@ def minimal_pairs(
 
 
 def summed_up(judged: Sequence[JudgedPair], by: By) -> JudgedPairs:
-    """The figures of pairs that were judged."""
+    """Return the accuracies of judged pairs."""
     if not judged:
         raise CorpusError("there are no pairs to judge")
     if all(one.pair.is_equal for one in judged):
@@ -213,10 +213,13 @@ def summed_up(judged: Sequence[JudgedPair], by: By) -> JudgedPairs:
 def judge(
     model: Model, pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]], *, by: By = "total"
 ) -> Iterator[JudgedPair]:
-    """Each pair with what the model gives both sentences, some at a time."""
+    """Yield each pair with ln p of both sentences; many pairs are scored at once."""
     if not isinstance(model, (LanguageModel, MaskedModel)):
-        LanguageModel.expect(model)  # which says what to call for a model of another task
-    every = iter(_as_pairs(pairs))
+        LanguageModel.expect(model)  # raises an error that names the function for other tasks
+    every = (
+        one if isinstance(one, MinimalPair) else replace(MinimalPair(*one), place=f"pair {number}")
+        for number, one in enumerate(pairs)
+    )
     while some := list(islice(every, _AT_ONCE)):
         log_probs, tokens = _scored(model, [sentence for pair in some for sentence in (pair.good, pair.bad)])
         for number, pair in enumerate(some):
@@ -233,7 +236,7 @@ def judge(
 
 
 def _scored(model: Model, sentences: list[str]) -> tuple[list[float], list[tuple[int, ...]]]:
-    """ln p of each sentence, or its pseudo-log-likelihood, and its tokens."""
+    """Return ln p of each sentence, or its pseudo-log-likelihood, and its tokens."""
     if isinstance(model, MaskedModel):
         rows = [model.tokenizer.encode_lines(utf8(sentence)) for sentence in sentences]  # a line ends in </s>
         log_probs = [float(found.sum()) for found in pseudo_log_likelihoods(model, rows)]
@@ -242,17 +245,12 @@ def _scored(model: Model, sentences: list[str]) -> tuple[list[float], list[tuple
     return scores.log_prob.tolist(), [scores[number].ids for number in range(len(scores))]
 
 
-def _as_pairs(pairs: Iterable[MinimalPair | tuple[str, str] | tuple[str, str, str]]) -> Iterator[MinimalPair]:
-    for number, given in enumerate(pairs):
-        yield given if isinstance(given, MinimalPair) else replace(MinimalPair(*given), place=f"pair {number}")
-
-
 def read_pairs(
     path: str | Path, *, good: str = "sentence_good", bad: str = "sentence_bad", group: str | None = None
 ) -> Iterator[MinimalPair]:
-    """The pairs of a file of JSON objects, by default under BLiMP's names.
+    """Yield the pairs of a file of JSON objects, by default with the field names of BLiMP.
 
-    `group` is the field that names the phenomenon; if none is given, the first of GROUPS that a record has.
+    `group` is the field that names the phenomenon; by default the first of GROUPS that a record has.
     """
     place = None
     for place, record in read_objects(path):
@@ -265,7 +263,7 @@ def read_pairs(
 
 
 def wilson(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The confidence interval of a share of `count` trials by Wilson's score.
+    """Return the confidence interval of a share of `count` trials by Wilson's score.
 
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
     """

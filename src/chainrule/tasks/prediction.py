@@ -1,19 +1,19 @@
-"""Prediction: suggestions as one types, and how many keystrokes they save.
+"""Prediction: suggestions while typing, and the keystrokes that they save.
 
 The metric, for a text that someone types with k suggestions in view:
 
     keystrokes saved = 1 - keys / characters
 
-Characters are those of the text; the end of a line is one. Keys are pressed like this: before each key the model
-suggests k words that complete or follow the line so far (`chainrule.suggest`). If the text goes on with one of
-them, up to the end of a word, one key takes it, the longest if there are several, and with it the space that
-follows in the text, if one does. It is taken only if that saves a key. Else the next character is typed by one key.
-One key ends a line. Each line is a text of its own; white space around it, and blank lines, are left out.
+The end of a line is a character. Before each key the model suggests k words that complete or follow the line so far
+(`chainrule.suggest`). If the text continues with one of them, up to the end of a word, one key takes the longest
+such suggestion, with the space after it if the text has one; but only if that saves a key. Otherwise one key types
+the next character. One key ends a line. Each line is typed separately; white space around it, and blank lines, are
+left out.
 
     baseline     the same model without context: each word as if it were the first of a line
     upper limit  a model that always suggests the right word: one key for each word, one for each line end
 
-A model is asked about one history many times while a word is typed: `Remembered` answers from memory.
+While a word is typed, the model is asked about one history many times: `Remembered` answers from memory.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from chainrule.errors import CorpusError
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 
-Path = tuple[int, ...]
-"""The ids of a history, after <s>."""
+History = tuple[int, ...]
+"""The ids that were read after <s>."""
 
-_MOST_BYTES = 1 << 28  # of probabilities that are remembered
+_MOST_BYTES = 1 << 28  # the most memory for probabilities
 _BASELINE_PREFIXES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Keystrokes:
-    """The keys that someone presses who types a text with suggestions in view."""
+    """The keys that typing a text takes with suggestions in view."""
 
     k: int
-    """How many suggestions are in view."""
+    """The number of suggestions in view."""
     lines: int
     words: int
     characters: int
-    """Of the text; a line end is one."""
+    """The characters of the text; a line end is one."""
     keys: int
     taken: int
-    """How many suggestions were taken."""
+    """The number of suggestions that were taken."""
     baseline_keys: int
-    """With suggestions that do not depend on the words before."""
+    """The keys with suggestions that do not depend on the words before."""
     least_keys: int
-    """With suggestions that are always right."""
+    """The keys with suggestions that are always right."""
 
     @property
     def saved(self) -> float:
@@ -65,16 +65,16 @@ class Keystrokes:
 
     @property
     def baseline(self) -> float:
-        """What suggestions without context save."""
+        """The share of keystrokes that suggestions without context save."""
         return 1 - self.baseline_keys / self.characters
 
     @property
     def limit(self) -> float:
-        """What suggestions save that are always right."""
+        """The share of keystrokes that always right suggestions save."""
         return 1 - self.least_keys / self.characters
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as JSON."""
+        """Return the counts as JSON."""
         return {
             "k": self.k,
             "saved": self.saved,
@@ -91,7 +91,7 @@ class Keystrokes:
 def keystrokes(
     lm: LanguageModel, texts: Text, k: int = 3, *, most_lines: int | None = None, progress: Reports = False
 ) -> Keystrokes:
-    """The keystrokes that k suggestions of a model save to someone who types texts, line by line.
+    """Measure the keystrokes that k suggestions of a model save while texts are typed, line by line.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2)
@@ -118,8 +118,9 @@ def keystrokes(
             remembered.forget()
             pressed = list(_typed(line, in_context))
             keys, taken = keys + len(pressed), taken + sum(len(key) > 1 for key in pressed)
-            baseline_keys += sum(1 for _ in _typed(line, lambda text: out_of_context(_last_word(text))))
-            least_keys += sum(1 for _ in _typed(line, lambda text, line=line: _right_word(line, len(text))))  # type: ignore[misc]
+            baseline_keys += sum(1 for _ in _typed(line, lambda text: out_of_context(text.rpartition(" ")[2])))
+            right_word = lambda text, line=line: [line[len(text) :].split(" ", 1)[0]]  # noqa: E731
+            least_keys += sum(1 for _ in _typed(line, right_word))
             task.advance(1 if most_lines is not None else len(line.encode()) + 1)
     if not lines:
         raise CorpusError(f"{corpus.name}: the text is empty")
@@ -127,7 +128,7 @@ def keystrokes(
 
 
 def _lines(blocks: Iterable[bytes], most: int | None) -> Iterator[str]:
-    """The lines that are not blank, without white space at their ends."""
+    """Yield the lines that are not blank, without white space at their ends."""
     seen = 0
     for block in blocks:
         for line in block.decode().split("\n"):
@@ -139,7 +140,7 @@ def _lines(blocks: Iterable[bytes], most: int | None) -> Iterator[str]:
 
 
 def _typed(line: str, suggestions: Callable[[str], Sequence[str]]) -> Iterator[str]:
-    """What each key that types a line adds to it; the last one ends it."""
+    """Yield the text that each key adds to a line; the last key ends it."""
     place = 0
     while place < len(line):
         found = max((_taking(line, place, one) for one in suggestions(line[:place])), key=len, default="")
@@ -150,23 +151,13 @@ def _typed(line: str, suggestions: Callable[[str], Sequence[str]]) -> Iterator[s
 
 
 def _taking(line: str, place: int, completion: str) -> str:
-    """What taking a completion adds to the line, with the space after it; nothing if that is not the text."""
+    """Return the text that a completion adds, with the space after it; empty if the line continues otherwise."""
     end = place + len(completion)
     if not completion.strip() or not line.startswith(completion, place):
         return ""
-    if completion[-1].isalnum() and line[end : end + 1].isalnum():  # the word goes on
+    if completion[-1].isalnum() and line[end : end + 1].isalnum():  # the word is longer
         return ""
     return completion + " " * (line[end : end + 1] == " ")
-
-
-def _right_word(line: str, place: int) -> Sequence[str]:
-    """The next word of the line, to its end."""
-    rest = line[place:]
-    return [rest.split(" ", 1)[0]]
-
-
-def _last_word(text: str) -> str:
-    return text[text.rfind(" ") + 1 :]
 
 
 # -- a model with a memory --------------------------------------------------------------------------------
@@ -176,22 +167,22 @@ def _last_word(text: str) -> str:
 class _Histories(State):
     """The ids that each row has read."""
 
-    paths: tuple[Path, ...]
+    histories: tuple[History, ...]
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.histories)
 
     def select(self, rows: Array) -> _Histories:
-        return _Histories(tuple(self.paths[row] for row in to_numpy(rows).tolist()))
+        return _Histories(tuple(self.histories[row] for row in to_numpy(rows).tolist()))
 
     def join(self, other: _Histories) -> _Histories:
-        return _Histories(self.paths + other.paths)
+        return _Histories(self.histories + other.histories)
 
 
 class Remembered(LanguageModel):
-    """A model that remembers what it has read and predicted, until it is told to forget: the same, but faster.
+    """A model that keeps the states and predictions of another one until `forget`: the same results, but faster.
 
-    What was read is known by its ids, so a text that goes on, or a word that is tried again, is not read again.
+    Histories are known by their ids, so that the beginning of a longer history is not read again.
     """
 
     kind = "remembered"
@@ -202,10 +193,10 @@ class Remembered(LanguageModel):
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: only the state at the start is known."""
-        self._states: dict[Path, tuple[State, int]] = {(): (self._lm.start(1), 0)}
-        self._log_probs: dict[Path, np.ndarray] = {}
-        self._probs: dict[Path, np.ndarray] = {}
+        """Forget everything but the state at the start."""
+        self._states: dict[History, tuple[State, int]] = {(): (self._lm.start(1), 0)}
+        self._log_probs: dict[History, np.ndarray] = {}
+        self._probs: dict[History, np.ndarray] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -220,8 +211,8 @@ class Remembered(LanguageModel):
         added = to_numpy(ids_BT).tolist()
         return _Histories(
             tuple(
-                (*path, *(token for token in row if token != PAD))
-                for path, row in zip(state.paths, added, strict=True)
+                (*history, *(token for token in row if token != PAD))
+                for history, row in zip(state.histories, added, strict=True)
             )
         )
 
@@ -229,17 +220,17 @@ class Remembered(LanguageModel):
         return self._remembered(state, self._log_probs, lambda inner: to_numpy(self._lm.next_log_probs(inner)))
 
     def next_probs(self, state: State) -> np.ndarray:
-        """p of every next token, [B, V]."""
+        """Return p of every next token, [B, V]."""
         return self._remembered(state, self._probs, lambda inner: next_probs(self._lm, inner))
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         if state is None:
             return self._lm.score(ids_BT)
         assert isinstance(state, _Histories)
-        return self._lm.score(ids_BT, self._state(state.paths))
+        return self._lm.score(ids_BT, self._state(state.histories))
 
     def prepare(self) -> None:
-        """Let the model load what it needs."""
+        """Let the model compile or load its fast code."""
         prepare(self._lm)
 
     def tensors(self) -> Mapping[str, np.ndarray]:
@@ -249,40 +240,39 @@ class Remembered(LanguageModel):
         return Remembered(self._lm.on(device, dtype))
 
     def _remembered(
-        self, state: State, memory: dict[Path, np.ndarray], compute: Callable[[State], np.ndarray]
+        self, state: State, memory: dict[History, np.ndarray], compute: Callable[[State], np.ndarray]
     ) -> np.ndarray:
-        """A row of what is computed for each history, from memory where it is there; a new array."""
+        """Return a new array with a row for each history, computed or from memory."""
         assert isinstance(state, _Histories)
-        missing = [path for path in dict.fromkeys(state.paths) if path not in memory]
+        missing = [history for history in dict.fromkeys(state.histories) if history not in memory]
         if missing:
             computed = compute(self._state(missing))
             if (len(memory) + len(missing)) * computed[0].nbytes > _MOST_BYTES:
-                for path in [path for path in memory if path not in state.paths]:
-                    del memory[path]
+                for history in [history for history in memory if history not in state.histories]:
+                    del memory[history]
             memory.update(zip(missing, computed, strict=True))
-        return np.stack([memory[path] for path in state.paths])
+        return np.stack([memory[history] for history in state.histories])
 
-    def _state(self, paths: Sequence[Path]) -> State:
-        """The model's own state after each history: the part that was read before is not read again."""
-        missing = [path for path in dict.fromkeys(paths) if path not in self._states]
+    def _state(self, histories: Sequence[History]) -> State:
+        """Return the state of the model after each history; known beginnings are not read again."""
+        missing = [history for history in dict.fromkeys(histories) if history not in self._states]
         if missing:
-            known = [self._known(path) for path in missing]
+            known = [
+                next(history[:size] for size in range(len(history), -1, -1) if history[:size] in self._states)
+                for history in missing
+            ]
             before = self._gathered(known)
-            added = [path[len(part) :] for path, part in zip(missing, known, strict=True)]
+            added = [history[len(part) :] for history, part in zip(missing, known, strict=True)]
             after = self._lm.extend(before, pad(added))
-            self._states.update({path: (after, row) for row, path in enumerate(missing)})
-        return self._gathered(paths)
+            self._states.update({history: (after, row) for row, history in enumerate(missing)})
+        return self._gathered(histories)
 
-    def _known(self, path: Path) -> Path:
-        """The longest beginning of a history that was read."""
-        return next(path[:size] for size in range(len(path), -1, -1) if path[:size] in self._states)
-
-    def _gathered(self, paths: Sequence[Path]) -> State:
-        """The states of histories that were read, as one."""
+    def _gathered(self, histories: Sequence[History]) -> State:
+        """Return the states of known histories as one."""
         batches: dict[int, tuple[State, list[int]]] = {}
         order = []
-        for place, path in enumerate(paths):
-            state, row = self._states[path]
+        for place, history in enumerate(histories):
+            state, row = self._states[history]
             batches.setdefault(id(state), (state, []))[1].append(row)
             order.append((list(batches).index(id(state)), place))
         joined: State | None = None
@@ -290,5 +280,5 @@ class Remembered(LanguageModel):
             some = state.select(np.asarray(rows))
             joined = some if joined is None else joined.join(some)
         assert joined is not None
-        places = np.asarray([place for _, place in sorted(order)])  # row r of what was joined belongs to places[r]
+        places = np.asarray([place for _, place in sorted(order)])  # row r of the joined state belongs to places[r]
         return joined if len(batches) == 1 else joined.select(np.argsort(places))

@@ -1,15 +1,18 @@
-"""A corpus as records to be scored, many at a time: lines of text, or records of jsonl, CSV and parquet files."""
+"""The records of a corpus in batches: lines of text, or records of jsonl, CSV and parquet files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of
 from chainrule.text.records import Record
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -23,28 +26,28 @@ class RecordBatch:
     block: bytes
     """The text of all of them, in whole lines."""
     ends: np.ndarray
-    """Where each ends in the block."""
+    """The place in the block where each record ends."""
     lines: np.ndarray
-    """How many lines each has."""
+    """The number of lines of each record."""
     starts: np.ndarray
-    """The records whose context begins anew; the others continue the one before them."""
+    """The records that begin a new context; the others continue the context of the one before them."""
     independent: bool
-    """Whether all records begin anew, in whatever batch they are."""
+    """Whether every record begins a new context."""
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def text(self, index: int) -> str:
-        """The text of a record, without its last line end."""
+        """Return the text of a record, without its last line end."""
         start = int(self.ends[index - 1]) if index else 0
         return self.block[start : int(self.ends[index])].removesuffix(b"\n").decode()
 
 
 def record_batches(corpus: Corpus, size: int, *, per_line: bool = False) -> Iterator[RecordBatch]:
-    """The records of a corpus in batches of about `size` bytes.
+    """Yield the records of a corpus in batches of about `size` bytes.
 
-    The records of a text file are its lines. With `per_line` so are those of other files, each line labelled by its
-    record and its number in it: "7:2".
+    The records of a text file are its lines. With `per_line`, each line of other files is a record too, labelled by
+    the record and the number of the line in it: "7:2".
     """
     corpus.cleaning.begin()
     if corpus.texts:
@@ -54,33 +57,40 @@ def record_batches(corpus: Corpus, size: int, *, per_line: bool = False) -> Iter
         if form_of(path) == "text":
             yield from _batches_of_text(name, corpus.text_blocks(path), size)
         else:
-            for records in _gathered(corpus.records(path), size):
+            for records in gathered(corpus.records(path), size, lambda record: len(record.text)):
                 yield (_batch_of_lines if per_line else _batch_of_records)(name, records)
 
 
 def _batches_of_text(name: str, blocks: Iterator[bytes], size: int) -> Iterator[RecordBatch]:
     number = 1
     for block in blocks:
-        start = 0
-        while start < len(block):
-            end = block.find(b"\n", start + size) + 1 or len(block)
-            piece = block[start:end]
-            ends = _line_ends(piece)
+        for piece in cut_at_lines(block, size):
+            ends = line_ends(piece)
             labels = range(number, number + len(ends))
             starts = np.arange(number == 1)
             yield RecordBatch(name, labels, piece, ends, np.ones_like(ends), starts, independent=False)
-            number, start = number + len(ends), end
+            number += len(ends)
 
 
-def _gathered(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
-    some: list[Record] = []
-    gathered = 0
-    for record in records:
-        some.append(record)
-        gathered += len(record.text)
-        if gathered >= size:
+def cut_at_lines(block: bytes, size: int) -> Iterator[bytes]:
+    """Cut a block after the first line end beyond each `size` bytes."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + size) + 1 or len(block)
+        yield block[start:end]
+        start = end
+
+
+def gathered(items: Iterable[Item], size: int, size_of: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield lists of items whose sizes add up to at least `size`; the last list may be smaller."""
+    some: list[Item] = []
+    total = 0
+    for item in items:
+        some.append(item)
+        total += size_of(item)
+        if total >= size:
             yield some
-            some, gathered = [], 0
+            some, total = [], 0
     if some:
         yield some
 
@@ -98,10 +108,11 @@ def _batch_of_lines(name: str, records: list[Record]) -> RecordBatch:
     counts = whole.lines.tolist()
     labels = [f"{label}:{line}" for label, n in zip(whole.labels, counts, strict=True) for line in range(1, n + 1)]
     starts = np.cumsum(whole.lines) - whole.lines
-    ends = _line_ends(whole.block)
+    ends = line_ends(whole.block)
     return RecordBatch(name, labels, whole.block, ends, np.ones_like(ends), starts, independent=False)
 
 
-def _line_ends(block: bytes) -> np.ndarray:
+def line_ends(block: bytes) -> np.ndarray:
+    """Return the places after each line of a block; the last line may lack its LF."""
     ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
     return ends if block.endswith(b"\n") else np.append(ends, len(block))

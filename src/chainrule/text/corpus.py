@@ -37,7 +37,7 @@ from chainrule.text.sources import BUILTIN, Source, find_files
 __all__ = ["BUILTIN", "Corpus", "Source", "python_reference"]
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
-_LINES_PER_BLANK = 100  # where blank lines are rarer than one in so many, they do not separate documents
+_LINES_PER_BLANK = 100  # if blank lines are rarer than one in so many, they do not separate documents
 _LONGEST_DOCUMENT = 1 << 16  # bytes
 
 
@@ -49,10 +49,10 @@ class Corpus:
     texts: tuple[bytes, ...] = field(default=(), repr=False)
     """Documents held in memory."""
     fields: Fields = TEXT
-    """Where the text is in records; text files have none."""
+    """The fields of records that hold the text; text files have none."""
     cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
     _spools: dict[str, ScratchFile] = field(default_factory=dict, repr=False, compare=False)
-    """Copies of what can be read only once, by the names that messages give them."""
+    """Copies of sources that can be read only once, by their names in messages."""
 
     @classmethod
     def open(
@@ -62,10 +62,10 @@ class Corpus:
         fields: Fields | str | Sequence[str] | None = None,
         files: Sequence[str] = (),
     ) -> Corpus:
-        """A corpus of the given sources; a missing file is an error now, a bad one when it is read.
+        """Return a corpus of the given sources; a missing file is an error now, a bad one when it is read.
 
-        `fields` says where the text is in records (.jsonl, .csv, .tsv, .parquet): a name, or several. `files` are
-        patterns such as "*.txt" that choose among the files of folders; other sources are taken as they are.
+        `fields` are the fields of records (.jsonl, .csv, .tsv, .parquet) that hold the text: a name, or several.
+        `files` are patterns such as "*.txt" that select files of folders; other sources are not affected.
         """
         cleaning = Cleaning(encoding_errors)
         if not sources:
@@ -94,18 +94,19 @@ class Corpus:
 
     @classmethod
     def from_text(cls, text: str) -> Corpus:
-        """A corpus of one text in memory; it is split into documents as a file would be."""
+        """Return a corpus of one text in memory; it is split into documents as a file would be."""
         blocks = clean_blocks([_utf8(text, "the text")], "text", Cleaning())
         return cls(texts=tuple(_documents_of_text(iter(blocks))))
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Corpus:
-        """A corpus of texts in memory, each a document of its own; an empty one is an empty line."""
-        cleaned = (_clean_text(text, f"text {number}") for number, text in enumerate(texts))
+        """Return a corpus of texts in memory, each a document of its own; an empty one is an empty line."""
+        encoded = (_utf8(text, f"text {number}") for number, text in enumerate(texts))
+        cleaned = (text.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n") for text in encoded)
         return cls(texts=tuple(text if text.endswith(b"\n") else text + b"\n" for text in cleaned))
 
     def blocks(self) -> Iterator[bytes]:
-        """Clean blocks of whole lines, about 4 MB each; the last line of a file may lack its LF."""
+        """Yield clean blocks of whole lines, about 4 MB each; the last line of a file may lack its LF."""
         self.cleaning.begin()
         yield from _gather(iter(self.texts))
         for path in self.paths:
@@ -115,7 +116,7 @@ class Corpus:
                 yield from _gather(record.text for record in self.records(path))
 
     def documents(self) -> Iterator[bytes]:
-        """The documents one by one; joined, they are the same text as the joined `blocks`."""
+        """Yield the documents one by one; joined, they are the same text as the joined `blocks`."""
         self.cleaning.begin()
         yield from self.texts
         for path in self.paths:
@@ -125,12 +126,12 @@ class Corpus:
                 yield from (record.text for record in self.records(path))
 
     def text_blocks(self, path: Path) -> Iterator[bytes]:
-        """Clean blocks of whole lines of one of the text files."""
+        """Yield clean blocks of whole lines of one of the text files."""
         name = self.name_of(path)
         return clean_blocks(raw_pieces(path, name), name, self.cleaning)
 
     def records(self, path: Path) -> Iterator[Record]:
-        """The records of one of the files that are no text files."""
+        """Yield the records of one of the files of records."""
         return read_records(path, self.name_of(path), self.fields, self.cleaning)
 
     @property
@@ -145,7 +146,7 @@ class Corpus:
 
     @property
     def addresses(self) -> list[str] | None:
-        """Where all of its text can be found again: paths of files, and addresses; None if some cannot."""
+        """The paths and addresses of all of its text; None if some of it is elsewhere, as in memory."""
         if self.is_in_files:
             return [str(path.absolute()) for path in self.paths]
         if not self.paths or self.texts or not all(map(is_address, self._spools)):
@@ -155,11 +156,11 @@ class Corpus:
 
     @property
     def replaced(self) -> int:
-        """How many invalid byte sequences the last pass replaced by U+FFFD (encoding_errors="replace")."""
+        """The number of invalid byte sequences that the last pass replaced (encoding_errors="replace")."""
         return self.cleaning.replaced
 
     def note_losses(self, progress: Progress) -> None:
-        """Tell the user what the last pass replaced or skipped, unless it is what was told before."""
+        """Tell the user how much the last pass replaced or skipped, unless the user already knows."""
         replaced, skipped = counts = self.cleaning.replaced, self.cleaning.skipped
         if replaced and counts != self.cleaning.noted:
             progress.note(f"{self.name}: not UTF-8, replaced by U+FFFD: {replaced:,}")
@@ -169,14 +170,14 @@ class Corpus:
         self.cleaning.noted = counts
 
     def size(self) -> int | None:
-        """Bytes to read, for progress; None where compression or a record format hides it."""
+        """Return the number of bytes to read, for progress; None for compressed files and records."""
         if self.has_records or any(path.suffix.lower() in (".gz", ".zst") for path in self.paths):
             return None
         return sum(map(len, self.texts)) + sum(path.stat().st_size for path in self.paths)
 
     @property
     def has_records(self) -> bool:
-        """Whether a file has records, with fields, and is not plain text."""
+        """Whether any of the files holds records rather than plain text."""
         return any(form_of(path) != "text" for path in self.paths)
 
     @property
@@ -188,20 +189,15 @@ class Corpus:
         return first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
 
     def name_of(self, path: Path) -> str:
-        """The name of a file in messages."""
+        """Return the name of a file in messages."""
         return next((name for name, spool in self._spools.items() if spool.name == str(path)), str(path))
 
 
 def python_reference() -> tuple[bytes, ...]:
-    """The language reference that comes with every Python, a document per topic: a text to try things on."""
+    """Return the language reference that comes with Python, a document per topic, as a sample text."""
     from pydoc_data import topics
 
     return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
-
-
-def _clean_text(text: str, name: str) -> bytes:
-    """A text as a file's would be: UTF-8, lines that end in LF, no byte-order mark."""
-    return _utf8(text, name).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
 
 def _utf8(text: str, name: str) -> bytes:
@@ -215,7 +211,7 @@ def _utf8(text: str, name: str) -> bytes:
 
 
 def _is_read_once(path: Path) -> bool:
-    """Whether a second reading would not find the same text: a pipe or a terminal. Other devices are refused."""
+    """Return True for a pipe or a terminal, whose text can be read only once; other devices are refused."""
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
         return False
@@ -229,7 +225,7 @@ def _is_read_once(path: Path) -> bool:
 
 
 def _fetched(address: str, fields: Fields, files: Sequence[str], spools: dict[str, ScratchFile]) -> list[Path]:
-    """Copies of the files of an address, or of the rows of a dataset; one that is there twice is copied once."""
+    """Copy the files of an address, or the rows of a dataset, each only once, and return the copies."""
     if is_dataset(address):
         found = [] if address in spools else [open_dataset(address, fields.names)]
         names = [address]
@@ -243,7 +239,7 @@ def _fetched(address: str, fields: Fields, files: Sequence[str], spools: dict[st
 
 
 def _spooled(pieces: Iterable[bytes], suffix: str, name: str) -> ScratchFile:
-    """A temporary copy of what can be read only once: a corpus is read several times."""
+    """Return a temporary copy of a text that can be read only once, since a corpus is read several times."""
     spool = scratch_file(suffix)
     with naming(f"{spool.name} (a copy of {name})"):
         for piece in pieces:
@@ -253,7 +249,7 @@ def _spooled(pieces: Iterable[bytes], suffix: str, name: str) -> ScratchFile:
 
 
 def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join short texts into blocks; an LF is added between two texts whose lines would run together."""
+    """Join short texts into blocks, with an LF between texts that do not end in one."""
     gathered: list[bytes] = []
     size = 0
     for text in texts:
@@ -269,11 +265,11 @@ def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Split a text into documents that end in blank lines or after 64 KB; into lines where blank lines are rare."""
-    rest: list[bytes] = []  # lines of a document that is not complete; joined once, so that it costs linear time
+    """Split a text into documents that end in blank lines or after 64 KB; into lines if blank lines are rare."""
+    rest: list[bytes] = []  # lines of an incomplete document; joined once, so that it costs linear time
     separated: bool | None = None
     for block in blocks:
-        if rest:  # a run of blank lines may have begun in the previous block
+        if rest:  # blank lines may have started in the previous block
             body = rest[-1].rstrip(b" \t\n")
             rest[-1], block = body, rest[-1][len(body) :] + block
         if separated is None:
@@ -281,7 +277,7 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
             separated = blank * _LINES_PER_BLANK >= block.count(b"\n")
         if separated:
             ends = [match.end() for match in _BLANK_LINES.finditer(block)]
-            # a run of blank lines that reaches the end of this block may go on in the next one
+            # blank lines at the end of this block may continue in the next one
             ends = [end for end in ends if end < len(block)]
         else:
             ends = [match.end() for match in re.finditer(rb"\n", block)]
@@ -300,7 +296,7 @@ def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _cut(document: bytes, separated: bool) -> Iterator[bytes]:
-    """Cut a long document at line ends into several: a split by document needs many to choose from."""
+    """Cut a long document at line ends, since a split by document needs many documents."""
     while separated and len(document) > _LONGEST_DOCUMENT:
         end = document.find(b"\n", _LONGEST_DOCUMENT) + 1
         if end in (0, len(document)):

@@ -4,7 +4,7 @@ A block is bytes that are valid UTF-8 and whole lines: LF is the only line end, 
 only the last line of a file may lack its LF. Blocks are about 4 MB, so memory does not grow with the file;
 only a line longer than that makes its block longer.
 
-The form of a file is judged by its name, where .gz or .zst may come last:
+The name of a file tells its form; .gz or .zst may come last:
 
     *.jsonl, *.ndjson, *.csv, *.tsv, *.parquet   records (records.py)
     any other                                    text
@@ -35,24 +35,24 @@ _REPLACEMENT = "\ufffd".encode()
 
 @dataclass
 class Cleaning:
-    """What to do about bytes that are not UTF-8, and what the last pass over a corpus changed or left out."""
+    """The treatment of bytes that are not UTF-8, and counts of changes in the last pass over a corpus."""
 
     errors: EncodingErrors = "strict"
     replaced: int = 0
-    """Sequences of bytes that were not UTF-8, and became U+FFFD."""
+    """The number of byte sequences that were not UTF-8, and were replaced by U+FFFD."""
     skipped: int = 0
-    """Records without text."""
+    """The number of records without text."""
     noted: tuple[int, int] = (0, 0)
-    """What the user was last told of the two counts."""
+    """The two counts that were last shown to the user."""
 
     def begin(self) -> None:
-        """Begin a new pass: count from zero."""
+        """Start a new pass: count from zero."""
         self.replaced = self.skipped = 0
 
     def valid_utf8(self, block: bytes, name: str, line: int) -> bytes:
-        """The block itself if it is UTF-8; else a copy with U+FFFD for what is not, or an EncodingError.
+        """Return the block if it is UTF-8; else a copy with U+FFFD for invalid bytes, or raise an EncodingError.
 
-        `name`, and `line`, the number of the block's first line, are for the error's message.
+        The error names `name`, and counts lines from `line`, the number of the block's first line.
         """
         view, position = memoryview(block), 0
         try:
@@ -74,9 +74,9 @@ class Cleaning:
 
 
 def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning, *, is_start: bool = True) -> Iterator[bytes]:
-    """Clean blocks of whole lines from the raw pieces of one text; `name` is what errors call it.
+    """Yield clean blocks of whole lines from the raw pieces of one text; errors name it `name`.
 
-    A byte-order mark is one at the start of a file only.
+    A byte-order mark is removed at the start of a file only.
     """
     line = 1
     for number, block in enumerate(whole_lines(raw)):
@@ -87,7 +87,7 @@ def clean_blocks(raw: Iterable[bytes], name: str, cleaning: Cleaning, *, is_star
             block = block.replace(b"\r\n", b"\n")
         if block:
             yield block
-            # for error messages; NumPy counts the ends of short lines several times as fast as bytes.count
+            # for errors; NumPy counts the ends of short lines several times as fast as bytes.count
             line += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
 
 
@@ -111,7 +111,7 @@ _BINARY_SIGNATURES = {
 
 
 def _refuse_binary(block: bytes, name: str) -> None:
-    """Raise an error if the first block of a file starts as a known binary format does.
+    """Raise an error if the first block of a file starts like a known binary format.
 
     Read as text, such a file would give nonsense, or fail with an obscure message.
     """
@@ -121,9 +121,9 @@ def _refuse_binary(block: bytes, name: str) -> None:
 
 
 def whole_lines(raw: Iterable[bytes], longest: int | None = None) -> Iterator[bytes]:
-    """Blocks of whole lines from pieces of a text; only the last line of the text may lack its line end.
+    """Yield blocks of whole lines from pieces of a text; only the last line of the text may lack its line end.
 
-    A line of more than `longest` bytes comes in several blocks, which are then not whole lines.
+    A line of more than `longest` bytes is cut into several blocks.
     """
     rest: list[bytes] = []  # pieces without a line end; joined once, so that one long line costs linear time
     size = 0
@@ -142,6 +142,12 @@ def whole_lines(raw: Iterable[bytes], longest: int | None = None) -> Iterator[by
         yield b"".join(rest)
 
 
+def lines_in(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of blocks of whole lines, without their ends."""
+    for block in blocks:
+        yield from block.removesuffix(b"\n").split(b"\n")
+
+
 # -- forms ------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +163,7 @@ _FORMS: dict[str, Form] = {
 
 
 def form_of(path: Path) -> Form:
-    """The form of a file, judged by its name."""
+    """Return the form of a file by its name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".zst"):
         suffixes.pop()
@@ -165,7 +171,7 @@ def form_of(path: Path) -> Form:
 
 
 def raw_pieces(path: Path, name: str) -> Iterator[bytes]:
-    """The bytes of a file, decompressed; `name` is what errors call it."""
+    """Yield the bytes of a file, decompressed; errors name it `name`."""
     try:
         with _open(path) as file:
             piece = file.read(BLOCK_SIZE)
@@ -194,14 +200,14 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def pipe_pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a pipe, as they are: what is in it may be compressed."""
+    """Yield the bytes of a pipe without decompressing them."""
     with path.open("rb") as file:
         while piece := file.read(BLOCK_SIZE):
             yield piece
 
 
 def standard_input() -> Iterator[bytes]:
-    """The bytes of standard input."""
+    """Yield the bytes of standard input."""
     stream: IO[bytes] = sys.stdin.buffer if hasattr(sys.stdin, "buffer") else io.BytesIO(sys.stdin.read().encode())
     while piece := stream.read(BLOCK_SIZE):
         yield piece

@@ -1,11 +1,11 @@
-"""Text as a caller gives it: a string is text, a path is a file, and nothing is guessed.
+"""Text as callers of functions give it: a string is text, a path is a file.
 
     str                     one text
     several str             several texts, each a document of its own
     Path, several Path      files
     Corpus                  taken as it is
 
-`Corpus.open` is the explicit way to patterns, standard input and builtin:python.
+`Corpus.open` opens patterns, standard input and builtin:python.
 
 >>> [document.decode() for document in as_corpus(["i love cats", "i love dogs"]).documents()]
 ['i love cats\\n', 'i love dogs\\n']
@@ -24,7 +24,7 @@ from chainrule.text.corpus import BUILTIN, Corpus
 from chainrule.text.remote import is_address
 
 Text: TypeAlias = Corpus | str | Path | Iterable[str] | Iterable[Path]
-"""What stands for text: one or several strings, which are texts, or paths, which are files; or a corpus."""
+"""Text as callers give it: one or several strings, which are texts, or paths, which are files; or a corpus."""
 
 _FILE_ENDINGS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 _STORES = ("s3://", "gs://", "hf://", "file://")
@@ -32,7 +32,7 @@ _COMPRESSED = (".gz", ".zst")
 
 
 def as_corpus(given: Text) -> Corpus:
-    """The corpus that was given; a string that is surely meant as the name of a file is an error."""
+    """Return the given text as a corpus; a string that is clearly the name of a file is an error."""
     if isinstance(given, Corpus):
         return given
     if isinstance(given, Path):
@@ -48,7 +48,7 @@ def as_corpus(given: Text) -> Corpus:
 
 
 def as_items(given: Any) -> list[Any]:
-    """What was given as a list, all of it strings or all of it paths; an error says what else it is."""
+    """Return given strings or paths as a list; an error names anything else."""
     if isinstance(given, (str, Path)):
         return [given]
     if isinstance(given, (bytes, bytearray, memoryview)):
@@ -67,7 +67,7 @@ def as_items(given: Any) -> list[Any]:
 
 
 def _refuse_item(items: list[Any]) -> NoReturn:
-    """Raise the error of a list that holds something else than texts, or texts and files together."""
+    """Raise the error for a list with something else than texts, or with both texts and files."""
     for number, item in enumerate(items):
         if not isinstance(item, (str, Path)):
             hint = ": decode them first" if isinstance(item, (bytes, bytearray)) else ""
@@ -76,12 +76,12 @@ def _refuse_item(items: list[Any]) -> NoReturn:
 
 
 def _names_a_file(text: str) -> bool:
-    """Whether a text is one line that names an existing file or folder, or could name nothing else."""
+    """Return True if a text is one line that names an existing file or folder, or looks like the name of a file."""
     if "\n" in text or len(text) > 4096:
         return False
     if text == BUILTIN or (text.startswith(_STORES) and len(text.split()) == 1):
         return True
-    with suppress(OSError, ValueError):  # too long for a name, or a character that no name has
+    with suppress(OSError, ValueError):  # too long for a name, or not allowed in a name
         if text.strip() and Path(text).exists():
             return True
     if text.split() != [text]:

@@ -1,10 +1,10 @@
-"""Datasets of the Hugging Face hub, or in a folder of this machine, as records: read by the package `datasets`.
+"""Datasets of the Hugging Face hub, or of a local folder, as records: read by the package `datasets`.
 
-    hf://OWNER/NAME                                the part "train" of a dataset
-    hf://OWNER/NAME?config=NAME&split=validation   another part; &revision=... for another version
-    hf:///home/me/dataset, hf://./dataset          a folder that `save_to_disk` wrote, or of parquet, jsonl, CSV
+    hf://OWNER/NAME                                the split "train" of a dataset
+    hf://OWNER/NAME?config=NAME&split=validation   another split; &revision=... for another version
+    hf:///home/me/dataset, hf://./dataset          a folder by `save_to_disk`, or of parquet, jsonl or CSV files
 
-The fields that are text are read row by row and kept in a temporary file of JSON lines, whatever the size.
+The fields of text are read row by row, and kept in a temporary file of JSON lines.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from chainrule.text.remote import RemoteFile, is_address, plain_errors, protocol
 
 _FILES = ("datasets/", "buckets/", "spaces/", "models/")  # addresses of files, which fsspec reads
 _OPTIONS = ("config", "split", "revision")
-_SAVED = ("state.json", "dataset_dict.json")  # what save_to_disk writes
+_SAVED = ("state.json", "dataset_dict.json")  # files that save_to_disk writes
 _USUAL = "train"
 
 
 class Address(NamedTuple):
-    """What an address says of a dataset."""
+    """The parts of the address of a dataset."""
 
     name: str
     config: str | None = None
@@ -38,18 +38,18 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """Whether it is a local folder."""
         return self.name.startswith(("/", "./", "../"))
 
 
 def is_dataset(source: object) -> bool:
-    """Whether a source is the address of a dataset."""
+    """Return True if a source is the address of a dataset."""
     text = str(source)
     return is_address(source) and protocol_of(text) == "hf" and not text[len("hf://") :].startswith(_FILES)
 
 
 def parse_address(address: str) -> Address:
-    """The parts of the address of a dataset.
+    """Return the parts of the address of a dataset.
 
     >>> parse_address("hf://owner/name?split=test")
     Address(name='owner/name', config=None, split='test', revision=None)
@@ -67,7 +67,7 @@ def parse_address(address: str) -> Address:
 
 
 def open_dataset(address: str, fields: Sequence[str]) -> RemoteFile:
-    """The rows of a dataset as lines of JSON with these fields; what is not there is an error now."""
+    """Return the rows of a dataset as lines of JSON with these fields; a missing one is an error now."""
     wanted = parse_address(address)
     with plain_errors(address):
         dataset = _split(_loaded(wanted, address), wanted.split, address)
@@ -88,7 +88,7 @@ def open_dataset(address: str, fields: Sequence[str]) -> RemoteFile:
 
 
 def _loaded(wanted: Address, address: str) -> Any:
-    """The parts of a dataset by name, or the only one; rows are read when they are asked for."""
+    """Return the splits of a dataset by name, or the only one; rows are read later."""
     try:
         import datasets
     except ImportError:
@@ -106,10 +106,10 @@ def _loaded(wanted: Address, address: str) -> Any:
 
 
 def _split(loaded: Any, wanted: str | None, address: str) -> Any:
-    """One part of a dataset: the one that is asked for, else the usual one, else the only one."""
+    """Return the wanted split of a dataset; by default "train", or the only one."""
     if not isinstance(loaded, dict):
         if wanted is not None and wanted != str(loaded.split):
-            raise CorpusError(f"{address}: the dataset has no parts to choose from")
+            raise CorpusError(f"{address}: the dataset has no splits to choose from")
         return loaded
     names = [*loaded]
     name = wanted or (_USUAL if _USUAL in names or len(names) != 1 else names[0])
@@ -119,7 +119,7 @@ def _split(loaded: Any, wanted: str | None, address: str) -> Any:
 
 
 def _columns(fields: Sequence[str], row: dict[str, Any], address: str) -> list[str]:
-    """The columns that hold the fields; meta.title is in the column meta."""
+    """Return the columns of the fields; the field meta.title is in the column meta."""
     found = {field: next((one for one in (field, field.partition(".")[0]) if one in row), None) for field in fields}
     if missing := [field for field, column in found.items() if column is None]:
         raise no_field(address, missing, row)
@@ -127,7 +127,7 @@ def _columns(fields: Sequence[str], row: dict[str, Any], address: str) -> list[s
 
 
 def _plain(address: str, number: int) -> Any:
-    """Dates and decimal numbers as text; anything else that JSON lacks, such as a picture, is an error."""
+    """Return a function that makes text of dates and decimals; other types that JSON lacks are errors."""
 
     def plain(value: Any) -> str:
         if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)):

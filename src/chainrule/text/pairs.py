@@ -4,7 +4,7 @@
     Pairs.open(file, fields=("en", "de"))   one file of records (.jsonl, .csv, .tsv, .parquet) with two fields
     Pairs.of([("a cat", "eine Katze")])  pairs in memory
 
-A pair is one line of a corpus, SOURCE TAB TARGET: it is split and kept as any line is.
+A pair is one line of a corpus, SOURCE TAB TARGET, so that pairs are split like any lines.
 
 >>> pairs = Pairs.of([("a cat", "eine Katze"), ("a dog", "ein Hund")])
 >>> [target for source, target in pairs]
@@ -22,13 +22,13 @@ from typing import TypeAlias
 from chainrule.errors import CorpusError
 from chainrule.system.disk import naming, scratch_file
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of
+from chainrule.text.files import form_of, lines_in
 from chainrule.text.hub import is_dataset
 from chainrule.text.records import Fields
 
 TAB = b"\t"
 GivenPairs: TypeAlias = "Pairs | Iterable[tuple[str, str]]"
-"""What stands for pairs in Python."""
+"""Pairs as callers give them."""
 
 _SIDES = ("source", "target")
 
@@ -40,11 +40,11 @@ class Pairs:
     lines: Corpus
     """A line for each pair: the source, a tab, and the target."""
     origin: tuple[Corpus, ...] = ()
-    """The files that they were read from; none if they were in memory."""
+    """The corpora that they were read from; none if they were in memory."""
 
     @classmethod
     def open(cls, *files: str | Path, fields: Sequence[str] = (), encoding_errors: str = "strict") -> Pairs:
-        """The pairs of two files with a line for each, or of one file of records with two fields."""
+        """Return the pairs of two files with a line for each, or of one file of records with two fields."""
         if len(files) == 1 and (is_dataset(files[0]) or form_of(Path(files[0])) != "text"):
             if len(fields) != len(_SIDES):
                 raise CorpusError(
@@ -63,7 +63,7 @@ class Pairs:
 
     @classmethod
     def joined(cls, origin: Sequence[Corpus]) -> Pairs:
-        """The pairs of two corpora, line by line."""
+        """Return the pairs of two corpora, line by line."""
         spool = scratch_file(".txt")
         try:
             with naming(spool.name):
@@ -78,7 +78,7 @@ class Pairs:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> Pairs:
-        """Pairs in memory."""
+        """Return pairs in memory as a corpus of pairs."""
         made = []
         for number, pair in enumerate(pairs):
             if not isinstance(pair, (tuple, list)) or [type(side) for side in pair] != [str, str]:
@@ -96,7 +96,7 @@ class Pairs:
 
 
 def as_pairs(given: GivenPairs) -> Pairs:
-    """The pairs that were given."""
+    """Return given pairs as `Pairs`."""
     if isinstance(given, Pairs):
         return given
     if isinstance(given, (str, Path, Corpus)):
@@ -107,11 +107,10 @@ def as_pairs(given: GivenPairs) -> Pairs:
 
 
 def sides_of(lines: Corpus) -> Iterator[tuple[bytes, bytes]]:
-    """The source and the target of each line of a corpus of pairs."""
-    for block in lines.blocks():
-        for line in block.removesuffix(b"\n").split(b"\n"):
-            source, _, target = line.partition(TAB)
-            yield source, target
+    """Yield the source and the target of each line of a corpus of pairs."""
+    for line in lines_in(lines.blocks()):
+        source, _, target = line.partition(TAB)
+        yield source, target
 
 
 def _opened(file: str | Path, encoding_errors: str, fields: Fields | None) -> Corpus:
@@ -119,7 +118,7 @@ def _opened(file: str | Path, encoding_errors: str, fields: Fields | None) -> Co
 
 
 def _paired(sources: Corpus, targets: Corpus) -> Iterator[list[bytes]]:
-    """The sides of each pair; corpora of different length, and a side that is empty, are errors."""
+    """Yield the sides of each pair; corpora of different lengths and empty sides are errors."""
     number = 0
     for number, pair in enumerate(zip_longest(example_lines(sources), example_lines(targets)), 1):
         if None in pair:
@@ -147,15 +146,14 @@ def _check_sides(sides: Sequence[bytes], place: str) -> None:
 
 
 def example_lines(corpus: Corpus) -> Iterator[bytes]:
-    """The lines of a text, or one for each record."""
+    """Yield the lines of text files, and the text of each record of others."""
     for path in corpus.paths:
         if form_of(path) == "text":
-            for block in corpus.text_blocks(path):
-                yield from block.removesuffix(b"\n").split(b"\n")
+            yield from lines_in(corpus.text_blocks(path))
         else:
             yield from (record.text for record in corpus.records(path))
 
 
 def _clean(side: bytes) -> bytes:
-    """One side on one line, without tabs, which separate sides."""
+    """Return a side as one line without tabs, which separate sides."""
     return b" ".join(side.split())

@@ -1,13 +1,12 @@
-"""Records: files whose text lies in fields of objects or rows.
+"""Records: files whose text is in fields of objects or rows.
 
     form               a record             its fields
     *.jsonl, *.ndjson  an object on a line  its keys; `meta.title` is the key title of the object under meta
     *.csv, *.tsv       a row                the names in the first row
     *.parquet          a row                its columns; `meta.title` is a field of the struct column meta
 
-Strings, numbers and truth values are text; of a number in JSON, as it is spelled there. Several fields are joined,
-each beginning a new line. A field that is null, absent or empty adds nothing, and a record of which nothing is left
-is skipped and counted.
+Strings, numbers and truth values are text; a number in JSON keeps its spelling. Several fields are joined, each on
+a new line. A field that is null, absent or empty adds nothing; a record without text is skipped and counted.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from chainrule.errors import CorpusError, MissingExtraError
-from chainrule.text.files import Cleaning, clean_blocks, form_of, raw_pieces
+from chainrule.text.files import Cleaning, clean_blocks, form_of, lines_in, raw_pieces
 
 Values: TypeAlias = Sequence[bytes | None]
 
-_ENOUGH_OBJECTS = 1000  # a field that so many objects at the start of a file lack is taken for a wrong name
-_MOST_NAMES = 20  # fields that an error lists
-_LONGEST_CELL = 1 << 26  # characters; one that is longer has a quote that was never closed
+_ENOUGH_OBJECTS = 1000  # a field that so many objects at the start of a file lack has a wrong name
+_MOST_NAMES = 20  # the most fields that an error lists
+_LONGEST_CELL = 1 << 26  # characters; a longer one has a quote that is never closed
 _ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
 class Fields:
-    """The names of the fields that are the text of a record, and of the one that identifies it."""
+    """The names of the fields with the text of a record, and of the field that identifies it."""
 
     text: tuple[str, ...] = ("text",)
     id: str | None = None
 
     @classmethod
     def parse(cls, text: Iterable[str] = (), id: str | None = None) -> Fields:  # noqa: A002
-        """Fields from words such as "title,body"; without any, the text is the field `text`.
+        """Return the fields of words such as "title,body"; without words, the field `text`.
 
         >>> Fields.parse(["title,body", "notes"]).text
         ('title', 'body', 'notes')
@@ -54,12 +53,12 @@ class Fields:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, the id last."""
+        """The names of all fields, the id last."""
         return self.text if self.id is None else (*self.text, self.id)
 
 
 TEXT = Fields()
-"""The field `text`, where none is named."""
+"""The field `text`, if none is named."""
 
 
 class Record(NamedTuple):
@@ -68,19 +67,19 @@ class Record(NamedTuple):
     label: int | str
     """Its id, or the number of its line or row, from 1."""
     text: bytes
-    """Clean, and ending in LF."""
+    """Its clean text, which ends in LF."""
 
 
 class _Row(NamedTuple):
     number: int
     values: Values
-    """One for each of `Fields.names`."""
+    """A value for each of `Fields.names`."""
     source: bytes = b""
-    """What it is in the file, in whole lines; empty in a parquet file."""
+    """Its whole lines in the file; empty for a parquet file."""
 
 
 class Sourced(NamedTuple):
-    """A record, the number of its line or row, and what it is in its file: whole lines, nothing for parquet."""
+    """A record, the number of its line or row, and its whole lines in the file; none for parquet."""
 
     record: Record
     number: int
@@ -88,42 +87,35 @@ class Sourced(NamedTuple):
 
 
 def read_records(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Record]:
-    """The records of a file that have text; `name` is what errors call the file."""
+    """Yield the records of a file that have text; errors name the file `name`."""
     return (sourced.record for sourced in read_sourced(path, name, fields, cleaning))
 
 
 def read_sourced(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Sourced]:
-    """The records of a file that have text, and where each comes from; `name` is what errors call the file."""
+    """Yield the records of a file that have text, with their sources; errors name the file `name`."""
     form = form_of(path)
     rows = {"jsonl": _jsonl_rows, "csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows}[form]
     unit = "row" if form == "parquet" else "line"
     for number, values, source in rows(path, name, fields.names, cleaning):
-        text = _joined(values[: len(fields.text)])
+        text = values[0] if len(fields.text) == 1 else _joined(values[: len(fields.text)])
         if not text:
             cleaning.skipped += 1
             continue
-        clean = _clean(text, f"{name}: {unit} {number}", cleaning)
+        text = cleaning.valid_utf8(text, f"{name}: {unit} {number}", 1)
+        text = text.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
         label = values[-1] if fields.id is not None else None
         record = Record(
-            label.decode("utf-8", "replace") if label else number,
-            clean if clean.endswith(b"\n") else clean + b"\n",
+            label.decode("utf-8", "replace") if label else number, text if text.endswith(b"\n") else text + b"\n"
         )
         yield Sourced(record, number, source)
 
 
-def _joined(values: Values) -> bytes | None:
-    if len(values) == 1:
-        return values[0]
+def _joined(values: Values) -> bytes:
     return b"\n".join(value.removesuffix(b"\n") for value in values if value)
 
 
-def _clean(text: bytes, place: str, cleaning: Cleaning) -> bytes:
-    text = cleaning.valid_utf8(text, place, 1).removeprefix(codecs.BOM_UTF8)
-    return text.replace(b"\r\n", b"\n") if b"\r" in text else text
-
-
 def no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
-    """The error of records without a field, with the names of those that they have."""
+    """Return the error for records without a wanted field, with the names of their fields."""
     missing = " and ".join(f'"{field}"' for field in wanted)
     names = list(there)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -142,26 +134,24 @@ _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str) 
 
 
 def _jsonl_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) -> Iterator[_Row]:
-    line = objects = 0
+    objects = 0
     unseen, seen = dict.fromkeys(fields), dict[str, None]()
-    for block in clean_blocks(raw_pieces(path, name), name, cleaning):
-        for source in block.removesuffix(b"\n").split(b"\n"):
-            line += 1
-            if not source.strip():
-                continue
-            place = f"{name}: line {line}"
-            record = _object(source, place)
-            found = [_lookup(record, field) for field in fields]
-            if unseen:
-                objects += 1
-                seen.update(dict.fromkeys(_paths(record)))
-                for field, value in zip(fields, found, strict=True):
-                    if value is not _ABSENT:
-                        unseen.pop(field, None)
-                if unseen and objects == _ENOUGH_OBJECTS:
-                    raise no_field(name, unseen, seen)
-            values = [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)]
-            yield _Row(line, values, source + b"\n")
+    for line, source in enumerate(lines_in(clean_blocks(raw_pieces(path, name), name, cleaning)), 1):
+        if not source.strip():
+            continue
+        place = f"{name}: line {line}"
+        record = _object(source, place)
+        found = [_lookup(record, field) for field in fields]
+        if unseen:
+            objects += 1
+            seen.update(dict.fromkeys(_paths(record)))
+            for field, value in zip(fields, found, strict=True):
+                if value is not _ABSENT:
+                    unseen.pop(field, None)
+            if unseen and objects == _ENOUGH_OBJECTS:
+                raise no_field(name, unseen, seen)
+        values = [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)]
+        yield _Row(line, values, source + b"\n")
     if unseen and objects:
         raise no_field(name, unseen, seen)
 
@@ -179,7 +169,7 @@ def _object(source: bytes, place: str) -> dict[str, Any]:
 
 
 def _lookup(record: dict[str, Any], field: str) -> Any:
-    """The value of a field; a name with dots leads into objects, unless there is a key of that name."""
+    """Return the value of a field; a name with dots is a path through objects, unless there is such a key."""
     if field in record:
         return record[field]
     first, dot, rest = field.partition(".")
@@ -189,7 +179,7 @@ def _lookup(record: dict[str, Any], field: str) -> Any:
 
 
 def _paths(record: dict[str, Any]) -> Iterator[str]:
-    """The names of the fields of an object, and of the objects right in it."""
+    """Yield the names of the fields of an object, and of the objects directly in it."""
     for key, value in record.items():
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in value)
@@ -213,7 +203,7 @@ def _json_text(value: Any, field: str, place: str) -> bytes | None:
 
 
 def csv_header(path: Path, name: str, cleaning: Cleaning) -> bytes:
-    """The first row of a CSV file, with the names of its fields, as it is there; empty if there is none."""
+    """Return the first row of a CSV file, with the names of its fields, as bytes; empty if there is none."""
     return next((source for _, _, source in _cells(path, name, cleaning)), b"")
 
 
@@ -233,12 +223,14 @@ def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) 
 
 
 def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, list[str], bytes]]:
-    """The rows of a CSV file that have cells: the number of the first line, the cells, and the lines themselves."""
+    """Yield the rows of a CSV file that have cells: the number of the first line, the cells, and the lines."""
     lines = _lines(clean_blocks(raw_pieces(path, name), name, cleaning))
     first = next(lines, None)
     if first is None:
         return
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the process: there is no other
+    csv.field_size_limit(
+        max(csv.field_size_limit(), _LONGEST_CELL)
+    )  # of the whole process: there is no other limit
     taken: list[str] = []  # the lines of the row that is being read
     reader = csv.reader(
         _noted(chain([first], lines), taken), delimiter=_delimiter(first, form_of(path)), strict=True
@@ -260,20 +252,20 @@ def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, lis
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a text with their ends; unlike str.splitlines, only LF ends one."""
+    """Yield the lines of a text with their ends; unlike str.splitlines, only LF ends one."""
     for block in blocks:
         yield from io.StringIO(block.decode(), newline="\n")
 
 
 def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
-    """The lines, each of which is added to `taken` when it is read."""
+    """Yield the lines, and add each to `taken`."""
     for line in lines:
         taken.append(line)
         yield line
 
 
 def _delimiter(header: str, form: str) -> str:
-    """What separates cells: a tab or a comma, or semicolons where the first row has no comma."""
+    """Return the separator of cells: a tab, a comma, or a semicolon if the first row has no comma."""
     if form == "tsv":
         return "\t"
     return ";" if ";" in header and "," not in header else ","
@@ -305,7 +297,7 @@ def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleani
 
 
 def _columns(schema: Iterable[Any], before: str = "") -> Iterator[str]:
-    """The names of the columns; of one that is a struct, the names of its fields."""
+    """Yield the names of the columns; for a struct, the names of its fields."""
     import pyarrow
 
     for column in schema:
@@ -325,7 +317,7 @@ def _column(batch: Any, field: str) -> Any:
 
 
 def _as_bytes(column: Any, what: str) -> list[bytes | None]:
-    """The values of a column, in bytes: Arrow's own conversion to text fails if one is not UTF-8."""
+    """Return the values of a column as bytes; Arrow's conversion to text fails if one is not UTF-8."""
     import pyarrow
 
     types = pyarrow.types

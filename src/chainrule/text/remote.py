@@ -1,11 +1,11 @@
-"""Files at addresses such as s3://bucket/books/*.txt: found and read by fsspec, which knows many kinds of store.
+"""Files at addresses such as s3://bucket/books/*.txt: found and read by fsspec.
 
     s3://bucket/file.txt, gs://...   a file, a pattern or a folder in an object store
     https://host/file.jsonl.gz       a file of a server
     hf://datasets/OWNER/NAME/x.csv   files of the Hugging Face hub; hf://OWNER/NAME is a dataset (hub.py)
-    file:///home/me/file.txt         a file of this machine, which takes no package
+    file:///home/me/file.txt         a local file, which needs no package
 
-What is not on this machine is copied to a temporary file, as a pipe is: a corpus is read several times.
+Files that are not local are copied to temporary files, since a corpus is read several times.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from chainrule.text.files import BLOCK_SIZE
 from chainrule.text.sources import matches
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_SHORTENED = re.compile(r"(s3|gs|gcs|hf|https?|file):/(?!/)")  # what Path makes of an address
-_SERVERS = ("http", "https")  # whose addresses may have a question mark that is no pattern
+_SHORTENED = re.compile(r"(s3|gs|gcs|hf|https?|file):/(?!/)")  # an address that became a Path
+_SERVERS = ("http", "https")  # whose addresses may have a question mark that is not a pattern
 
 
 class RemoteFile(NamedTuple):
-    """A file that is somewhere else."""
+    """A file that is not local."""
 
     name: str
-    """Its address, by which messages name it."""
+    """Its address, which messages name."""
     suffix: str
-    """The end of its name, which says its form."""
+    """The end of its name, which tells its form."""
     pieces: Callable[[], Iterator[bytes]]
-    """Reads its bytes."""
+    """The function that reads its bytes."""
 
 
 def is_address(source: object) -> bool:
-    """Whether a source is an address, rather than a file of this machine; one that became a Path is an error."""
+    """Return True if a source is an address rather than a local file; an address as a Path is an error."""
     text = str(source)
     if isinstance(source, Path) and (shortened := _SHORTENED.match(text)):
         address = f"{shortened[1]}://{text[shortened.end() :]}"
@@ -48,12 +48,12 @@ def is_address(source: object) -> bool:
 
 
 def protocol_of(address: str) -> str:
-    """The part of an address before ://, such as s3."""
+    """Return the part of an address before ://, such as s3."""
     return address.partition("://")[0].lower()
 
 
 def local_path(address: str) -> str:
-    """The path of a file:// address."""
+    """Return the path of a file:// address."""
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost"):
         raise CorpusError(
@@ -63,7 +63,7 @@ def local_path(address: str) -> str:
 
 
 def find_remote(address: str, patterns: Sequence[str] = ()) -> list[RemoteFile]:
-    """The files of an address: one, those that match its pattern, or those of a folder that `patterns` choose."""
+    """Return the files of an address: one, those that match it, or those of a folder that match `patterns`."""
     with plain_errors(address):
         system, path = _file_system(address)
         found = _files(system, path, address, patterns)
@@ -111,7 +111,7 @@ def _reader(system: Any, file: str, name: str) -> Callable[[], Iterator[bytes]]:
 
 
 def _file_system(address: str) -> tuple[Any, str]:
-    """The file system of an address, and the path in it."""
+    """Return the file system of an address, and the path in it."""
     try:
         import fsspec
     except ImportError:
@@ -120,12 +120,12 @@ def _file_system(address: str) -> tuple[Any, str]:
 
     protocol = protocol_of(address)
     if protocol not in registry and protocol not in known_implementations:
-        raise CorpusError(f"{address}: no kind of store is known by {protocol}://")
+        raise CorpusError(f"{address}: there is no kind of store {protocol}://")
     try:
         system, path = fsspec.core.url_to_fs(address)
     except ImportError:
         library = known_implementations[protocol]["class"].partition(".")[0]
-        if library == "fsspec":  # its own class, of another package such as aiohttp
+        if library == "fsspec":  # a class of fsspec that needs another package, such as aiohttp
             library = {"http": "aiohttp", "https": "aiohttp"}.get(protocol, f"the package for {protocol}://")
         raise MissingExtraError(library, "hub" if protocol == "hf" else "remote", f"reading {address}") from None
     return system, path
@@ -133,7 +133,7 @@ def _file_system(address: str) -> tuple[Any, str]:
 
 @contextmanager
 def plain_errors(address: str) -> Iterator[None]:
-    """Turn the errors of a store, which has kinds of its own, into one line that names the address."""
+    """Turn errors of any store into one line that names the address."""
     try:
         yield
     except ChainruleError:
@@ -141,5 +141,5 @@ def plain_errors(address: str) -> Iterator[None]:
     except FileNotFoundError:
         raise CorpusError(f"{address}: no such file") from None
     except Exception as error:
-        said = " ".join(str(error).split())
-        raise CorpusError(f"{address}: {type(error).__name__}{f': {said}' if said else ''}") from error
+        message = " ".join(str(error).split())
+        raise CorpusError(f"{address}: {type(error).__name__}{f': {message}' if message else ''}") from error

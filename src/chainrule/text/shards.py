@@ -1,6 +1,6 @@
-"""A corpus in shards that workers read by themselves: ranges of large text files, and other files whole.
+"""A corpus in shards for workers: ranges of large text files, and other files as a whole.
 
-A range of a file holds the lines that begin in it. So the lines of all shards in sequence are those of the corpus.
+A range of a file has the lines that begin in it, so that the lines of all shards are those of the corpus, in order.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ class Shard:
     cleaning: Cleaning
     first: int = 0
     last: int | None = None
-    """One past the range; None for the end of the file, however it is compressed."""
+    """The byte after the range; None for the end of the file, which may be compressed."""
 
     def blocks(self) -> Iterator[bytes]:
-        """Clean blocks of whole lines; the last line of a file may lack its LF."""
+        """Yield clean blocks of whole lines; the last line of a file may lack its LF."""
         if self.first == 0 and self.last is None:
             return Corpus(paths=(self.path,), fields=self.fields, cleaning=self.cleaning).blocks()
-        blocks = clean_blocks(self._pieces(), str(self.path), self.cleaning, is_start=self.first == 0)
-        return iter(blocks)
+        return clean_blocks(self._pieces(), str(self.path), self.cleaning, is_start=self.first == 0)
 
     def _pieces(self) -> Iterator[bytes]:
-        """The bytes of the lines that begin in the range."""
+        """Yield the bytes of the lines that begin in the range."""
         try:
             with self.path.open("rb") as file:
                 if self.first > 0:
                     file.seek(self.first - 1)
-                    file.readline()  # the rest of a line that begins before the range; only a LF if none does
+                    file.readline()  # the rest of a line that began before the range, or only its LF
                 while self.last is None or file.tell() < self.last:
                     most = BLOCK_SIZE if self.last is None else min(BLOCK_SIZE, self.last - file.tell())
                     piece = file.read(most)
@@ -56,7 +55,7 @@ class Shard:
 
 
 def shards_of(corpus: Corpus, size: int | None = SHARD_BYTES) -> list[Shard]:
-    """The shards of a corpus of files; ranges have about `size` bytes, None leaves all files whole.
+    """Return the shards of a corpus of files; ranges have about `size` bytes, None leaves all files whole.
 
     A compressed file or one of records cannot be read from the middle: it is one shard.
     """

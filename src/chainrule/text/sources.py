@@ -1,4 +1,4 @@
-"""The files that a name on the command line stands for: a file, a pattern, or a folder."""
+"""The files of a name on the command line, which is that of a file, a pattern, or a folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Source: TypeAlias = str | Path
 
 BUILTIN = "builtin:python"
 
-_MARKS = ("manifest.json", "compare.json")  # files that say, near their start, which folder of chainrule this is
+_MARKS = ("manifest.json", "compare.json")  # files of folders of chainrule, with _MARK near their start
 _MARK = b'"chainrule-'
 
 
 def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
-    """The files of a source; `patterns` choose among the files of a folder."""
+    """Return the files of a source; `patterns` select files of a folder."""
     if not str(source):
         raise CorpusError("the name of a file is empty")
     if str(source).startswith("builtin:"):
@@ -42,17 +42,19 @@ def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
 
 
 def _files_of_folder(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files of a folder and the folders in it, by name; hidden ones, models and runs are left out."""
+    """Return the files of a folder and its subfolders, by name, without hidden ones, models and runs."""
     if _is_ours(folder):
         what = "the folder of a training run" if folder.suffix == ".run" else "a model folder"
-        raise CorpusError(f"{folder} is {what}; a text is wanted here")
+        raise CorpusError(f"{folder} is {what}, not a text")
     every = sorted(_walk(folder), key=lambda path: path.relative_to(folder).parts)
     if not every:
         raise CorpusError(f"{folder}: there is no file in this folder (hidden files and models are not counted)")
     chosen = [path for path in every if matches(path.relative_to(folder).as_posix(), patterns)]
     if not chosen:
         wanted = " or ".join(map(repr, patterns))
-        raise CorpusError(f"{folder}: none of its {len(every):,} files matches {wanted} ({_endings(every)})")
+        counts = Counter(path.suffix or "no ending" for path in every).most_common(5)
+        endings = ", ".join(f"{ending}: {count:,}" for ending, count in counts)
+        raise CorpusError(f"{folder}: none of its {len(every):,} files matches {wanted} (they have {endings})")
     return chosen
 
 
@@ -69,7 +71,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds a model, a comparison or a training run, which are no text."""
+    """Return True if a folder is that of a model, a comparison or a training run."""
     for name in _MARKS:
         if (folder / name).is_file():
             with (folder / name).open("rb") as file:
@@ -79,12 +81,6 @@ def _is_ours(folder: Path) -> bool:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether the path of a file in its folder matches a pattern; without a slash, its last part must."""
+    """Return True if the path of a file matches a pattern; a pattern without a slash is for the last part."""
     last = name.rpartition("/")[2]
     return not patterns or any(fnmatch.fnmatchcase(name if "/" in one else last, one) for one in patterns)
-
-
-def _endings(files: Sequence[Path]) -> str:
-    """How the names of most files end, as text."""
-    counts = Counter(file.suffix or "no ending" for file in files)
-    return "they have " + ", ".join(f"{ending}: {count:,}" for ending, count in counts.most_common(5))

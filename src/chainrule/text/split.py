@@ -1,9 +1,9 @@
-"""Train, validation and test text, split by document so that none leaks into another.
+"""Train, validation and test text, split by document.
 
-The part that a document goes to depends on a hash of its text and the seed, not on its file, its position or
-randomness. So two copies of one document always land in the same part, and a text is split in the same way on every
-machine. (Up to 10,000 distinct documents are dealt out in the order of their hashes, so that the parts have the
-requested sizes; there, an added document can move another one.)
+The part of a document depends on a hash of its text and the seed, not on its file or its position. So two copies of
+a document are always in the same part, and a text is split in the same way on every machine. (Up to 10,000 distinct
+documents are assigned in the order of their hashes, so that the parts have the requested sizes; there, an added
+document can move another one.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chainrule.system.disk import naming
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 
-_FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes come close to them
+_FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes are close to them
 
 
 def split(
@@ -42,7 +42,9 @@ def split(
                 raise CorpusError(
                     f"{corpus.name}: changed while it was read: copy it first, then train on the copy"
                 )
-            files[places[draw] if places else _share(draw, shares)].write(_ended(document))
+            files[places[draw] if places else _share(draw, shares)].write(
+                document if document.endswith(b"\n") else document + b"\n"
+            )
             task.advance(len(document))
     corpus.note_losses(progress)
     empty = [name for name, path in paths.items() if path.stat().st_size == 0]
@@ -57,13 +59,13 @@ def split(
 
 
 def _draw(document: bytes, seed: int) -> float:
-    """A hash of the document's text and the seed, as a number in [0, 1)."""
+    """Return a hash of the document's text and the seed, as a number in [0, 1)."""
     digest = hashlib.blake2b(document.strip(), digest_size=8, salt=(seed % 2**128).to_bytes(16, "little"))
     return int.from_bytes(digest.digest(), "little") / 2**64
 
 
 def _share(draw: float, shares: Mapping[str, float]) -> str:
-    """The part whose interval of [0, 1) holds the number `draw`."""
+    """Return the part whose interval of [0, 1) contains `draw`."""
     end = 0.0
     for name, share in shares.items():
         end += share
@@ -73,9 +75,9 @@ def _share(draw: float, shares: Mapping[str, float]) -> str:
 
 
 def _exact_shares(corpus: Corpus, shares: Mapping[str, float], seed: int) -> dict[float, str]:
-    """The part of each document, by its draw, so that parts have their shares in bytes; empty for many documents.
+    """Return the part of each document by its draw, with exact shares in bytes; empty for many documents.
 
-    Documents are dealt out in the order of their draws, at least one to each part.
+    Documents are assigned in the order of their draws, at least one to each part.
     """
     sizes: dict[float, int] = {}
     for document in corpus.documents():
@@ -89,13 +91,9 @@ def _exact_shares(corpus: Corpus, shares: Mapping[str, float], seed: int) -> dic
     for place, name in enumerate(smaller):
         taken, quota = 0, shares[name] * total
         left_for_others = len(smaller) - place
-        # the last document goes in if that brings the part nearer to its share
+        # the last document is added if that brings the part nearer to its share
         while len(draws) > left_for_others and (not taken or taken + sizes[draws[0]] / 2 <= quota):
             draw = draws.pop(0)
             places[draw] = name
             taken += sizes[draw]
     return places | dict.fromkeys(draws, largest)
-
-
-def _ended(document: bytes) -> bytes:
-    return document if document.endswith(b"\n") else document + b"\n"

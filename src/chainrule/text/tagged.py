@@ -4,7 +4,7 @@
     Tagged.open("train.txt")      a sentence on each line: the/DET cat/NOUN sat/VERB
     Tagged.of([[("the", "DET"), ("cat", "NOUN")]])   sentences in memory
 
-A sentence is one line of a corpus, word/TAG word/TAG: it is split and kept as any line is. White space inside a
+A sentence is one line of a corpus, word/TAG word/TAG, so that sentences are split like any lines. White space in a
 word becomes _.
 
 >>> tagged = Tagged.of([[("the", "DET"), ("cat", "NOUN")], [("New York", "PROPN")]])
@@ -22,15 +22,15 @@ from typing import Any, Literal, TypeAlias
 
 from chainrule.errors import CorpusError
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of
+from chainrule.text.files import form_of, lines_in
 from chainrule.text.given import Text, as_corpus
 
 GivenTagged: TypeAlias = "Tagged | Text | Iterable[Sequence[tuple[str, str]]]"
-"""What stands for tagged sentences in Python."""
+"""Tagged sentences as callers give them."""
 
 Form: TypeAlias = Literal["conllu", "slashes"]
 NO_TAG = "_"
-"""What CoNLL-U has in a column without a value."""
+"""The value of an empty column of CoNLL-U."""
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 UPOS = COLUMNS.index("UPOS")
@@ -42,17 +42,17 @@ class Sentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    """`_` for a word without a tag."""
+    """A tag for each word; `_` for a word without one."""
     lines: tuple[str, ...] = ()
-    """The lines of CoNLL-U that it was read from, comments included."""
+    """The lines of CoNLL-U that it was read from, with comments."""
 
     @property
     def line(self) -> str:
-        """word/TAG word/TAG."""
+        """The sentence as word/TAG word/TAG."""
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
     def retagged(self, tags: Sequence[str]) -> list[str]:
-        """The lines of CoNLL-U with these tags: those it was read from, or new ones."""
+        """Return lines of CoNLL-U with these tags: those that it was read from, or new ones."""
         if not self.lines:
             nothing = "\t".join("_" * (len(COLUMNS) - UPOS - 1))
             rows = enumerate(zip(self.words, tags, strict=True), 1)
@@ -73,17 +73,17 @@ class Tagged:
     lines: Corpus
     """A line for each sentence: word/TAG word/TAG."""
     origin: Corpus | None = None
-    """Where they were read from; None if they were in memory."""
+    """The corpus that they were read from; None if they were in memory."""
 
     @classmethod
     def open(cls, *files: str | Path, encoding_errors: str = "strict") -> Tagged:
-        """The sentences of files of CoNLL-U, or of lines of word/TAG."""
+        """Return the sentences of files of CoNLL-U, or of lines of word/TAG."""
         return cls.read(Corpus.open(*files, encoding_errors=encoding_errors))  # type: ignore[arg-type]
 
     @classmethod
     def read(cls, corpus: Corpus) -> Tagged:
-        """The sentences of a corpus, of either form."""
-        # in memory: sentences that people have tagged are never many
+        """Return the sentences of a corpus, of either form."""
+        # in memory, since sentences that people have tagged are few
         lines = [sentence.line for sentence in read_sentences(corpus, with_tags=True)]
         if not lines:
             raise CorpusError(f"{corpus.name}: empty: there are no sentences")
@@ -91,7 +91,7 @@ class Tagged:
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[tuple[str, str]]]) -> Tagged:
-        """Sentences in memory: each is a list of words with their tags."""
+        """Return sentences in memory, each a list of words with their tags, as a corpus of tagged sentences."""
         made = []
         for number, sentence in enumerate(sentences):
             pairs = [_pair(pair, f"sentence {number}, word {place}") for place, pair in enumerate(sentence)]
@@ -103,13 +103,12 @@ class Tagged:
         return cls(Corpus.from_texts(made))
 
     def __iter__(self) -> Iterator[Sentence]:
-        for block in self.lines.blocks():
-            for line in block.decode().removesuffix("\n").split("\n"):
-                yield Sentence(*split_line(line))
+        for line in lines_in(self.lines.blocks()):
+            yield Sentence(*split_line(line.decode()))
 
 
 def as_tagged(given: Any) -> Tagged:
-    """The tagged sentences that were given."""
+    """Return given tagged sentences as `Tagged`."""
     if isinstance(given, Tagged):
         return given
     if isinstance(given, (Corpus, str, Path)):
@@ -121,13 +120,13 @@ def as_tagged(given: Any) -> Tagged:
 
 
 def split_line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words and the tags of a line word/TAG word/TAG."""
+    """Return the words and the tags of a line word/TAG word/TAG."""
     pairs = [token.rpartition("/") for token in line.split(" ")]
     return tuple(word for word, _, _ in pairs), tuple(tag for _, _, tag in pairs)
 
 
 def one_word(text: str) -> str:
-    """A word without white space, which separates words."""
+    """Return a word with _ for white space, which separates words."""
     return "_".join(text.split())
 
 
@@ -135,7 +134,7 @@ def one_word(text: str) -> str:
 
 
 def read_sentences(corpus: Corpus, *, with_tags: bool, form: Form | None = None) -> Iterator[Sentence]:
-    """The sentences of a corpus; `with_tags`: a word of CoNLL-U that has no tag is an error.
+    """Yield the sentences of a corpus; with `with_tags`, a word of CoNLL-U without a tag is an error.
 
     Without `form`, the form of each file is recognised.
     """
@@ -148,22 +147,17 @@ def read_sentences(corpus: Corpus, *, with_tags: bool, form: Form | None = None)
 
 
 def _files(corpus: Corpus) -> Iterator[tuple[str, Iterator[str]]]:
-    """The name and the lines of each file, or of the texts in memory."""
+    """Yield the name and the lines of each file, or of the texts in memory."""
     if corpus.texts:
-        yield "the text", _lines(corpus.texts)
+        yield "the text", (line.decode() for line in lines_in(corpus.texts))
     for path in corpus.paths:
         if form_of(path) != "text":
             raise CorpusError(f"{path}: tagged sentences are CoNLL-U, or lines of word/TAG, not records")
-        yield corpus.name_of(path), _lines(corpus.text_blocks(path))
-
-
-def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    for block in blocks:
-        yield from block.decode().removesuffix("\n").split("\n")
+        yield corpus.name_of(path), (line.decode() for line in lines_in(corpus.text_blocks(path)))
 
 
 def _recognised(name: str, lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
-    """Whether these are lines of CoNLL-U, by the name or by the first line that is a word; and the lines."""
+    """Return True for lines of CoNLL-U, known by the name or the first line of a word; and the lines again."""
     seen = []
     for line in lines:
         seen.append(line)
@@ -175,10 +169,10 @@ def _recognised(name: str, lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
 
 
 def _conllu(name: str, lines: Iterator[str], with_tags: bool) -> Iterator[Sentence]:
-    """The sentences of CoNLL-U, which end at empty lines.
+    """Yield the sentences of CoNLL-U, which end at empty lines.
 
-    Words that are written together (ids such as 3-4) are tagged one by one, and words that are not written
-    (8.1) not at all.
+    Words that are written together (ids such as 3-4) are tagged one by one; words that are not written (8.1) are
+    left out.
     """
     kept: list[str] = []
     words: list[str] = []
@@ -198,7 +192,7 @@ def _conllu(name: str, lines: Iterator[str], with_tags: bool) -> Iterator[Senten
 
 
 def _word(name: str, number: int, line: str, expected: int, with_tags: bool) -> tuple[str, str] | None:
-    """The word and the tag of a line; None if it is no word of the sentence."""
+    """Return the word and the tag of a line; None if the line is not a word of the sentence."""
 
     def wrong(column: int, message: str) -> CorpusError:
         return CorpusError(f"{name}, line {number:,}, column {column}: {message}")
@@ -224,7 +218,7 @@ def _word(name: str, number: int, line: str, expected: int, with_tags: bool) -> 
 
 
 def _slashed(name: str, lines: Iterator[str]) -> Iterator[Sentence]:
-    """The sentences of lines of word/TAG; empty lines are left out."""
+    """Yield the sentences of lines of word/TAG; empty lines are left out."""
     for number, line in enumerate(lines, 1):
         tokens = line.split()
         for place, token in enumerate(tokens):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError
 from chainrule.system.disk import naming
-from chainrule.system.parallel import EMBEDDED, Background, Engine, in_order
+from chainrule.system.parallel import EMBEDDED, Background, Executor, in_order
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer, narrowest
@@ -58,7 +58,7 @@ def encode_corpus(
     tokenizer: Tokenizer,
     path: Path,
     progress: Progress = SILENT,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
     *,
     as_text: bool = False,
 ) -> Encoded:
@@ -66,9 +66,9 @@ def encode_corpus(
 
     `as_text`: by `encode_text`, block by block, for a model whose context flows across lines.
     """
-    if engine.is_remote and not as_text:
+    if executor.is_remote and not as_text:
         check_ids_file(path, corpus)
-        return _encoded(path, encode_shards(corpus, tokenizer, path, engine, progress))
+        return _encoded(path, encode_shards(corpus, tokenizer, path, executor, progress))
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
 
     def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
@@ -87,16 +87,16 @@ def learn_and_encode(
     splitting: Splitting,
     path: Path,
     progress: Progress = SILENT,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> tuple[WordTokenizer, Encoded]:
     """The results of `WordTokenizer.train` and `encode_corpus`, in one pass over the text instead of two.
 
     The file first holds the numbers that the learner's tables give to words; when the vocabulary is known, ids
     replace them.
     """
-    if engine.is_remote:
+    if executor.is_remote:
         check_ids_file(path, corpus)
-        words, text = learn_and_encode_shards(corpus, limit, splitting, path, engine, progress)
+        words, text = learn_and_encode_shards(corpus, limit, splitting, path, executor, progress)
         return WordTokenizer(words, splitting), _encoded(path, text)
     learner = WordLearner(splitting)
     written = _write(corpus, learner.learn, path, progress)

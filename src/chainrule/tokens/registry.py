@@ -17,7 +17,7 @@ from typing import Any, cast
 from chainrule.errors import PluginError, TokenizerError
 from chainrule.system.disk import replaced_file
 from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
-from chainrule.system.parallel import EMBEDDED, Engine
+from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.plugins import find_plugins, load_plugin
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
@@ -72,14 +72,14 @@ def train_and_encode(
     path: Path,
     limit: Limit | None = None,
     progress: Progress = SILENT,
-    engine: Engine = EMBEDDED,
+    executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, Encoded]:
     """Learn the named tokenizer from a corpus and write its ids to `path`; for words in one pass over the text."""
     _check_name(name)
     if splitting := word_splitting(name):
-        return learn_and_encode(corpus, limit or Limit(), splitting, path, progress, engine)
+        return learn_and_encode(corpus, limit or Limit(), splitting, path, progress, executor)
     tokenizer = train_tokenizer(name, corpus, limit, progress)
-    return tokenizer, encode_corpus(corpus, tokenizer, path, progress, engine)
+    return tokenizer, encode_corpus(corpus, tokenizer, path, progress, executor)
 
 
 def tokenizer_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""A corpus as ids, shard by shard, by the workers of an engine: the same file as ids.py writes.
+"""A corpus as ids, shard by shard, by the workers of an executor: the same file as ids.py writes.
 
     shard   -> a file of its ids, or of numbers of its words with the words themselves      (one task for each)
     shard   -> its place in the file of all ids, with ids in place of numbers               (one task for each)
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import CorpusError, EncodingError
 from chainrule.system.disk import naming, scratch_file_at, scratch_folder
-from chainrule.system.parallel import Engine, worth_a_kernel
+from chainrule.system.parallel import Executor, worth_a_kernel
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.shards import SHARD_BYTES, Shard, shards_of
@@ -74,15 +74,15 @@ def encode_shards(
     corpus: Corpus,
     tokenizer: Tokenizer,
     path: Path,
-    engine: Engine,
+    executor: Executor,
     progress: Progress = SILENT,
     shard_bytes: int = SHARD_BYTES,
 ) -> ShardedText:
     """Write the ids of a corpus to `path`."""
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
-    with scratch_folder(engine.folder) as folder:
-        read, done = _first_round(corpus, _Encode(tokenizer, dtype, folder), engine, progress, shard_bytes)
-        _second_round(done, [None] * len(done), dtype, dtype, folder / "ids", engine)
+    with scratch_folder(executor.folder) as folder:
+        read, done = _first_round(corpus, _Encode(tokenizer, dtype, folder), executor, progress, shard_bytes)
+        _second_round(done, [None] * len(done), dtype, dtype, folder / "ids", executor)
         shutil.move(folder / "ids", path)
     lines, unknown = sum(one.lines for one in done), sum(one.unknown for one in done)
     return ShardedText(dtype, lines, read.bytes, unknown, read.fingerprint)
@@ -93,24 +93,24 @@ def learn_and_encode_shards(
     limit: Limit,
     splitting: Splitting,
     path: Path,
-    engine: Engine,
+    executor: Executor,
     progress: Progress = SILENT,
     shard_bytes: int = SHARD_BYTES,
 ) -> tuple[list[bytes], ShardedText]:
     """The words of a vocabulary that is learned from a corpus, whose ids are written to `path`."""
-    with scratch_folder(engine.folder) as folder:
-        read, done = _first_round(corpus, _Learn(splitting, folder), engine, progress, shard_bytes)
+    with scratch_folder(executor.folder) as folder:
+        read, done = _first_round(corpus, _Learn(splitting, folder), executor, progress, shard_bytes)
         tables = [GivenTable(one.words.split(b"\n")[:-1], one.counts) for one in done]
         vocabulary = merged_vocabulary(tables, limit, splitting)
         dtype: Any = np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
-        _second_round(done, vocabulary.ids, _NUMBERS, dtype, folder / "ids", engine)
+        _second_round(done, vocabulary.ids, _NUMBERS, dtype, folder / "ids", executor)
         shutil.move(folder / "ids", path)  # a rename, unless it is on another disk
     text = ShardedText(dtype, vocabulary.lines, read.bytes, vocabulary.unknown, read.fingerprint)
     return vocabulary.spell(), text
 
 
 def _first_round(
-    corpus: Corpus, work: _Encode | _Learn, engine: Engine, progress: Progress, shard_bytes: int
+    corpus: Corpus, work: _Encode | _Learn, executor: Executor, progress: Progress, shard_bytes: int
 ) -> tuple[_Read, list[_Done]]:
     """Encode each shard to a file of its own, and read all text for its hash, which takes longest."""
     in_files, read = _in_files(corpus, work.folder)
@@ -119,7 +119,7 @@ def _first_round(
     done: list[_Done] = []
     try:
         with progress.task("encoding", len(pieces), "shards") as task:
-            for _, found in engine.in_order(partial(_read_or_encode, work), pieces):
+            for _, found in executor.in_order(partial(_read_or_encode, work), pieces):
                 task.advance(1)
                 if isinstance(found, _Read):
                     read = found
@@ -213,7 +213,7 @@ class _Learn:
 
 
 def _second_round(
-    done: list[_Done], ids: list[Ids] | list[None], before: Any, dtype: Any, path: Path, engine: Engine
+    done: list[_Done], ids: list[Ids] | list[None], before: Any, dtype: Any, path: Path, executor: Executor
 ) -> None:
     """Put the ids of all shards into one file: through the arrays `ids` where their files have numbers."""
     starts = accumulate((one.size for one in done), initial=0)
@@ -228,7 +228,7 @@ def _second_round(
 
     with naming(path), path.open("wb") as file:
         file.truncate(sum(one.size for one in done) * np.dtype(dtype).itemsize)
-    for _ in engine.in_order(put, zip(done, ids, starts, strict=False)):
+    for _ in executor.in_order(put, zip(done, ids, starts, strict=False)):
         pass
     for one in done:
         one.path.unlink()

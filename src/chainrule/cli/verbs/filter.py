@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.engines import engine_options, opened_engine
+from chainrule.cli.options.executors import executor_options, opened_executor
 from chainrule.cli.options.models import (
     device_option,
     model_argument,
@@ -23,7 +23,7 @@ from chainrule.cli.output.words import count, number
 
 if TYPE_CHECKING:
     from chainrule.contract.lm import LanguageModel
-    from chainrule.tasks.filtering.counts import Filtered
+    from chainrule.tasks.filtering.filter import Filtered
 
 
 @click.command("filter", short_help="Keep the documents of CORPUS that the model finds fluent.")
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @corpus_options
 @device_option
 @precision_option
-@engine_options
+@executor_options
 @json_option
 def filter_verb(
     folder: str,
@@ -88,13 +88,13 @@ def filter_verb(
     lm = load(folder, device=device, dtype=dtype, tasks=["language"])
     note_slow_precision(dtype, lm)
     began = time.monotonic()
-    if max_perplexity is not None and corpus == ("-",) and target is None and options["engine"] == "embedded":
+    if max_perplexity is not None and corpus == ("-",) and target is None and options["executor"] == "embedded":
         filtered = _filter_pipe(lm, max_perplexity, paragraphs, options)
     else:
         texts = open_corpus(options, *corpus)
         WAITING.end()
         check_forms(texts, target or sys.stdout.buffer)
-        with opened_engine(options) as engine:
+        with opened_executor(options) as executor:
             stored = Stored(Path(folder).absolute(), device, dtype)
             filtered = filter_corpus(
                 lm,
@@ -104,7 +104,7 @@ def filter_verb(
                 max_perplexity=max_perplexity,
                 paragraphs=paragraphs,
                 progress=terminal_progress(),
-                workers=Workers(engine, stored) if engine.is_remote else None,
+                workers=Workers(executor, stored) if executor.is_remote else None,
             )
     sys.stdout.flush()
     _report(filtered, time.monotonic() - began, as_json=as_json, err=target is None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from chainrule.cli.options.engines import engine_options, opened_engine
+from chainrule.cli.options.executors import executor_options, opened_executor
 from chainrule.cli.options.models import (
     device_option,
     model_argument,
@@ -54,7 +54,7 @@ _HEADINGS = ("id", "bits_per_token", "bits", "tokens", "perplexity", "text")
 @corpus_options
 @device_option
 @precision_option
-@engine_options
+@executor_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a first row of names.")
 @json_option
 def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> None:
@@ -87,15 +87,15 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     if find_kind(lm.kind).task == "masked":
         from chainrule.cli.verbs.pseudo import score_masked
 
-        if options["engine"] != "embedded":
-            raise click.UsageError("a masked model is scored by this process: leave out --engine")
+        if options["executor"] != "embedded":
+            raise click.UsageError("a masked model is scored by this process: leave out --executor")
         score_masked(cast("MaskedModel", lm), corpus, options)
         return
-    if options["engine"] != "embedded":
-        expect_lines(lm)  # before an engine is started, which takes seconds
-    with opened_engine(options) as engine:
+    if options["executor"] != "embedded":
+        expect_lines(lm)  # before an executor is started, which takes seconds
+    with opened_executor(options) as executor:
         stored = Stored(Path(folder).absolute(), device, dtype)
-        _print_records(lm, corpus, options, Workers(engine, stored) if engine.is_remote else None)
+        _print_records(lm, corpus, options, Workers(executor, stored) if executor.is_remote else None)
 
 
 def _print_records(lm: LanguageModel, corpus: Corpus, options: dict[str, Any], workers: Workers | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.engines import engine_options, opened_engine
+from chainrule.cli.options.executors import executor_options, opened_executor
 from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
 from chainrule.cli.options.texts import corpus_argument, corpus_options, open_corpus
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
@@ -50,7 +50,7 @@ _COLOURS = (
     metavar="N",
     help="Lines or merges to show.",
 )
-@engine_options
+@executor_options
 @corpus_options
 @json_option
 def tokenize(
@@ -75,8 +75,8 @@ def tokenize(
 
     if bool(options["ids"]) + show + merges > 1:
         raise click.UsageError("choose one of --ids, --show and --merges")
-    if options["engine"] != "embedded" and (show or merges):
-        raise click.UsageError("--show and --merges need no engine: leave out --engine")
+    if options["executor"] != "embedded" and (show or merges):
+        raise click.UsageError("--show and --merges need no executor: leave out --executor")
     if merges and options["out"]:
         raise click.UsageError("--merges only shows how BPE learns: leave out --out, or --merges")
     if options["out"]:
@@ -100,11 +100,11 @@ def tokenize(
         tokenizer = choice.make(text, terminal_progress())
     else:
         with (
-            opened_engine(options) as engine,
+            opened_executor(options) as executor,
             scratch_folder() as folder,
             replaced_path(Path(options["ids"] or folder / "ids")) as ids,
         ):
-            tokenizer, encoded = choice.make_and_encode(text, ids, terminal_progress(), engine)
+            tokenizer, encoded = choice.make_and_encode(text, ids, terminal_progress(), executor)
     if options["out"]:
         write_tokenizer(tokenizer, Path(options["out"]))
     if encoded is None:

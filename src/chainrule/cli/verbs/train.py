@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.engines import engine_options, opened_engine
+from chainrule.cli.options.executors import executor_options, opened_executor
 from chainrule.cli.options.models import device_option
 from chainrule.cli.options.runs import json_option, minutes_option, seed_option
 from chainrule.cli.options.texts import (
@@ -65,7 +65,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @minutes_option("The most time to train: short for --set minutes=M.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
 @device_option
-@engine_options
+@executor_options
 @seed_option
 @corpus_options
 @json_option
@@ -95,12 +95,12 @@ def train(
     chainrule train ngram corpus.txt --set order=5 --out model
     chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
-    chainrule train ngram 'files/*.txt' --engine ray --out model
+    chainrule train ngram 'files/*.txt' --executor ray --out model
     """
     from chainrule.cli.output.progress import terminal_progress
     from chainrule.contract.kinds import find_kind, learns_as
     from chainrule.runs.prepare import TokenizerChoice
-    from chainrule.runs.train import check_engine, train_kind
+    from chainrule.runs.train import check_executor, train_kind
     from chainrule.settings import parse, split_words
     from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
@@ -117,7 +117,7 @@ def train(
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
     the_kind.check(the_settings, options["device"])
-    check_engine(the_kind, the_settings, options["engine"], choose_own_device(options["device"]))
+    check_executor(the_kind, the_settings, options["executor"], choose_own_device(options["device"]))
     tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
@@ -130,7 +130,7 @@ def train(
         from chainrule.text.tagged import as_tagged
 
         text, valid = as_tagged(text), None if valid is None else as_tagged(valid)  # type: ignore[assignment]
-    with holding(run_folder) if kept and is_first else nullcontext(), opened_engine(options) as engine:
+    with holding(run_folder) if kept and is_first else nullcontext(), opened_executor(options) as executor:
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume and is_first:
             remove_checkpoints(run_folder)
@@ -148,7 +148,7 @@ def train(
                 device=options["device"],
                 run=run_folder if kept or options["run"] else None,
                 resume=resume,
-                engine=engine,
+                executor=executor,
             )
         except KeyboardInterrupt:
             if not kept or checkpoint_folders(run_folder):

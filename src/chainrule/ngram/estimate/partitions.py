@@ -59,7 +59,7 @@ def count_in_partitions(
     partition_bytes: int = PARTITION_BYTES,
     stretch: int = STRETCH,
 ) -> Counts:
-    """The counts of every n-gram, as `count.count_by_sorting` has them, by the workers of an engine."""
+    """The counts of every n-gram, as `count.count_by_sorting` has them, by the workers of an executor."""
     index = index_type(2 * len(ids) + 1, vocab_size)
     with scratch_folder(workspace.folder) as folder, progress.task(f"counting {order}-grams") as task:
         code = codes_of_words(vocab_size)
@@ -98,7 +98,7 @@ def _frequencies(text: Windows, vocab_size: int, workspace: Workspace) -> Ints:
         return np.bincount(text.ids[place : place + text.at_once], minlength=vocab_size)
 
     total = np.zeros(vocab_size, dtype=np.int64)
-    for _, found in workspace.engine.in_order(count, text.stretches()):
+    for _, found in workspace.executor.in_order(count, text.stretches()):
         total += found
     return total
 

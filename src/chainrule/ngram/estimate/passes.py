@@ -51,7 +51,7 @@ class Estimate:
 
 def _logarithms(array: Array, workspace: Workspace) -> Array:
     """The natural logarithms of an array, in its place; in another array where work may be done twice."""
-    logs = workspace.empty(len(array), array.dtype) if workspace.engine.is_remote else array
+    logs = workspace.empty(len(array), array.dtype) if workspace.executor.is_remote else array
 
     def log(first: int) -> None:
         part = slice(first, first + NGRAMS_AT_ONCE)
@@ -77,7 +77,7 @@ def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -
         different[from_start] = below.count[from_start]
         return Level(below.word, workspace.put(different), below.begin, below.suffix)
 
-    if workspace.engine.is_remote:
+    if workspace.executor.is_remote:
         levels = [_continuation_level(counts, n, workspace) for n in range(1, counts.order)]
     else:
         levels = [level for _, level in workspace.releasing(in_order(level, range(1, counts.order)), every=1)]

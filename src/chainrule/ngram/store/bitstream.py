@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array
-from chainrule.system.parallel import EMBEDDED, Engine, worth_a_kernel
+from chainrule.system.parallel import EMBEDDED, Executor, worth_a_kernel
 
 MOST_BITS = 32
 _NANOSECONDS = 64  # to pack a number with NumPy
@@ -38,11 +38,13 @@ def words_for(numbers: int, bits: int) -> int:
     return -(-numbers * bits // 32) + 1
 
 
-def pack(values: Array, bits: int, empty: Callable[[int], Array] | None = None, engine: Engine = EMBEDDED) -> Array:
+def pack(
+    values: Array, bits: int, empty: Callable[[int], Array] | None = None, executor: Executor = EMBEDDED
+) -> Array:
     """Pack numbers into a bit stream; ValueError if one does not fit into `bits` bits.
 
     Large streams are written into the array that `empty(words)` returns, which must be all 0, by the workers of the
-    engine. The words are uint32;
+    executor. The words are uint32;
     in torch, which has no uint32 arithmetic, they are int32 with the same bits.
     """
     xp = array_namespace(values)
@@ -52,7 +54,7 @@ def pack(values: Array, bits: int, empty: Callable[[int], Array] | None = None, 
     if size and not 0 <= int(xp.min(values)) <= int(xp.max(values)) < 1 << bits:
         raise ValueError(f"a number does not fit into {bits} bits")
     if isinstance(values, np.ndarray) and worth_a_kernel(size, _NANOSECONDS):
-        return _pack_fast(values, bits, empty, engine)
+        return _pack_fast(values, bits, empty, executor)
     groups = -(-size // 32)
     rows = xp.zeros(groups * 32, dtype=xp.int64, device=device(values))
     rows[:size] = values
@@ -76,7 +78,7 @@ def _as_words(stream: Array) -> Array:
 
 
 def _pack_fast(
-    values: NDArray[np.integer], bits: int, empty: Callable[[int], Array] | None, engine: Engine
+    values: NDArray[np.integer], bits: int, empty: Callable[[int], Array] | None, executor: Executor
 ) -> NDArray[np.uint32]:
     size = words_for(len(values), bits)
     stream: NDArray[np.uint32] = np.zeros(size, dtype=np.uint32) if empty is None else empty(size)
@@ -86,6 +88,6 @@ def _pack_fast(
 
         pack_bits(values, first, min(first + _NUMBERS_AT_ONCE, len(values)), bits, stream)
 
-    for _ in engine.in_order(pack_some, range(0, len(values), _NUMBERS_AT_ONCE)):
+    for _ in executor.in_order(pack_some, range(0, len(values), _NUMBERS_AT_ONCE)):
         pass
     return stream

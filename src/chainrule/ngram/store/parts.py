@@ -56,7 +56,7 @@ def pack_words(words: Sequence[Array], vocab_size: int, workspace: Workspace | N
     if workspace is None:
         return pack(_joined(words), bits_for(vocab_size - 1))
     empty = partial(workspace.empty, dtype=np.uint32) if workspace.spills else None
-    return pack(_joined(words), bits_for(vocab_size - 1), empty, workspace.engine)
+    return pack(_joined(words), bits_for(vocab_size - 1), empty, workspace.executor)
 
 
 def take_apart(automaton: Automaton) -> Parts:

@@ -195,7 +195,7 @@ def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tu
 
     `begins` holds, for each length from 1 on, where the children of each context begin, and one past the last.
     """
-    if begins and workspace.engine.is_remote:
+    if begins and workspace.executor.is_remote:
         return _pack_begins_in_files(begins, workspace)
     if not begins:
         nothing = np.zeros(0, dtype=np.uint32)

@@ -1,16 +1,16 @@
-"""Files on disk: written whole or not at all, owned by a living process or removed, named in errors.
+"""Files on disk: written whole or not at all, and removed if the process that wrote them was killed.
 
-atomic.py     files and folders that appear whole or not at all
-locks.py      locks that end with their process, and folders that one process at a time writes to
-scratch.py    temporary files and folders, and the removal of those that killed processes left
-naming.py     errors of the system that name their file
-checksums.py  JSON texts that hold their own checksum
+atomic.py     files and folders that are written whole or not at all; errors that name their file
+locks.py      locks that end with their process, and folders for one process at a time
+scratch.py    temporary files and folders, and the removal of those of killed processes
+checksums.py  JSON texts with a checksum of themselves
 tables.py     results as pandas frames and CSV files
 """
 
 from __future__ import annotations
 
 from chainrule.system.disk.atomic import (
+    naming,
     new_folder,
     recover,
     remove_folder,
@@ -19,7 +19,6 @@ from chainrule.system.disk.atomic import (
     sweep,
 )
 from chainrule.system.disk.locks import LOCK, holding
-from chainrule.system.disk.naming import naming
 from chainrule.system.disk.scratch import scratch_file, scratch_file_at, scratch_folder
 
 __all__ = [

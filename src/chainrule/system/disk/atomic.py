@@ -1,8 +1,8 @@
-"""Files and folders that appear whole or not at all.
+"""Files and folders that are written whole or not at all.
 
-Content is written under a temporary name beside the final one, synced to disk, and then given its final name. A
-folder that exists is replaced by exchanging the two names in one step. Where the system cannot do that, it is first
-renamed; `recover` puts it back if the process is killed before the new one has its name.
+Content is written under a temporary name beside the final one, synced to disk, and then given its final name. An
+existing folder is replaced by exchanging the two names in one step. If the system cannot do that, the old folder is
+first renamed; `recover` puts it back if the process is killed before the new one has its name.
 
     .NAME.part-1a2b3c4d    being written; locked while its process lives
     .NAME.old-1a2b3c4d     being replaced, where names cannot be exchanged
@@ -20,17 +20,33 @@ from pathlib import Path
 from typing import IO
 
 from chainrule.system.disk.locks import is_abandoned, locked, remove_abandoned
-from chainrule.system.disk.naming import naming
 
 PART, OLD = "part", "old"
-_LEGACY_OLD = "-old-"  # earlier versions moved what they replaced to `.NAME-old-12345678/NAME`
+_LEGACY_OLD = "-old-"  # earlier versions moved the folder that they replaced to `.NAME-old-12345678/NAME`
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's names
 
 
 @contextmanager
+def naming(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
+    """Let OSErrors inside the block name `path` unless they name a file; a full disk is reported without a name.
+
+    A temporary name, of a file or of the folder that it is in, is replaced by the final one.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = str(path) if error.filename is None else str(error.filename)
+        if temporary is not None and (named == str(temporary) or named.startswith(f"{temporary}{os.sep}")):
+            named = str(path) + named.removeprefix(str(temporary))
+        if error.errno is None or named == str(error.filename):
+            raise
+        raise OSError(error.errno, error.strerror, named) from error
+
+
+@contextmanager
 def replaced_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, open for writing, that takes the place of `path` when the block ends without an error."""
+    """Yield a new file, open for writing, that takes the place of `path` when the block ends without an error."""
     with replaced_path(path) as temporary, _open(temporary) as file:
         yield file
 
@@ -41,7 +57,7 @@ def _open(path: Path) -> IO[bytes]:
 
 @contextmanager
 def replaced_path(path: Path) -> Iterator[Path]:
-    """The name of a new, empty file that takes the place of `path` when the block ends without an error.
+    """Yield the name of a new, empty file that takes the place of `path` when the block ends without an error.
 
     A pipe or a device, such as /dev/stdout, is written to as it is.
     """
@@ -49,7 +65,7 @@ def replaced_path(path: Path) -> Iterator[Path]:
         yield path
         return
     if path.is_symlink():
-        path = path.resolve()  # what it points to is replaced, not the link
+        path = path.resolve()  # the file that it points to is replaced, not the link
     sweep(path)
     temporary = _temporary(path, PART)
     with naming(path, temporary):
@@ -67,7 +83,7 @@ def replaced_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """An empty temporary folder, which takes the name of `folder` when the block ends without an error."""
+    """Yield an empty temporary folder, which takes the name of `folder` when the block ends without an error."""
     if folder.is_symlink():
         folder = folder.resolve()
     temporary = _temporary(folder, PART)
@@ -89,21 +105,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder: it loses its name first, so that no half of it is ever taken for the whole."""
+    """Rename a folder and remove it, so that no part of it is ever taken for the whole."""
     nameless = _temporary(folder, PART)
     folder.rename(nameless)
     shutil.rmtree(nameless, ignore_errors=True)
 
 
 def _put_in_place(new: Path, folder: Path) -> None:
-    """Give a finished folder its final name. A folder of that name is removed; it stays if that fails."""
+    """Give a finished folder its final name. An older folder of that name is removed, but kept if that fails."""
     if not folder.exists():
         new.rename(folder)
     elif _exchange(new, folder):
-        shutil.rmtree(new, ignore_errors=True)  # which is the old one now
+        shutil.rmtree(new, ignore_errors=True)  # the old one, which has this name now
     else:
         old = _temporary(folder, OLD)
-        with locked(folder):  # so that no other process takes it for abandoned
+        with locked(folder):  # so that no other process removes it as abandoned
             folder.rename(old)
             try:
                 new.rename(folder)
@@ -114,7 +130,7 @@ def _put_in_place(new: Path, folder: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders in one step; False where the system, or the file system, cannot."""
+    """Exchange the names of two folders in one step; return False if the system or the file system cannot."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -122,11 +138,11 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
 
 
-# -- what a killed process leaves -------------------------------------------------------------------------
+# -- remains of killed processes --------------------------------------------------------------------------
 
 
 def sweep(path: Path) -> None:
-    """Remove what killed processes left of writing `path`; what a living process is writing stays."""
+    """Remove the temporary files of killed processes that wrote `path`; those of living processes stay."""
     recover(path)
     for left in _leftovers(path, PART):
         remove_abandoned(left)
@@ -136,13 +152,13 @@ def sweep(path: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Put back a folder whose process was killed while it replaced the folder, between two renames."""
+    """Put back a folder if a process was killed while it replaced the folder, between two renames."""
     if os.path.lexists(folder):
         return
     legacy = _beside(folder, f".{folder.name}{_LEGACY_OLD}")
     for old in [*_leftovers(folder, OLD), *(place / folder.name for place in legacy)]:
         if is_abandoned(old):
-            with suppress(OSError):  # another process was faster, or nothing can be written here
+            with suppress(OSError):  # another process was faster, or the folder is read-only
                 old.rename(folder)
                 return
 
@@ -152,7 +168,7 @@ def _temporary(path: Path, what: str) -> Path:
 
 
 def _leftovers(path: Path, what: str) -> list[Path]:
-    """What stands beside `path` under a temporary name of it."""
+    """Return the files and folders beside `path` that have a temporary name of it."""
     return _beside(path, f".{path.name}.{what}-")
 
 

@@ -1,4 +1,4 @@
-"""JSON texts that hold their own checksum."""
+"""JSON texts with a checksum of themselves."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import hashlib
 import re
 
 CHECKSUM = "checksum"
-"""The name of a text's checksum of itself."""
-_NOTHING = "0" * 64
+"""The key of the checksum in a text."""
+_ZEROS = "0" * 64
 _SIGNED = re.compile(rf'("{CHECKSUM}": ?")([0-9a-f]{{64}})"'.encode())
 
 
 def unsigned() -> str:
-    """The value of `checksum` in a text that is to be signed."""
-    return _NOTHING
+    """Return the value of `checksum` in a text before it is signed."""
+    return _ZEROS
 
 
 def signed(text: str) -> bytes:
-    """The bytes of a text whose first `checksum` is `unsigned`: now it is the SHA-256 of the text."""
+    """Return the bytes of a text with its first `checksum` set to the SHA-256 of the text."""
     content = text.encode()
     return _with(content, _digest(content))
 
 
 def is_signed(content: bytes) -> bool:
-    """Whether a text holds its own checksum, and is as it was when that was computed."""
+    """Return True if a text has a checksum of itself, and has not changed since that was computed."""
     found = _SIGNED.search(content)
     return found is not None and found[2].decode() == _digest(content)
 
 
 def _digest(content: bytes) -> str:
-    """SHA-256 of a text with zeros in place of its checksum."""
-    return hashlib.sha256(_with(content, _NOTHING)).hexdigest()
+    """Return the SHA-256 of a text with zeros in place of its checksum."""
+    return hashlib.sha256(_with(content, _ZEROS)).hexdigest()
 
 
 def _with(content: bytes, checksum: str) -> bytes:

@@ -1,7 +1,7 @@
 """Locks on files and folders, which the system releases when their process ends, however it ends.
 
-What is locked has a living owner; what can be locked has none. A system without such locks (Windows, some network
-file systems) never tells that something is abandoned, so that nothing is removed there.
+A locked file has a living owner; a file that can be locked is abandoned. On a system without such locks (Windows,
+some network file systems) no file counts as abandoned, so that none is removed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ except ModuleNotFoundError:  # as on Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
-_FRESH_SECONDS = 60.0  # what is empty and younger than this may be about to be locked
+_FRESH_SECONDS = 60.0  # a younger file or folder that is empty may be about to be locked
 
 
 def lock(path: Path) -> int:
     """Lock a file or a folder until the returned descriptor is closed.
 
-    BlockingIOError if a process has locked it; another OSError if it cannot be locked.
+    Raises BlockingIOError if a process has locked it, and another OSError if it cannot be locked.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -51,7 +51,7 @@ def lock_open(descriptor: int) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """A block in which a file or a folder of this process is locked, where the system can."""
+    """Lock a file or a folder for as long as the block lasts, if the system can."""
     descriptor = None
     with suppress(OSError):
         descriptor = lock(path)
@@ -63,7 +63,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether no living process has locked a file or a folder; False where that cannot be told."""
+    """Return True if no living process has locked a file or a folder; False if that is not known."""
     try:
         descriptor = lock(path)
     except OSError:
@@ -73,7 +73,7 @@ def is_abandoned(path: Path) -> bool:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove a file or a folder, unless a living process has locked it or may be about to."""
+    """Remove a file or a folder, unless a living process has locked it or may be about to lock it."""
     try:
         descriptor = lock(path)
     except OSError:
@@ -91,20 +91,20 @@ def remove_abandoned(path: Path) -> None:
 
 
 def _may_be_new(path: Path) -> bool:
-    """Whether a process may have made this a moment ago, without having locked it yet: then it is still empty."""
+    """Return True if this is new and empty: a process may have made it, and not locked it yet."""
     found = path.stat()
     is_empty = not any(path.iterdir()) if path.is_dir() else found.st_size == 0
     return is_empty and abs(time.time() - found.st_mtime) < _FRESH_SECONDS
 
 
-# -- folders that one process at a time writes to ---------------------------------------------------------
+# -- folders for one process at a time --------------------------------------------------------------------
 
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
 @contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """A block in which this process alone writes to a folder; FolderError names the process that already does.
+    """Keep other processes from writing to a folder inside the block; FolderError names one that already does.
 
     Blocks for one folder may be nested. The folder is created if it is missing, and removed if it is still empty
     at the end.
@@ -133,13 +133,13 @@ def holding(folder: Path) -> Iterator[None]:
 
 
 def _take(folder: Path) -> int | None:
-    """Lock the lock file of a folder, and write into it who has it; None where the system has no locks."""
+    """Lock the lock file of a folder, and write its owner into it; return None if the system has no locks."""
     path = folder / LOCK
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError:
-            return None  # a folder that cannot be written to: the error comes when it is
+            return None  # a read-only folder: writing to it raises the error
         try:
             lock_open(descriptor)
         except BlockingIOError:
@@ -152,17 +152,17 @@ def _take(folder: Path) -> int | None:
         except OSError:
             os.close(descriptor)
             return None
-        # the owner before may have removed the file after it was opened here
+        # the previous owner may have removed the file after it was opened here
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 os.ftruncate(descriptor, 0)
-                with suppress(OSError):  # a full disk: the lock holds without a name
-                    os.write(descriptor, _who().encode())
+                with suppress(OSError):  # the disk is full: the lock works without a name
+                    os.write(descriptor, _owner().encode())
                 return descriptor
         os.close(descriptor)
 
 
-def _who() -> str:
+def _owner() -> str:
     words = [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv and sys.argv[0] else ["python"]
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     return f"process {os.getpid()} on {platform.node()} since {since} ({shlex.join(words)[:200]})"

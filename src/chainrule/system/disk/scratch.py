@@ -1,7 +1,6 @@
 """Temporary files and folders, in the system's folder for them (TMPDIR).
 
-Each is locked while its process lives. A process that is killed leaves its own; the next that needs some removes
-them.
+Each is locked while its process lives. Those of a killed process are removed by the next one that needs some.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _files: weakref.WeakSet[ScratchFile] = weakref.WeakSet()
 
 @contextmanager
 def scratch_folder(below: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, for as long as the block lasts; in the system's folder for them, or in another."""
+    """Yield a temporary folder that is removed after the block; it is made in `below`, or in TMPDIR."""
     sweep_scratch(below)
     with (
         tempfile.TemporaryDirectory(prefix=PREFIX, dir=below, ignore_cleanup_errors=True) as name,
@@ -36,11 +35,11 @@ def scratch_folder(below: Path | None = None) -> Iterator[Path]:
 
 
 def scratch_file(suffix: str = "") -> ScratchFile:
-    """A temporary file, open for writing, for as long as the returned object lives."""
+    """Return a temporary file, open for writing, which is removed with the returned object."""
     sweep_scratch()
     file = tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=suffix)  # noqa: SIM115 (lives with its owner)
     _files.add(file)
-    # an error's traceback may keep the file in a cycle, where its parts would be finalised in any order
+    # the traceback of an error may keep the file in a cycle, whose parts are finalised in any order
     weakref.finalize(file, file.file.close).atexit = False
     with suppress(OSError):
         lock_open(file.fileno())
@@ -49,9 +48,9 @@ def scratch_file(suffix: str = "") -> ScratchFile:
 
 @contextmanager
 def scratch_file_at(path: Path) -> Iterator[IO[bytes]]:
-    """A file of a scratch folder that has its name only once it is whole, though it may not be on disk yet.
+    """Yield a new file in a scratch folder, which gets its name when it is complete; it is not synced to disk.
 
-    Where two workers write the same file, because one was taken for dead, each has a file of its own until then.
+    Two workers may write the same file, if one was taken for dead: until then each has a file of its own.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     with part.open("wb") as file:
@@ -67,13 +66,13 @@ def close_scratch_files() -> None:
 
 
 def sweep_scratch(below: Path | None = None) -> None:
-    """Remove the temporary files and folders that this user's killed processes left."""
+    """Remove the temporary files and folders of this user's killed processes."""
     try:
         found = [entry for entry in os.scandir(below or tempfile.gettempdir()) if entry.name.startswith(PREFIX)]
     except OSError:
         return
     user = os.getuid() if hasattr(os, "getuid") else None
     for entry in found:
-        with suppress(OSError):  # removed by another process meanwhile
+        with suppress(OSError):  # another process removed it meanwhile
             if user is None or entry.stat(follow_symlinks=False).st_uid == user:
                 remove_abandoned(Path(entry.path))

@@ -1,4 +1,4 @@
-"""Results as tables: pandas data frames, and CSV files. Pandas is imported only when a frame is asked for."""
+"""Results as pandas data frames and CSV files. Pandas is imported only when a frame is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def frame(**columns: Any) -> pandas.DataFrame:
-    """A pandas table of these columns."""
+    """Return a pandas table of these columns."""
     try:
         import pandas
     except ImportError:
@@ -30,7 +30,7 @@ class Curves:
     """The measurements of a training, in the order they were taken."""
 
     records: Sequence[dict[str, Any]]
-    """A record has the step, the tokens seen, and losses in nats: of training, of validation, or both."""
+    """Each record has the step, the tokens read, and losses in nats: of training, of validation, or both."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -39,12 +39,12 @@ class Curves:
         return f"<Curves of {len(self):,} measurements: {', '.join(self.columns())}>"
 
     def columns(self) -> dict[str, list[Any]]:
-        """The values of each name; None where a record has none."""
+        """Return the values of each name; None for records without it."""
         names = dict.fromkeys(name for record in self.records for name in record)
         return {name: [record.get(name) for record in self.records] for name in names}
 
     def to_frame(self) -> pandas.DataFrame:
-        """A pandas table with a row for each measurement."""
+        """Return a pandas table with a row for each measurement."""
         return frame(**self.columns())
 
     def to_csv(self, path: str | Path) -> None:

@@ -1,7 +1,7 @@
-"""Progress reports from work that takes long, whoever shows them.
+"""Progress reports of long work.
 
 Functions that can take long have a `progress` argument: False is silent, True draws bars on a terminal or in a
-notebook (bars.py), as the command line does, and a `Progress` of the caller's own receives all reports.
+notebook (bars.py), as the command line does, and a `Progress` object receives all reports.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 
 class Task(Protocol):
-    """One piece of work under way."""
+    """One piece of work in progress."""
 
     def advance(self, amount: float) -> None:
         """Report that `amount` more units are done."""
@@ -25,10 +25,10 @@ class Progress(Protocol):
     """A receiver of progress reports."""
 
     def task(self, description: str, total: float | None = None, unit: str = "") -> AbstractContextManager[Task]:
-        """A context that yields a Task; `unit` "B" stands for bytes."""
+        """Return a context that yields a Task; `unit` "B" stands for bytes."""
 
     def note(self, message: str) -> None:
-        """Show the user one line: a fallback taken, text replaced, a model left out of a comparison."""
+        """Show the user a line, such as that text was replaced or a model left out of a comparison."""
 
 
 class _Nothing:
@@ -56,11 +56,11 @@ class Silent:
 SILENT = Silent()
 
 Reports: TypeAlias = Progress | bool
-"""Whether to show progress, or who receives the reports."""
+"""True or False to show progress or not, or the receiver of the reports."""
 
 
 def as_progress(reports: Reports) -> Progress:
-    """The receiver of the reports: one that draws bars for True, none for False."""
+    """Return the receiver of the reports: for True one that draws bars, for False one that shows nothing."""
     if isinstance(reports, bool):
         if not reports:
             return SILENT

@@ -1,4 +1,4 @@
-"""Progress that is seen: bars with rates and the time left on a terminal or in a notebook, elsewhere some lines."""
+"""Progress bars with rates and the time left on a terminal or in a notebook; elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rich.text import Text
 from chainrule.system.progress import Task
 
 LOG_SECONDS = 30.0
-"""The least seconds between two lines where no bar can be drawn."""
+"""The least seconds between two lines, if no bar can be drawn."""
 
 
 class _Amount(rich.progress.ProgressColumn):
-    """The column with how much is done, and how fast: 12.1/144.6 MB 98.2 MB/s, or 3/12 models."""
+    """The column with the amount done and the rate: 12.1/144.6 MB 98.2 MB/s, or 3/12 models."""
 
     def render(self, task: rich.progress.Task) -> Text:
         scale, unit = (1e6, "MB") if task.fields["unit"] == "B" else (1, task.fields["unit"])
@@ -31,7 +31,7 @@ class _Amount(rich.progress.ProgressColumn):
 
 
 class _Bars(rich.progress.Progress):
-    """Bars, and under them the figures of the tasks that show some."""
+    """Bars, with the figures of their tasks below."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield from super().get_renderables()
@@ -54,23 +54,23 @@ class _Bar:
 
 @dataclass
 class _Log:
-    """A task where no bar can be drawn: prints a line now and then, if it has figures to show."""
+    """A task without a bar, which prints a line with its figures now and then."""
 
     console: Console
     description: str
     total: float | None
     unit: str
     done: float = 0.0
-    said_at: float = field(default_factory=time.monotonic)
+    printed_at: float = field(default_factory=time.monotonic)
 
     def advance(self, amount: float) -> None:
         self.done += amount
 
     def show(self, figures: str) -> None:
         now = time.monotonic()
-        if now - self.said_at < LOG_SECONDS:
+        if now - self.printed_at < LOG_SECONDS:
             return
-        self.said_at = now
+        self.printed_at = now
         total = "" if self.total is None else f"/{self.total:,.0f}"
         line = f"{self.description}: {self.done:,.0f}{total} {self.unit}  {figures}"
         self.console.print(line, markup=False, soft_wrap=True)
@@ -90,13 +90,13 @@ class VisibleProgress:
             transient=True,
         )
         self.running = 0
-        # Rich draws in a notebook by a widget, and warns each time where widgets are not installed
+        # in a notebook Rich draws by a widget, and warns each time if widgets are not installed
         in_notebook = self.console.is_jupyter and find_spec("ipywidgets") is not None
         self.has_bars = self.console.is_terminal or in_notebook
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        """A block with a bar that lasts as long as the work."""
+        """Show a bar for as long as the block lasts."""
         if not self.has_bars:
             yield _Log(self.console, description, total, unit)
             return
@@ -113,6 +113,6 @@ class VisibleProgress:
                 self.bars.stop()
 
     def note(self, message: str) -> None:
-        """Print one line that stays."""
-        whole = not self.console.is_terminal  # there, it wraps between words
+        """Print a line that is not erased."""
+        whole = not self.console.is_terminal  # on a terminal it wraps between words
         self.console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=whole)

@@ -2,8 +2,7 @@
 
 In reading order:
 
-    filter.py      what a document's perplexity is, and which documents are kept
+    filter.py      the perplexity of documents, which of them are kept, and counts of both
     documents.py   the documents of a corpus, in batches
-    writing.py     what is written of them
-    counts.py      what is counted
+    writing.py     kept documents, written in their own format
 """

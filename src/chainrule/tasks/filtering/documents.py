@@ -1,4 +1,4 @@
-"""The documents of a corpus in batches, of which each unit is written or left out: a line, or a record."""
+"""The documents of a corpus in batches of units, lines or records, each of which is written or left out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule.text.batches import cut_at_lines, gathered, line_ends
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of
 from chainrule.text.records import Sourced, read_sourced
@@ -19,41 +20,43 @@ Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 NOTHING = np.zeros(0, np.int64)
-_LONGEST_PARAGRAPH = 1 << 26  # bytes; a longer one is judged in parts
+_LONGEST_PARAGRAPH = 1 << 26  # bytes; a longer one is scored in parts
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Documents of one file, in units that are written or left out: lines of a text file, or records."""
+    """Documents of one file, in units: the lines of a text file, or records."""
 
     block: bytes
     """Their text, in whole lines."""
     lines_U: Ints
-    """How many lines of the block each unit has."""
+    """The number of lines of each unit."""
     document_U: Ints
-    """The document of the batch that each unit is part of; -1 for a blank line."""
+    """The number of the document that each unit belongs to; -1 for a blank line."""
     source: bytes
-    """What the units are in the file; that is the block in a text file, and nothing in a parquet file."""
+    """The bytes of the units in the file: the block for a text file, none for a parquet file."""
     ends_U: Ints
-    """Where each unit ends in the source."""
+    """The place in the source where each unit ends."""
     path: Path | None = None
     """The file of the records; None for text."""
     numbers_U: Ints = field(default_factory=lambda: NOTHING)
-    """The lines or rows of the records, from 1."""
+    """The line or row of each record, from 1."""
     is_first: bool = False
     """Whether a text file begins here."""
 
     @property
     def documents(self) -> int:
+        """The number of documents."""
         return int(self.document_U.max(initial=-1)) + 1
 
 
 def text_batches(blocks: Iterable[bytes], size: int, paragraphs: bool) -> Iterator[Batch]:
+    """Yield the lines or paragraphs of a text in batches of about `size` bytes."""
     is_first = True
     for block in _whole_paragraphs(blocks) if paragraphs else blocks:
-        for piece in [block] if paragraphs else _cut(block, size):
+        for piece in [block] if paragraphs else cut_at_lines(block, size):
             piece = piece if piece.endswith(b"\n") else piece + b"\n"
-            ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n")) + 1
+            ends = line_ends(piece)
             is_blank = _blank_lines(piece, ends)
             begins = ~is_blank
             if paragraphs:  # a line begins a document if the one before is blank
@@ -63,16 +66,8 @@ def text_batches(blocks: Iterable[bytes], size: int, paragraphs: bool) -> Iterat
             is_first = False
 
 
-def _cut(block: bytes, size: int) -> Iterator[bytes]:
-    start = 0
-    while start < len(block):
-        end = block.find(b"\n", start + size) + 1 or len(block)
-        yield block[start:end]
-        start = end
-
-
 def _blank_lines(block: bytes, ends: Ints) -> Bools:
-    """Which lines hold white space only."""
+    """Return True for each line of white space only."""
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     is_blank: Bools = ends - starts == 1
     first = np.frombuffer(block, np.uint8)[starts]
@@ -82,7 +77,7 @@ def _blank_lines(block: bytes, ends: Ints) -> Bools:
 
 
 def _whole_paragraphs(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Blocks that end in a blank line, each of whole paragraphs; the last one as the text ends."""
+    """Yield blocks of whole paragraphs, each of which ends in a blank line; the last one ends with the text."""
     rest = b""
     for block in blocks:
         rest += block
@@ -93,19 +88,6 @@ def _whole_paragraphs(blocks: Iterable[bytes]) -> Iterator[bytes]:
             rest = rest[end:]
     if rest:
         yield rest
-
-
-def _record_batches(path: Path, records: Iterator[Sourced], size: int) -> Iterator[Batch]:
-    some: list[Sourced] = []
-    gathered = 0
-    for sourced in records:
-        some.append(sourced)
-        gathered += len(sourced.record.text)
-        if gathered >= size:
-            yield _record_batch(path, some)
-            some, gathered = [], 0
-    if some:
-        yield _record_batch(path, some)
 
 
 def _record_batch(path: Path, records: list[Sourced]) -> Batch:
@@ -121,7 +103,7 @@ def _record_batch(path: Path, records: list[Sourced]) -> Batch:
 
 
 def batches(corpus: Corpus, size: int, paragraphs: bool) -> Iterator[Batch]:
-    """The documents of a corpus."""
+    """Yield the documents of a corpus in batches of about `size` bytes."""
     corpus.cleaning.begin()
     if corpus.texts:
         yield from text_batches(corpus.texts, size, paragraphs)
@@ -130,4 +112,5 @@ def batches(corpus: Corpus, size: int, paragraphs: bool) -> Iterator[Batch]:
             yield from text_batches(corpus.text_blocks(path), size, paragraphs)
         else:
             records = read_sourced(path, corpus.name_of(path), corpus.fields, corpus.cleaning)
-            yield from _record_batches(path, records, size)
+            for some in gathered(records, size, lambda sourced: len(sourced.record.text)):
+                yield _record_batch(path, some)

@@ -1,11 +1,11 @@
-"""Filtering: the fluent part of a corpus, judged by a language model, as web corpora are cleaned (CCNet, 2020).
+"""Filtering: the fluent part of a corpus, scored by a language model, as web corpora are cleaned (CCNet, 2020).
 
     perplexity(document) = exp(-1/T Σ_t ln p(x_t | x_<t)),   T tokens, of which the end of each line is one
 
 A document is a line of a text file, a paragraph of one (`paragraphs`: lines up to a blank one), or a record of a
 jsonl, CSV or parquet file. It is kept if its perplexity is at most a limit: one that is given, or the quantile that
-leaves a share of the documents, found exactly in a first pass. Each is judged by itself, whatever stands before it.
-What is kept is written as it was, in its order.
+keeps a given share of the documents, found exactly in a first pass. Each document is scored by itself, and those
+kept are written as they were, in their order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -24,23 +24,62 @@ from chainrule.arrays import checked
 from chainrule.contract.kinds import Stored, Workers
 from chainrule.contract.lm import LanguageModel, score_sequences
 from chainrule.errors import CorpusError, SettingsError
+from chainrule.evaluation.metrics import perplexity_of
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import SILENT, Reports, Task, as_progress
-from chainrule.tasks.filtering.counts import Counts, Filtered
-from chainrule.tasks.filtering.documents import Batch, Floats, batches, text_batches
+from chainrule.tasks.filtering.documents import Batch, Bools, Floats, Ints, batches, text_batches
 from chainrule.tasks.filtering.writing import BlankLines, Write, check_forms, sink, writing
+from chainrule.text.batches import line_ends
 from chainrule.text.files import Cleaning, clean_blocks
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import line_bounds
 
-_AT_ONCE = 1 << 20  # bytes of text that a thread judges at once
+_AT_ONCE = 1 << 20  # bytes of text that a thread scores at once
 _AT_ONCE_BY_NETWORK = 1 << 18
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_BIN = 5e-4  # nats
+_BINS = 100_000  # of mean surprisals; what is above the last, or infinite, is counted apart
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The numbers of documents that a filter kept and dropped."""
+
+    documents: int
+    kept: int
+    bytes: int
+    """The bytes of text of all documents."""
+    kept_bytes: int
+    max_perplexity: float
+    """The highest perplexity of a kept document, or the limit that was given."""
+    quantiles: dict[float, float]
+    """Quantiles of the perplexities of all documents, to one part in a thousand."""
+    without_text: int = 0
+    """The number of records without text, which are dropped and not counted as documents."""
+
+    @property
+    def dropped(self) -> int:
+        """The number of documents that were not kept."""
+        return self.documents - self.kept
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON."""
+        return {
+            "documents": self.documents,
+            "kept": self.kept,
+            "dropped": self.dropped,
+            "without_text": self.without_text,
+            "bytes": self.bytes,
+            "kept_bytes": self.kept_bytes,
+            "max_perplexity": self.max_perplexity,
+            "perplexity_quantiles": {f"{share:g}": value for share, value in self.quantiles.items()},
+        }
 
 
 def filter_texts(
     lm: LanguageModel, texts: Iterable[str], *, keep: float | None = None, max_perplexity: float | None = None
 ) -> list[str]:
-    """The fluent ones of some texts, in their order: those of the lowest perplexities, `keep` being their share.
+    """Return the fluent texts, in their order: a share `keep` with the lowest perplexities, or all below a limit.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2, smoothing="laplace")
@@ -67,11 +106,11 @@ def filter_corpus(
     progress: Reports = False,
     workers: Workers | None = None,
 ) -> Filtered:
-    """Write the fluent documents of a corpus to a file, or to a stream of bytes, in the form in which they are.
+    """Write the fluent documents of a corpus to a file, or to a stream of bytes, in their own format.
 
-    `keep` is the share of documents to keep, those of the lowest perplexities; documents as perplexing as the last
-    of them are kept too. `max_perplexity` is the highest perplexity to keep, and takes a single pass. `workers`, if
-    there are any, judge the documents.
+    `keep` is the share of documents to keep, those with the lowest perplexities and any equal to the last of them.
+    `max_perplexity` is the highest perplexity to keep, and takes a single pass. `workers` score the documents if
+    they are given.
     """
     _check(keep, max_perplexity)
     corpus, lm = as_corpus(text), LanguageModel.expect(lm)
@@ -81,11 +120,11 @@ def filter_corpus(
     limit = math.inf if max_perplexity is None else math.log(max_perplexity)
     if keep is not None:
         with reports.task("scoring", corpus.size(), "B") as task:
-            stored = [nats_D for _, nats_D in work.judged(task)]
+            stored = [nats_D for _, nats_D in work.scored(task)]
         limit = _limit_of_share(np.concatenate([*stored, np.zeros(0)]), keep)
     with reports.task("filtering", corpus.size(), "B") as task:
-        judged = zip(work.read(), stored, strict=True) if stored else work.judged(task)
-        counts = _write_kept(judged, limit, sink(form, corpus, out))
+        scored = zip(work.read(), stored, strict=True) if stored else work.scored(task)
+        counts = _write_kept(scored, limit, sink(form, corpus, out))
     corpus.note_losses(reports)
     if not counts.documents:
         raise CorpusError(f"{corpus.name}: there is no document in it to filter")
@@ -102,25 +141,25 @@ def filter_stream(
     cleaning: Cleaning | None = None,
     name: str = "the text",
 ) -> Filtered:
-    """Write the fluent documents of a text that is read only once, such as that of a pipe, as they come."""
+    """Write the fluent documents of a text that is read only once, such as a pipe, as they come."""
     _check(None, max_perplexity)
     cleaning = cleaning or Cleaning()
     work = _Work(lm, lambda: text_batches(clean_blocks(pieces, name, cleaning), _at_once(lm), paragraphs))
     limit = math.log(max_perplexity)
     with SILENT.task("filtering") as task:
-        counts = _write_kept(work.judged(task), limit, nullcontext(writing(out)))
+        counts = _write_kept(work.scored(task), limit, nullcontext(writing(out)))
     if not counts.documents:
         raise CorpusError(f"{name}: there is no document in it to filter")
     return counts.result(limit, 0)
 
 
 def _write_kept(
-    judged: Iterable[tuple[Batch, Floats]], limit: float, sink: AbstractContextManager[Write]
-) -> Counts:
-    """Write the documents whose mean surprisal is not above the limit."""
-    counts, lines = Counts(), BlankLines()
+    scored: Iterable[tuple[Batch, Floats]], limit: float, sink: AbstractContextManager[Write]
+) -> _Counts:
+    """Write the documents whose mean surprisal is at most the limit, and count all of them."""
+    counts, lines = _Counts(), BlankLines()
     with sink as write:
-        for batch, nats_D in judged:
+        for batch, nats_D in scored:
             kept_D = nats_D <= limit
             counts.add(batch, nats_D, kept_D)
             write(batch, kept_D if batch.path else lines.kept_units(batch, kept_D))
@@ -137,7 +176,7 @@ def _check(keep: float | None, max_perplexity: float | None) -> None:
 
 
 def _limit_of_share(nats_D: Floats, keep: float) -> float:
-    """The mean surprisal that ⌈keep · D⌉ of the documents do not exceed: an exact quantile."""
+    """Return the mean surprisal that exactly ⌈keep · D⌉ documents do not exceed."""
     if not len(nats_D):
         return math.inf
     place = min(max(math.ceil(keep * len(nats_D) - 1e-9), 1), len(nats_D)) - 1
@@ -150,33 +189,33 @@ def _at_once(lm: LanguageModel) -> int:
 
 @dataclass(frozen=True)
 class _Work:
-    """Judging documents."""
+    """A model and the documents that it scores."""
 
     lm: LanguageModel
     read: Callable[[], Iterator[Batch]]
     workers: Workers | None = None
 
-    def judged(self, task: Task) -> Iterator[tuple[Batch, Floats]]:
-        """The documents, and the mean surprisal of each; an n-gram model judges a batch on each core at once."""
+    def scored(self, task: Task) -> Iterator[tuple[Batch, Floats]]:
+        """Yield batches with the mean surprisal of each document; an n-gram model scores a batch on each core."""
         if self.workers is not None:
-            judge = partial(_judge_stored, self.workers.stored)
-            every: Iterable[tuple[Batch, Floats]] = self.workers.engine.in_order(judge, self.read())
+            score = partial(_score_stored, self.workers.stored)
+            every: Iterable[tuple[Batch, Floats]] = self.workers.executor.in_order(score, self.read())
         elif self.lm.capabilities.is_compiled:
-            every = in_order(partial(judge_batch, self.lm), self.read())
+            every = in_order(partial(score_batch, self.lm), self.read())
         else:
-            every = ((batch, judge_batch(self.lm, batch)) for batch in self.read())
+            every = ((batch, score_batch(self.lm, batch)) for batch in self.read())
         for batch, nats_D in every:
             yield batch, nats_D
             task.advance(len(batch.source) or len(batch.block))
 
 
-def _judge_stored(stored: Stored, batch: Batch) -> Floats:
-    """The same in a worker, which loads the model."""
-    return judge_batch(stored.model(), batch)
+def _score_stored(stored: Stored, batch: Batch) -> Floats:
+    """Score a batch in a worker, which loads the model."""
+    return score_batch(stored.model(), batch)
 
 
-def judge_batch(lm: LanguageModel, batch: Batch) -> Floats:
-    """The mean surprisal of each document: -1/T ln p."""
+def score_batch(lm: LanguageModel, batch: Batch) -> Floats:
+    """Return the mean surprisal of each document: -1/T ln p."""
     ids = lm.tokenizer.encode_lines(batch.block)
     starts_L, ends_L = line_bounds(ids, lm.tokenizer.eos)
     document_L = np.repeat(batch.document_U, batch.lines_U)
@@ -190,3 +229,43 @@ def judge_batch(lm: LanguageModel, batch: Batch) -> Floats:
     nats_L = -np.add.reduceat(scores, starts_L)[in_document]
     tokens = np.bincount(numbers, (ends_L - starts_L)[in_document], documents)
     return np.asarray(np.bincount(numbers, nats_L, documents) / tokens)
+
+
+class _Counts:
+    """Counts of documents, and a histogram of their perplexities: memory does not grow with the documents."""
+
+    def __init__(self) -> None:
+        self.documents = self.kept = self.bytes = self.kept_bytes = 0
+        self._histogram = np.zeros(_BINS + 1, np.int64)
+
+    def add(self, batch: Batch, nats_D: Floats, kept_D: Bools) -> None:
+        """Count the documents of a batch."""
+        if not len(nats_D):
+            return
+        in_document = batch.document_U >= 0
+        sizes_U = _unit_sizes(batch)[in_document]
+        sizes_D = np.bincount(batch.document_U[in_document], sizes_U, len(nats_D))
+        self.documents += len(nats_D)
+        self.kept += int(kept_D.sum())
+        self.bytes += int(sizes_D.sum())
+        self.kept_bytes += int(sizes_D[kept_D].sum())
+        bins = np.clip(nats_D, 0, _BIN * _BINS) / _BIN
+        self._histogram += np.bincount(bins.astype(np.int64), minlength=_BINS + 1)
+
+    def result(self, limit: float, without_text: int) -> Filtered:
+        """Return the counts as a result."""
+        cumulative = np.cumsum(self._histogram)
+        quantiles = {}
+        for share in QUANTILES:
+            place = int(np.searchsorted(cumulative, max(math.ceil(share * self.documents), 1)))
+            quantiles[share] = math.inf if place == _BINS else perplexity_of((place + 0.5) * _BIN)
+        return Filtered(
+            self.documents, self.kept, self.bytes, self.kept_bytes, perplexity_of(limit), quantiles, without_text
+        )
+
+
+def _unit_sizes(batch: Batch) -> Ints:
+    """Return the bytes of the text of each unit, with its line ends."""
+    if batch.source is batch.block:
+        return np.diff(batch.ends_U, prepend=0)
+    return np.diff(line_ends(batch.block)[np.cumsum(batch.lines_U) - 1], prepend=0)

@@ -1,4 +1,4 @@
-"""What a filter writes: the kept units of a corpus, in the form in which they are."""
+"""Writing the kept units of a corpus in their own format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Write: TypeAlias = Callable[[Batch, Bools], None]
 
 
 def check_forms(corpus: Corpus, out: str | Path | IO[bytes]) -> Form:
-    """The one form of all files of a corpus, in which what is kept is written; several are an error."""
+    """Return the one form of all files of a corpus, in which kept documents are written; several are an error."""
     forms: set[Form] = {form_of(path) for path in corpus.paths}
     if corpus.texts:
         forms.add("text")
@@ -32,17 +32,19 @@ def check_forms(corpus: Corpus, out: str | Path | IO[bytes]) -> Form:
     if isinstance(out, (str, Path)):
         wanted = form_of(Path(out))
         if wanted != form and (form == "parquet" or wanted != "text"):
-            raise CorpusError(f"{out}: what is kept of {corpus.name} is {form}, and this name is one of {wanted}")
+            raise CorpusError(
+                f"{out}: the documents of {corpus.name} are {form}, but this is the name of a {wanted} file"
+            )
     elif form == "parquet":
         raise CorpusError(
-            f"{corpus.name}: what is kept of a parquet file needs a file of its own, --out KEPT.parquet"
+            f"{corpus.name}: the kept rows of a parquet file need a file of their own, --out KEPT.parquet"
         )
     return form
 
 
 @contextmanager
 def sink(form: Form, corpus: Corpus, out: str | Path | IO[bytes]) -> Iterator[Write]:
-    """A function that writes the kept units of a batch."""
+    """Yield a function that writes the kept units of a batch."""
     if form == "parquet":
         rows: dict[Path | None, list[Ints]] = {}
         yield lambda batch, kept_U: rows.setdefault(batch.path, []).append(batch.numbers_U[kept_U])
@@ -57,7 +59,7 @@ def sink(form: Form, corpus: Corpus, out: str | Path | IO[bytes]) -> Iterator[Wr
 
 
 def writing(file: IO[bytes]) -> Write:
-    """A function that writes the kept units of a batch to a file, neighbours together."""
+    """Return a function that writes the kept units of a batch to a file."""
 
     def write(batch: Batch, kept_U: Bools) -> None:
         edges = np.flatnonzero(np.diff(kept_U, prepend=False, append=False)).tolist()
@@ -69,7 +71,7 @@ def writing(file: IO[bytes]) -> Write:
 
 
 def _opened(path: Path, suffix: str) -> AbstractContextManager[IO[bytes]]:
-    """A file for writing, compressed as the ending of its name says."""
+    """Open a file for writing, compressed according to the ending of its name."""
     if suffix.lower() == ".gz":
         import gzip
 
@@ -85,7 +87,7 @@ def _opened(path: Path, suffix: str) -> AbstractContextManager[IO[bytes]]:
 
 
 def _header(corpus: Corpus) -> bytes:
-    """The first row of all CSV files of a corpus."""
+    """Return the first row that all CSV files of a corpus have."""
     headers = {path: csv_header(path, corpus.name_of(path), corpus.cleaning) for path in corpus.paths}
     first = next(iter(headers.values()))
     for path, header in headers.items():
@@ -97,7 +99,7 @@ def _header(corpus: Corpus) -> bytes:
 
 
 def _copy_rows(corpus: Corpus, rows: dict[Path | None, list[Ints]], out: Path) -> None:
-    """Write the rows of parquet files whose numbers are given."""
+    """Copy the rows of parquet files that have the given numbers."""
     import pyarrow
     import pyarrow.parquet
 
@@ -122,22 +124,21 @@ def _copy_rows(corpus: Corpus, rows: dict[Path | None, list[Ints]], out: Path) -
 
 
 class BlankLines:
-    """Which units are written: those of kept documents, and of blank lines those after one that is kept.
+    """Selects the units to write: those of kept documents, and blank lines after paragraphs kept in part."""
 
-    Blank lines separate paragraphs. They stay if anything of the paragraph before them does.
-    """
+    # blank lines separate paragraphs, so that they go with the paragraph before them
 
     def __init__(self) -> None:
         self._after_kept = self._after_blank = True
 
     def kept_units(self, batch: Batch, kept_D: Bools) -> Bools:
-        """Whether each unit is written."""
+        """Return True for each unit that is written."""
         if batch.is_first:
             self._after_kept = self._after_blank = True
         is_blank = batch.document_U < 0
         kept = np.append(kept_D, False)[batch.document_U]  # -1 is the one appended
         begins = ~is_blank & np.concatenate([[self._after_blank], is_blank[:-1]])
-        paragraph = np.cumsum(begins)  # 0 is the one that the batch before has begun
+        paragraph = np.cumsum(begins)  # 0 is the one that began in the batch before
         has_kept = np.bincount(paragraph, kept, int(paragraph[-1]) + 1) > 0
         has_kept[0] |= self._after_kept
         self._after_kept, self._after_blank = bool(has_kept[-1]), bool(is_blank[-1])

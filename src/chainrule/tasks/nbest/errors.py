@@ -1,4 +1,4 @@
-"""Word errors: the fewest substitutions, insertions and deletions of words that make a reference of a hypothesis.
+"""Word errors: the fewest substitutions, insertions and deletions of words between a hypothesis and its reference.
 
 WER = Σ errors / Σ words of the references
 """
@@ -6,77 +6,57 @@ WER = Σ errors / Σ words of the references
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from chainrule.evaluation.intervals import Interval
 from chainrule.tasks.nbest.lists import NbestList
 
 _RESAMPLED_AT_ONCE = 1 << 22  # numbers
 
 
-def edit_distance(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """The fewest substitutions, insertions and deletions of items that make one sequence of the other.
-
-    >>> edit_distance("show me flights".split(), "show flights to".split())
-    2
-    """
-    # what both begin or end with costs nothing, and is most of a hypothesis
-    begin, longest = 0, min(len(one), len(other))
-    while begin < longest and one[begin] == other[begin]:
-        begin += 1
-    end = 0
-    while end < longest - begin and one[-1 - end] == other[-1 - end]:
-        end += 1
-    one, other = one[begin : len(one) - end], other[begin : len(other) - end]
-    # row[j]: the distance of what was read of `one` from the first j items of `other`
-    row = list(range(len(other) + 1))
-    for i, item in enumerate(one, start=1):
-        before, row[0] = row[0], i
-        for j, target in enumerate(other, start=1):
-            before, row[j] = row[j], min(before + (item != target), row[j] + 1, row[j - 1] + 1)
-    return row[-1]
-
-
 def word_errors(lists: Sequence[NbestList]) -> tuple[list[np.ndarray], np.ndarray]:
-    """The word errors of each hypothesis of each list, and the number of words of each reference."""
+    """Return the word errors of each hypothesis of each list, and the number of words of each reference.
+
+    >>> errors, words = word_errors([NbestList(("show flights to", "show me flights"), {}, "show me flights")])
+    >>> errors[0].tolist(), words.tolist()
+    ([2, 0], [3])
+    """
+    from rapidfuzz.distance import Levenshtein
+
     errors, words = [], []
     for one in lists:
         assert one.reference is not None
         reference = one.reference.split()
-        of = {text: edit_distance(text.split(), reference) for text in dict.fromkeys(one.hypotheses)}
-        errors.append(np.asarray([of[text] for text in one.hypotheses]))
+        errors.append(np.asarray([Levenshtein.distance(text.split(), reference) for text in one.hypotheses]))
         words.append(len(reference))
     return errors, np.asarray(words)
 
 
 @dataclass(frozen=True)
-class Interval:
+class Estimate:
     """A figure with a 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
-    def to_json(self) -> dict[str, float]:
-        """The figure as JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True)
 class WordErrorRates:
-    """The word error rates of lists before and after re-ranking, and of the best choice there is."""
+    """The word error rates of lists before and after re-ranking, and of the best possible choice."""
 
     lists: int
     words: int
-    before: Interval
-    """Of the first hypotheses."""
-    after: Interval
-    oracle: Interval
-    """Of the hypotheses with the fewest errors."""
-    reduction: Interval
-    """1 - after / before: the share of errors that re-ranking removes; its interval is of pairs."""
+    before: Estimate
+    """The rate of the first hypotheses."""
+    after: Estimate
+    oracle: Estimate
+    """The rate of the hypotheses with the fewest errors."""
+    reduction: Estimate
+    """1 - after / before: the share of errors that re-ranking removes; both rates are of the same draws."""
 
     @classmethod
     def of(
@@ -88,7 +68,7 @@ class WordErrorRates:
         resamples: int = 2000,
         seed: int = 0,
     ) -> WordErrorRates:
-        """The rates where one hypothesis of each list is chosen; intervals by resampling utterances."""
+        """Return the rates for one chosen hypothesis of each list, with intervals by resampling utterances."""
         columns_4N = np.asarray(
             [
                 [some[0] for some in errors],
@@ -101,24 +81,23 @@ class WordErrorRates:
         sums_4R = _resampled_sums(columns_4N, resamples, seed)
         whole_4 = columns_4N.sum(axis=1)
 
-        def interval(figures: np.ndarray, value: float) -> Interval:
-            low, high = np.quantile(figures, [0.025, 0.975]).tolist()
-            return Interval(float(value), low, high)
+        def estimate(figures: np.ndarray, value: float) -> Estimate:
+            interval = Interval.of(figures)
+            return Estimate(float(value), interval.low, interval.high)
 
         before, after, oracle = (
-            interval(_ratio(sums_4R[i], sums_4R[3]), _ratio(whole_4[i], whole_4[3])) for i in range(3)
+            estimate(_ratio(sums_4R[i], sums_4R[3]), _ratio(whole_4[i], whole_4[3])) for i in range(3)
         )
-        reduction = interval(1 - _ratio(sums_4R[1], sums_4R[0]), 1 - _ratio(whole_4[1], whole_4[0]))
+        reduction = estimate(1 - _ratio(sums_4R[1], sums_4R[0]), 1 - _ratio(whole_4[1], whole_4[0]))
         return cls(len(errors), int(whole_4[3]), before, after, oracle, reduction)
 
     def to_json(self) -> dict[str, Any]:
-        """The rates as JSON."""
-        figures = {name: getattr(self, name).to_json() for name in ("before", "after", "oracle", "reduction")}
-        return {"lists": self.lists, "words": self.words, **figures}
+        """Return the rates as JSON."""
+        return asdict(self)
 
 
 def _resampled_sums(columns_DN: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """The sums of columns over samples of as many utterances, drawn with replacement, [D, R] (the bootstrap)."""
+    """Return the sums of columns over bootstrap samples of the utterances, [D, R]."""
     generator, count = np.random.default_rng(seed % 2**64), columns_DN.shape[1]
     at_once = max(1, _RESAMPLED_AT_ONCE // count)
     pieces = [
@@ -129,7 +108,7 @@ def _resampled_sums(columns_DN: np.ndarray, resamples: int, seed: int) -> np.nda
 
 
 def _ratio(above: Any, below: Any) -> Any:
-    """The ratio; 1 where both are 0, so that nothing to be reduced is a reduction of 0."""
+    """Return the ratio; 1 where both are 0, so that no errors before and after are a reduction of 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(
             np.asarray(below) == 0, np.where(np.asarray(above) == 0, 1.0, np.inf), np.divide(above, below)

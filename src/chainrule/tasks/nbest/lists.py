@@ -1,4 +1,4 @@
-"""N-best lists: hypotheses for one utterance, each with scores, and the reference where it is known."""
+"""N-best lists: hypotheses for one utterance, each with scores, and the reference if it is known."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from chainrule.tasks.objects import field, read_objects, text_field
 
 @dataclass(frozen=True)
 class NbestList:
-    """The hypotheses for one utterance, the best by the recogniser first."""
+    """The hypotheses for one utterance, the recogniser's best first."""
 
     hypotheses: tuple[str, ...]
     scores: Mapping[str, tuple[float, ...]]
-    """The scores that came with them, by name: each has a number for every hypothesis."""
+    """The scores of the recogniser by name: each has a number for every hypothesis."""
     reference: str | None = None
     id: int | str = ""
 
 
 GivenLists: TypeAlias = str | Path | Iterable[NbestList]
-"""What stands for n-best lists in Python: a file, or lists in memory."""
+"""N-best lists as callers give them: a file, or lists in memory."""
 
 
 def read_lists(
@@ -39,7 +39,7 @@ def read_lists(
     id_field: str = "id",
     needs_references: bool = True,
 ) -> Iterator[NbestList]:
-    """The lists of a file of JSON objects; an error names the file, the line and the field."""
+    """Yield the lists of a file of JSON objects; an error names the file, the line and the field."""
     number = None
     for number, (place, record) in enumerate(read_objects(path)):
         texts = _list_of(record, hypotheses, place, str, "texts", "--hypotheses")
@@ -76,8 +76,8 @@ def _list_of(record: dict[str, Any], name: str, place: str, kind: Any, what: str
     return values
 
 
-def parts(count: int, share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of lists, drawn at random, to tune weights on, and those of the others, both ascending."""
+def tuning_and_test(count: int, share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the numbers of the lists to tune weights on, and return them and the others, both ascending."""
     if not 0 < share < 1 or not 0 < round(count * share) < count:
         raise SettingsError(f"a share of {share} of {count} lists to tune on leaves one part empty: choose another")
     order = np.random.default_rng(seed % 2**64).permutation(count)

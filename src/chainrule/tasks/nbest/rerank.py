@@ -1,4 +1,4 @@
-"""N-best lists ordered anew: the given scores, a language model's and the length, in a log-linear combination.
+"""Re-ranking of n-best lists by a log-linear combination of given scores, a language model and the length.
 
     score(h) = Σ_i w_i score_i(h) + w_lm ln p(h) + w_words |h| + w_unknown (unknown words of h)
 
@@ -18,39 +18,39 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError, SettingsError
 from chainrule.evaluation.surprisal import score
 from chainrule.tasks.nbest.errors import WordErrorRates, word_errors
-from chainrule.tasks.nbest.lists import GivenLists, NbestList, parts, read_lists
+from chainrule.tasks.nbest.lists import GivenLists, NbestList, read_lists, tuning_and_test
 from chainrule.tasks.nbest.weights import chosen, tune
 
 OWN = ("lm", "words", "unknown")
-"""The features that are added to the given scores: ln p, the number of words, and how many of them are unknown."""
+"""The features that are added to the given scores: ln p, the number of words, and the number of unknown words."""
 _FOLDS = 4
 
 Learner: TypeAlias = Callable[[list[str]], LanguageModel]
-"""What trains a model on references."""
+"""A function that trains a model on references."""
 
 
 @dataclass(frozen=True)
 class Reranked:
-    """Lists in their new order, and what that is worth."""
+    """Re-ranked lists, and their word error rates."""
 
     lists: tuple[NbestList, ...] = field(repr=False)
     totals: tuple[np.ndarray, ...] = field(repr=False)
     """The weighted score of each hypothesis of each list."""
     weights: dict[str, float]
     tuned: WordErrorRates | None
-    """On the lists that the weights were tuned on; None if they were given."""
+    """The rates on the lists that the weights were tuned on; None if the weights were given."""
     tested: WordErrorRates | None
-    """On the other lists; None if references are not known."""
+    """The rates on the other lists; None if references are not known."""
     model: LanguageModel
-    """The language model; of a function that trains one, the model of all references of the tuning part."""
+    """The language model; if it was trained here, the one that read all references of the tuning part."""
 
     @property
     def best(self) -> list[str]:
-        """The best hypothesis of each list."""
+        """Return the best hypothesis of each list."""
         return [one.hypotheses[int(np.argmax(some))] for one, some in zip(self.lists, self.totals, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        """Weights and rates as JSON."""
+        """Return weights and rates as JSON."""
         rates = {"tuned": self.tuned, "tested": self.tested}
         return {"weights": self.weights, **{name: rate and rate.to_json() for name, rate in rates.items()}}
 
@@ -63,12 +63,18 @@ def rerank(
     share: float = 0.5,
     seed: int = 0,
 ) -> Reranked:
-    """Order n-best lists anew by their scores and a language model.
+    """Re-rank n-best lists by their scores and a language model.
 
-    Weights are tuned on a random share of the lists, and the word error rates are those of the others; or they are
-    given, by the names of the scores and of OWN. Instead of a model a function may be given that trains one on a
-    list of references: it gets those of the tuning part, and while weights are tuned, a list is scored by a model
+    Weights are tuned on a random share of the lists, and word error rates are measured on the others; or they are
+    given, by the names of the scores and of OWN. Instead of a model, a function may be given that trains one on a
+    list of references. It gets those of the tuning part; while weights are tuned, each list is scored by a model
     that has not read its reference.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["show me flights"], order=2, smoothing="laplace")
+    >>> lists = [NbestList(("show me lights", "show me flights"), {"am_score": (-1.0, -1.5)})]
+    >>> rerank(lm, lists, weights={"am_score": 1.0, "lm": 1.0}).best
+    ['show me flights']
     """
     every = tuple(read_lists(lists) if isinstance(lists, (str, Path)) else lists)
     names = _names(every)
@@ -77,7 +83,7 @@ def rerank(
         return _result(every, features(given, every, names), _as_vector(weights, names), names, given, None)
     if missing := [one.id for one in every if one.reference is None]:
         raise CorpusError(f"list {missing[0]} has no reference, which tuning needs: give weights instead")
-    tuning, testing = parts(len(every), share, seed)
+    tuning, testing = tuning_and_test(len(every), share, seed)
     some = [every[i] for i in tuning]
     if isinstance(lm, LanguageModel) or not callable(lm):
         model = LanguageModel.expect(lm)
@@ -87,7 +93,7 @@ def rerank(
     errors, _ = word_errors(some)
     start_D = np.asarray([float(name not in OWN) for name in names])  # the given scores alone
     weights_D = tune(tuned_on, errors, start_D, seed=seed)
-    weights_D /= abs(weights_D[0]) or 1.0  # any positive factor chooses the same
+    weights_D /= abs(weights_D[0]) or 1.0  # a positive factor changes no choice
     whole = features(model, every, names)
     for i, of_list in zip(tuning.tolist(), tuned_on, strict=True):
         whole[i] = of_list
@@ -115,12 +121,12 @@ def _result(
 
 
 def features(lm: LanguageModel, lists: Sequence[NbestList], names: Sequence[str]) -> list[np.ndarray]:
-    """The features of each list's hypotheses, [K, D]: the given scores, and OWN."""
+    """Return the features of the hypotheses of each list, [K, D]: the given scores, then OWN."""
     scores = score(lm, [text for one in lists for text in one.hypotheses])
     log_probs, unknown = scores.log_prob, scores.unknown
     if not np.isfinite(log_probs).all():
         text = scores.texts[int(np.argmin(np.isfinite(log_probs)))]
-        raise ModelError(f"to the model the hypothesis {text!r} is impossible: use a model that is smoothed")
+        raise ModelError(f"the model gives the hypothesis {text!r} probability 0: use a smoothed model")
     found, first = [], 0
     for one in lists:
         last = first + len(one.hypotheses)
@@ -132,7 +138,7 @@ def features(lm: LanguageModel, lists: Sequence[NbestList], names: Sequence[str]
 
 
 def _learned(learner: Learner, lists: Sequence[NbestList], names: Sequence[str]) -> list[np.ndarray]:
-    """The features of each list by a model of the other lists' references, in folds."""
+    """Return the features of each list by a model trained on the references of other folds."""
     folds = min(_FOLDS, len(lists))
     if folds < 2:
         raise CorpusError("there is one list to tune on; to train a model on references takes two or more")

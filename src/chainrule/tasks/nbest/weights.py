@@ -1,8 +1,8 @@
-"""Minimum error rate training (Och 2003): the weights of scores that leave the fewest errors.
+"""Minimum error rate training (Och 2003): find the weights of scores with the fewest errors.
 
-A hypothesis h has the score Σ_d w_d f_d(h), and the best of each list is chosen. Along one direction, w + γ v, the
-score of each is a straight line in γ, and the best one changes only where lines of the upper envelope of a list
-cross. Between two such points of any list the errors do not change, so the best γ is found exactly.
+A hypothesis h has the score Σ_d w_d f_d(h), and the best of each list is chosen. Along a direction, w + γ v, the
+score of each hypothesis is a straight line in γ, and the choice changes only where lines of the upper envelope of a
+list cross. Between two such points of all lists the errors are constant, so the best γ is found exactly.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _LEAST_GAIN = 1e-9
 
 
 def chosen(features: Features, weights_D: np.ndarray) -> list[int]:
-    """The number of the best hypothesis of each list, the first among equals."""
+    """Return the number of the best hypothesis of each list, the first among equals."""
     return [int(np.argmax(some_KD @ weights_D)) for some_KD in features]
 
 
 def count_errors(features: Features, errors: Sequence[np.ndarray], weights_D: np.ndarray) -> float:
-    """The errors of the best hypotheses."""
+    """Count the errors of the chosen hypotheses."""
     return float(sum(some[i] for some, i in zip(errors, chosen(features, weights_D), strict=True)))
 
 
 def tune(
     features: Features, errors: Sequence[np.ndarray], start_D: np.ndarray, *, starts: int = 20, seed: int = 0
 ) -> np.ndarray:
-    """The weights with the fewest errors that searches along single weights and random directions find.
+    """Search along single weights and random directions, and return the weights with the fewest errors.
 
-    The first search begins at `start_D`, the others at random weights; of equals the earlier search is kept.
+    The first search begins at `start_D`, the others at random weights; of equal results the earlier one is kept.
     """
     generator = np.random.default_rng(seed % 2**64)
     within = np.concatenate([some_KD - some_KD.mean(axis=0) for some_KD in features])
     deviations_D = np.sqrt((within**2).mean(axis=0))
-    used = np.flatnonzero(deviations_D > 0)  # a feature that differs in no list decides nothing
+    used = np.flatnonzero(deviations_D > 0)  # a feature that is constant in each list changes no choice
     if not len(used):
         return start_D
     scaled = [some_KD[:, used] / deviations_D[used] for some_KD in features]
@@ -75,7 +75,7 @@ def _descend(
 def best_step(
     features: Features, errors: Sequence[np.ndarray], weights_D: np.ndarray, direction_D: np.ndarray
 ) -> tuple[float, float]:
-    """The step γ along a direction with the fewest errors, and those; the middle of the widest such interval."""
+    """Return the step γ with the fewest errors, in the middle of the widest such interval, and these errors."""
     first, places, changes = 0.0, list[float](), list[float]()
     for some_KD, some in zip(features, errors, strict=True):
         at, which = envelope(some_KD @ weights_D, some_KD @ direction_D)
@@ -96,9 +96,9 @@ def best_step(
 
 
 def envelope(values_K: np.ndarray, slopes_K: np.ndarray) -> tuple[list[float], list[int]]:
-    """The upper envelope of the lines value + γ slope: where it changes from a line to the next, and these lines.
+    """Return the upper envelope of the lines value + γ slope: the points where it changes lines, and these lines.
 
-    Of lines that are the same the first counts.
+    Of equal lines the first counts.
     """
     order = np.lexsort([np.arange(len(values_K)), -values_K, slopes_K]).tolist()
     values, slopes = values_K.tolist(), slopes_K.tolist()

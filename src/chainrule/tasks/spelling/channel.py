@@ -5,9 +5,9 @@
     substitution   y typed as x      sub[y, x]
     transposition  xy typed as yx    trans[x, y]
 
-Each is a probability given that a word is misspelled; letters that are typed as they are cost nothing. Of several
-ways to make the typed word of the right one, the most likely counts. Letters are small ones of the Latin alphabet;
-all others are one class, and the beginning of a word is another.
+Each is a probability given that a word is misspelled; letters that are typed correctly cost nothing. If several
+sequences of edits lead from the right word to the typed one, the most likely counts. Letters are the lower-case
+ones of the Latin alphabet; all others are one class, and the beginning of a word is another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from chainrule.errors import CorpusError
-from chainrule.text.files import Cleaning, clean_blocks, raw_pieces
+from chainrule.text.files import Cleaning, clean_blocks, lines_in, raw_pieces
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
 OTHER, START = len(LETTERS), len(LETTERS) + 1
@@ -34,12 +34,12 @@ _RANK = {letter: number for number, letter in enumerate(LETTERS)}
 
 @dataclass(frozen=True)
 class Channel:
-    """-ln of the probability of each edit, by the letters that it is about; arrays [SYMBOLS, SYMBOLS]."""
+    """-ln of the probability of each edit, by its two letters; arrays [SYMBOLS, SYMBOLS]."""
 
     delete: np.ndarray
     """[x, y]: y is left out after x."""
     insert: np.ndarray
-    """[x, y]: y is typed after x, where it does not belong."""
+    """[x, y]: a wrong y is typed after x."""
     substitute: np.ndarray
     """[y, x]: x is typed for y; 0 where they are equal."""
     transpose: np.ndarray
@@ -47,7 +47,7 @@ class Channel:
 
     @classmethod
     def default(cls) -> Channel:
-        """Costs that suit misspellings by people: letters left out or doubled, vowels and like sounds confused."""
+        """Return costs for human misspellings: letters left out or doubled, vowels and similar sounds confused."""
         delete = np.full((SYMBOLS, SYMBOLS), 3.4)
         np.fill_diagonal(delete, 2.3)  # one of a double letter
         insert = np.full((SYMBOLS, SYMBOLS), 6.3)
@@ -70,11 +70,11 @@ class Channel:
 
     @classmethod
     def learned(cls, pairs: Iterable[tuple[str, str]]) -> Channel:
-        """The edits that make the typed words of the right ones, counted in pairs (typed, right), add-one smoothed.
+        """Count the edits from the right to the typed words of pairs (typed, right), with add-one smoothing.
 
-        p = (edits + 1) / (how often the letters stand in the right words + SYMBOLS)
+        p = (edits + 1) / (occurrences of the letters in the right words + SYMBOLS)
         """
-        # how often an edit was seen, and how often it could have been; edits are found by the default costs
+        # counts of edits and of the letters that they apply to; edits are found by the default costs
         costs = cls.default()
         edits = {name: np.ones((SYMBOLS, SYMBOLS)) for name in ("delete", "insert", "substitute", "transpose")}
         letters, bigrams, learned_from = np.zeros(SYMBOLS), np.zeros((SYMBOLS, SYMBOLS)), 0
@@ -100,11 +100,11 @@ class Channel:
         )
 
     def cost(self, typed: str, right: str) -> float:
-        """-ln p(typed | right), letter by letter: the reference for `costs`."""
+        """Return -ln p(typed | right), letter by letter: the reference for `costs`."""
         return self._table(encoded(typed), encoded(right))[-1][-1]
 
     def _table(self, typed: Sequence[int], right: Sequence[int]) -> list[list[float]]:
-        """[i][j]: the least cost at which the first j letters are typed for the first i."""
+        """Return the least costs [i][j] of typing the first j letters for the first i of the right word."""
         right = [START, *right]
         table = [[0.0] * (len(typed) + 1) for _ in right]
         for i in range(len(right)):
@@ -122,7 +122,7 @@ class Channel:
         return table
 
     def edits(self, typed: str, right: str) -> list[tuple[str, int, int]]:
-        """The edits of the likeliest way from the right word to the typed one: the array, and its two letters."""
+        """Return the most likely edits from the right to the typed word: the array and the two letters of each."""
         t, r = encoded(typed), [START, *encoded(right)]
         table, i, j = self._table(t, r[1:]), len(r) - 1, len(t)
         found: list[tuple[str, int, int]] = []
@@ -144,9 +144,9 @@ class Channel:
         return found[::-1]
 
     def costs(self, typed: Sequence[int], words_NL: np.ndarray, lengths_N: np.ndarray, most: int) -> np.ndarray:
-        """-ln p(typed | word) of many words at once, by ways of at most `most` insertions or deletions in a row.
+        """Return -ln p(typed | word) of many words, by at most `most` insertions or deletions in a row.
 
-        Words are codes as `encoded` gives them, filled up with any.
+        Words are codes of `encoded`, filled up with any code.
         """
         count, longest = words_NL.shape
         right_NL = np.concatenate([np.full((count, 1), START), words_NL], axis=1)
@@ -172,7 +172,7 @@ class Channel:
 
 
 def encoded(word: str) -> list[int]:
-    """The letters of a word as indices of a channel's arrays."""
+    """Return the letters of a word as indices of a channel's arrays."""
     return [_RANK.get(letter, OTHER) for letter in word.lower().replace("’", "'")]
 
 
@@ -181,23 +181,21 @@ def _both(table: np.ndarray, one: str, other: str, cost: float) -> None:
 
 
 def read_misspellings(path: str | Path) -> list[tuple[str, str]]:
-    """Pairs (typed, right) of a file whose lines are "typed TAB right" or "right: typed typed ..."."""
+    """Read pairs (typed, right) of a file whose lines are "typed TAB right" or "right: typed typed ..."."""
     pairs: list[tuple[str, str]] = []
-    line = 0
-    for block in clean_blocks(raw_pieces(Path(path), str(path)), str(path), Cleaning()):
-        for source in block.decode().removesuffix("\n").split("\n"):
-            line += 1
-            if not source.strip():
-                continue
-            typed, tab, right = source.partition("\t")
-            if tab and typed.strip() and right.strip():
-                pairs.append((typed.strip(), right.strip()))
-                continue
-            right, colon, typed = source.partition(":")
-            if tab or not colon or not right.strip() or not typed.split():
-                form = "typed TAB right, or right: typed typed ..."
-                raise CorpusError(f"{path}: line {line}: expected {form}, found {source[:40]!r}")
-            pairs.extend((word, right.strip()) for word in typed.split())
+    blocks = clean_blocks(raw_pieces(Path(path), str(path)), str(path), Cleaning())
+    for line, source in enumerate((line.decode() for line in lines_in(blocks)), 1):
+        if not source.strip():
+            continue
+        typed, tab, right = source.partition("\t")
+        if tab and typed.strip() and right.strip():
+            pairs.append((typed.strip(), right.strip()))
+            continue
+        right, colon, typed = source.partition(":")
+        if tab or not colon or not right.strip() or not typed.split():
+            form = "typed TAB right, or right: typed typed ..."
+            raise CorpusError(f"{path}: line {line}: expected {form}, found {source[:40]!r}")
+        pairs.extend((word, right.strip()) for word in typed.split())
     if not pairs:
         raise CorpusError(f"{path}: there are no misspelled words in it")
     return pairs

@@ -1,42 +1,42 @@
 """Correction of lines: a beam search over the words that may have been meant, scored by a language model.
 
-For each word that was typed there is the choice to keep it, or to take a word of the vocabulary within two edits:
+Each typed word is kept, or corrected to a word of the vocabulary within two edits:
 
     keep a known word        ln keep + ln p(typed | context)
     keep an unknown word     ln keep + ln new + ln p(spelling)
     correct it to w          ln (1 - keep) + ln p(typed | w) + ln p(w | context)
 
-An unknown word may be right: a name, a word the vocabulary lacks. `new` is the share of such words, and p(spelling)
-is that of an n-gram model of letters, trained on the words of the vocabulary: new words are spelled as those are.
+An unknown word may be right: a name, or a word that the vocabulary lacks. `new` is the share of such words.
+p(spelling) comes from an n-gram model of letters, trained on the vocabulary: new words are spelled like known ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
+from chainrule.arrays import pad
 from chainrule.contract.lm import LanguageModel, score_choices
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.evaluation.surprisal import score
 from chainrule.runs.train import train
-from chainrule.tasks.spelling.candidates import MOST_EDITS, Neighbours
 from chainrule.tasks.spelling.channel import Channel, encoded
-from chainrule.tasks.spelling.words import TypedWord, core_of, in_case_of, words_of
+from chainrule.tasks.spelling.words import MOST_EDITS, TypedWord, core_of, find_near, in_case_of, words_of
 from chainrule.text.corpus import Corpus
 
 KEEP = 0.99
-"""How likely a word that is typed is right, before it is read."""
+"""The prior probability that a typed word is right."""
 NEW = 0.002
 """The share of right words that the vocabulary lacks."""
 
-_OTHER_CASE = 2.3  # nats: a small letter is typed where the vocabulary knows the word with a capital alone
-_IMPOSSIBLE = -100.0  # ln p at least, so that one word that a model rules out does not rule out the line
+_OTHER_CASE = 2.3  # nats: a lower-case letter is typed where the vocabulary has the word only with a capital
+_IMPOSSIBLE = -100.0  # the least ln p, so that one word of probability 0 does not rule out the line
 _REMEMBERED = 1 << 17  # typed words whose choices are kept
 _LINES_AT_ONCE = 64
 _SPELLING_ORDER = 5
@@ -52,36 +52,36 @@ class Edit:
     typed: str
     corrected: str
     probability: float
-    """Of this correction, among those of the line that the search has kept."""
+    """The probability of this correction among the readings of the line that the search has kept."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A line and what was corrected in it."""
+    """A line, the corrected line, and the edits between them."""
 
     original: str
     corrected: str
     edits: tuple[Edit, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The line as JSON."""
-        return {"original": self.original, "corrected": self.corrected, "edits": [asdict(e) for e in self.edits]}
+        """Return the correction as JSON."""
+        return {**asdict(self), "edits": [asdict(edit) for edit in self.edits]}
 
 
 @dataclass(frozen=True)
 class _Choices:
-    """What a typed word may mean, the typed word itself first."""
+    """The words that a typed word may stand for, itself first."""
 
     words: tuple[str, ...]
     ids: np.ndarray
     scores: np.ndarray
-    """ln p(typed | word), with what is known before reading."""
+    """ln p(typed | word), with the prior probability that a word is kept or corrected."""
     by_model: np.ndarray
-    """1 where the language model's ln p is added, 0 for a word that it does not know."""
+    """1 where ln p of the language model is added, 0 for a word that the model does not know."""
 
 
 def correct(lm: LanguageModel, texts: str | Iterable[str], **options: Any) -> list[Correction]:
-    """The corrections of texts, each one line; the options are those of `Corrector`.
+    """Correct texts of one line each; the options are those of `Corrector`.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["the cat sat on the mat"] * 5, order=2)
@@ -105,10 +105,10 @@ class Corrector:
         beams: int = 6,
         choices: int = 16,
     ) -> None:
-        """`keep` is how likely a typed word is right, `new` the share of right words that the vocabulary lacks.
+        """`keep` is the prior that a typed word is right, `new` the share of right words that the vocabulary lacks.
 
-        `lm_weight` is the power of the language model's probabilities. A search keeps `beams` readings of a line,
-        and for each word at most so many `choices`.
+        `lm_weight` is the exponent of the language model's probabilities. A search keeps `beams` readings of a line
+        and tries at most `choices` corrections of a word.
         """
         self.lm = LanguageModel.expect(lm)
         if self.lm.tokenizer.splitting is None or self.lm.tokenizer.unk is None:
@@ -124,7 +124,7 @@ class Corrector:
                 raise SettingsError(f"{name} should be at least 1, not {number}")
         self.channel = channel or Channel.default()
         self.keep, self.new, self.lm_weight, self.beams, self.choices = keep, new, lm_weight, beams, choices
-        self._remembered: dict[str, _Choices] = {}
+        self._choices: dict[str, _Choices] = {}
         self._spelled: dict[str, float] = {}
         self._ids = {word: i for i, word in enumerate(self.lm.tokenizer.words, start=3)}
         forms: dict[str, list[tuple[str, int]]] = {}  # the forms of a word that differ in case, most frequent first
@@ -132,31 +132,30 @@ class Corrector:
             core = word if len(word) == 1 and word.isalpha() else core_of(word)
             if core:
                 forms.setdefault(core.lower(), []).append((core, i))
-        self._forms = list(forms.values())
+        self._vocabulary, self._forms = list(forms), list(forms.values())
         self._number_of = {lower: number for number, lower in enumerate(forms)}
-        self._neighbours = Neighbours(list(forms))
 
     # -- lines --------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make now what is made when the first unknown word is met, so that no later line takes longer."""
+        """Train the model of spellings now rather than at the first unknown word, so that every line is as fast."""
         list(self.correct(["a" + "".join(sorted("unlikely"))]))
 
     def correct(self, lines: Iterable[str], *, at_once: int = _LINES_AT_ONCE) -> Iterator[Correction]:
-        """The correction of each line, in order; so many are searched `at_once`."""
+        """Yield the correction of each line, in order; `at_once` lines are searched together."""
         every = iter(lines)
         while some := list(islice(every, at_once)):
             yield from self._corrected(some)
 
     def _corrected(self, lines: Sequence[str]) -> Iterator[Correction]:
         words = [self.words_of(line) for line in lines]
-        self._spell(word for some in words for word in some)
-        choices = [[self.choices_of(word) for word in some] for some in words]
+        found = iter(self.choices_of(list(chain(*words))))
+        choices = [list(islice(found, len(some))) for some in words]
         for line, typed, given, (taken, probabilities) in zip(
             lines, words, choices, self._search(choices), strict=True
         ):
             edits = tuple(
-                _edit(word, of.words[choice], probability)
+                Edit(word.core_start, word.core_start + len(word.core), word.core, of.words[choice], probability)
                 for word, of, choice, probability in zip(typed, given, taken, probabilities, strict=True)
                 if of.words[choice] != word.core and choice
             )
@@ -167,8 +166,8 @@ class Corrector:
             yield Correction(line, "".join([*pieces, line[done:]]), edits)
 
     def _search(self, lines: Sequence[Sequence[_Choices]]) -> list[tuple[list[int], list[float]]]:
-        """For each line which choice is taken for each word, and the probability of that, by beam search."""
-        # of each line its readings: a score, and a chain (choice, chain before it)
+        """Return the choice for each word of each line, and its probability, by beam search."""
+        # the readings of each line: a score, and its choices as a chain (choice, chain before it)
         readings: list[list[tuple[float, Any]]] = [[(0.0, ())] for _ in lines]
         active = [number for number, words in enumerate(lines) if words]
         state = self.lm.start(len(active)) if active else None
@@ -212,38 +211,40 @@ class Corrector:
     # -- words --------------------------------------------------------------------------------------------
 
     def words_of(self, line: str) -> list[TypedWord]:
-        """The words of a line, as the model's tokenizer splits it."""
+        """Return the words of a line, split as by the model's tokenizer."""
         assert self.lm.tokenizer.splitting is not None
         return words_of(line, self.lm.tokenizer.splitting)
 
     def lacks(self, text: str) -> int:
-        """How many words of a text the vocabulary lacks, in any case."""
+        """Count the words of a text that the vocabulary lacks, whatever their case."""
         return sum(bool(word.core) and word.core.lower() not in self._number_of for word in self.words_of(text))
 
-    def choices_of(self, word: TypedWord) -> _Choices:
-        """What a typed word may mean."""
-        if (found := self._remembered.get(word.text)) is None:
-            if len(self._remembered) >= _REMEMBERED:
-                self._remembered.clear()
-            self._spell([word])
-            found = self._remembered[word.text] = self._find_choices(word)
-        return found
+    def choices_of(self, words: Sequence[TypedWord]) -> list[_Choices]:
+        """Return the choices for each typed word; those of new words are found together, which is faster."""
+        if len(self._choices) >= _REMEMBERED:
+            self._choices.clear()
+        new = {word.text: word for word in words if word.text not in self._choices}
+        self._spell(new.values())
+        typed = list(dict.fromkeys(word.core.lower() for word in new.values() if word.core))
+        near = dict(zip(typed, find_near(typed, self._vocabulary), strict=True))
+        self._choices |= {text: self._find_choices(word, near) for text, word in new.items()}
+        return [self._choices[word.text] for word in words]
 
-    def _find_choices(self, word: TypedWord) -> _Choices:
+    def _find_choices(self, word: TypedWord, near: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Choices:
         unknown = self.lm.tokenizer.unk
         if not word.core:
             return _Choices((word.core,), np.asarray([self._ids.get(word.text, unknown)]), np.zeros(1), np.ones(1))
         lower = word.core.lower()
         known = self._number_of.get(lower)
-        numbers, distances = self._neighbours.near(lower, MOST_EDITS if known is None else 1)
-        numbers, distances = numbers[distances > 0], distances[distances > 0]
+        numbers, distances = near[lower]
+        numbers = numbers[(distances > 0) & (distances <= (MOST_EDITS if known is None else 1))]
         costs = self._costs(lower, numbers)
         words, ids, scores = [word.core], [unknown], [_log(self.keep)]
         if known is None:
             scores[0] += _log(self.new) + self._spelled[word.core]
         else:
             ids[0] = self._form(word, known)[1]
-        for place in self._likeliest(numbers, costs):
+        for place in self._best(numbers, costs):
             form, i, other_case = self._form(word, int(numbers[place]))
             words.append(form)
             ids.append(i)
@@ -253,24 +254,22 @@ class Corrector:
         return _Choices(tuple(words), np.asarray(ids), np.asarray(scores), by_model)
 
     def _costs(self, typed: str, numbers: np.ndarray) -> np.ndarray:
-        """-ln p(typed | word) of words of the vocabulary."""
-        if not len(numbers):
-            return np.empty(0)
-        codes = [encoded(self._neighbours.words[number]) for number in numbers.tolist()]
-        lengths = np.asarray([len(some) for some in codes])
-        words_NL = np.zeros((len(codes), int(lengths.max())), dtype=np.int64)
-        for row, some in enumerate(codes):
-            words_NL[row, : len(some)] = some
-        return self.channel.costs(encoded(typed), words_NL, lengths, MOST_EDITS)
+        """Return -ln p(typed | word) of words of the vocabulary."""
+        codes = [encoded(self._vocabulary[number]) for number in numbers.tolist()]
+        lengths = np.asarray([len(some) for some in codes], dtype=np.int64)
+        return self.channel.costs(encoded(typed), pad(codes), lengths, MOST_EDITS)
 
-    def _likeliest(self, numbers: np.ndarray, costs: np.ndarray) -> list[int]:
-        """The places of the candidates to try: ids go by frequency, and the n-th word has about a share of 1/n."""
+    def _best(self, numbers: np.ndarray, costs: np.ndarray) -> list[int]:
+        """Return the places of the candidates to try, by costs and frequency.
+
+        Ids are ordered by frequency, and the n-th word has a share of about 1/n.
+        """
         ranks = np.asarray([self._forms[number][0][1] for number in numbers.tolist()])
         order: list[int] = np.argsort(costs + np.log(ranks), kind="stable").tolist()
         return order[: self.choices]
 
     def _form(self, word: TypedWord, number: int) -> tuple[str, int, float]:
-        """A word of the vocabulary in the case of the typed one, its id, and the cost of an unknown case."""
+        """Return a word of the vocabulary in the case of the typed one, its id, and the cost of an unknown case."""
         forms = self._forms[number]
         form, first = forms[0]
         cased = in_case_of(form, word.core)
@@ -285,14 +284,14 @@ class Corrector:
 
     @cached_property
     def _spelling(self) -> LanguageModel | None:
-        """An n-gram model of the letters of the vocabulary's words, each read once; None if they are too few."""
+        """An n-gram model of the letters of the vocabulary's words; None if there are too few words."""
         words = [form for forms in self._forms for form, _ in forms]
         if len(words) < _FEWEST_SPELLINGS:
             return None
         return train("ngram", Corpus.from_text("\n".join(words)), tokenizer="char", order=_SPELLING_ORDER)
 
     def _spell(self, words: Iterable[TypedWord]) -> None:
-        """Find ln p of the spellings of unknown words, all at once; without a model letters are equally likely."""
+        """Find ln p of the spellings of unknown words together; without a model all letters are equally likely."""
         if len(self._spelled) >= _REMEMBERED:
             self._spelled.clear()
         unknown = (word.core for word in words if word.core and word.core.lower() not in self._number_of)
@@ -307,37 +306,36 @@ class Corrector:
 
     # -- the baseline -------------------------------------------------------------------------------------
 
-    def nearest(self, typed: str) -> str:
-        """The baseline without channel and context: a known word stays, else the most frequent of the nearest."""
-        lower = typed.lower()
-        if lower in self._number_of:
-            return typed
-        numbers, distances = self._neighbours.near(lower)
-        if not len(numbers):
-            return typed
-        ranks = np.asarray([self._forms[number][0][1] for number in numbers.tolist()])
-        best = int(numbers[np.lexsort([ranks, distances])[0]])
-        return in_case_of(self._forms[best][0][0], typed)
+    def nearest(self, words: Iterable[str]) -> dict[str, str]:
+        """Return the correction of each word by a baseline without channel and context.
 
-
-def _edit(word: TypedWord, corrected: str, probability: float) -> Edit:
-    return Edit(word.core_start, word.core_start + len(word.core), word.core, corrected, probability)
+        A known word stays; an unknown one becomes the most frequent of the nearest words of the vocabulary.
+        """
+        nearest = {word: word for word in words}
+        typed = [word for word in nearest if word and word.lower() not in self._number_of]
+        found = find_near([word.lower() for word in typed], self._vocabulary)
+        for word, (numbers, distances) in zip(typed, found, strict=True):
+            if len(numbers):
+                ranks = np.asarray([self._forms[number][0][1] for number in numbers.tolist()])
+                best = int(numbers[np.lexsort([ranks, distances])[0]])
+                nearest[word] = in_case_of(self._forms[best][0][0], word)
+        return nearest
 
 
 def _taken(readings: Sequence[tuple[float, Any]]) -> tuple[list[int], list[float]]:
-    """The choices of the best reading, and how probable each of them is among all readings that are left."""
-    chains = []
-    for _, chain in readings:
-        choices: list[int] = []
-        while chain:
-            choice, chain = chain
-            choices.append(choice)
-        chains.append(choices[::-1])
+    """Return the choices of the best reading, and the probability of each among all readings that were kept."""
+    paths = []
+    for _, before in readings:
+        path: list[int] = []
+        while before:
+            choice, before = before
+            path.append(choice)
+        paths.append(path[::-1])
     best = readings[0][0]
     weights = np.asarray([math.exp(total - best) for total, _ in readings])
     weights /= weights.sum()
-    agree = np.asarray(chains) == np.asarray(chains[0])
-    return chains[0], (weights @ agree).tolist() if chains[0] else []
+    agree = np.asarray(paths) == np.asarray(paths[0])
+    return paths[0], (weights @ agree).tolist() if paths[0] else []
 
 
 def _log(p: float) -> float:

@@ -1,13 +1,13 @@
-"""How good spelling correction is: on misspelled words, beside a baseline, and on text that is right.
+"""The quality of spelling correction: on misspelled words, beside a baseline, and on text without errors.
 
-The baseline knows neither errors nor context: of the words with the fewest edits it takes the most frequent, and it
-leaves a word of the vocabulary as it is (Norvig 2007). How frequent words are it reads off their order there.
+The baseline knows neither the probabilities of errors nor the context: it leaves a word of the vocabulary as it is,
+and corrects others to the most frequent of the words with the fewest edits (Norvig 2007).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,13 +17,13 @@ from chainrule.tasks.spelling.correct import Corrector
 
 @dataclass(frozen=True)
 class MisspellingsMeasured:
-    """What becomes of misspelled texts, words by themselves or lines."""
+    """How many misspelled texts, single words or lines, are corrected."""
 
     texts: int
     accuracy: float
-    """The share of texts that become what is right; case does not count."""
+    """The share of texts that are corrected to the right text; case does not count."""
     baseline: float
-    """The same of the baseline."""
+    """The same share for the baseline."""
     kept: float
     """The share of texts that are left as they were typed."""
     unreachable: float
@@ -31,26 +31,26 @@ class MisspellingsMeasured:
     words_per_second: float
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON."""
+        """Return the figures as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class CleanMeasured:
-    """What becomes of text that is right."""
+    """How many words of a text without errors are changed."""
 
     words: int
     changed: int
     rate: float
-    """The share of words that are changed, all of them falsely."""
+    """The share of words that are changed, all of them wrongly."""
     baseline: float
-    """The same of the baseline."""
+    """The same share for the baseline."""
     unknown: float
     """The share of words that the vocabulary lacks."""
     words_per_second: float
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON."""
+        """Return the figures as JSON."""
         return asdict(self)
 
 
@@ -62,7 +62,8 @@ def measure_misspellings(corrector: Corrector, pairs: Sequence[tuple[str, str]])
     started = time.perf_counter()
     found = [one.corrected for one in corrector.correct(typed for typed, _ in pairs)]
     seconds = time.perf_counter() - started
-    nearest = [_nearest(corrector, typed) for typed, _ in pairs]
+    by_baseline = corrector.nearest(word.core for typed, _ in pairs for word in corrector.words_of(typed))
+    nearest = [_replaced(corrector, typed, by_baseline) for typed, _ in pairs]
 
     def share(texts: Sequence[str], of: int) -> float:
         same = sum(text.lower() == pair[of].lower() for text, pair in zip(texts, pairs, strict=True))
@@ -79,26 +80,26 @@ def measure_misspellings(corrector: Corrector, pairs: Sequence[tuple[str, str]])
 
 
 def measure_clean(corrector: Corrector, lines: Iterable[str]) -> CleanMeasured:
-    """Correct lines that are right as they are."""
-    words = changed = baseline = unknown = 0
+    """Correct lines that have no errors."""
     corrector.prepare()
     started = time.perf_counter()
     corrections = list(corrector.correct(lines))
     seconds = time.perf_counter() - started
-    for one in corrections:
-        words += len(one.original.split())
-        changed += len(one.edits)
-        baseline += sum(word.core != corrector.nearest(word.core) for word in corrector.words_of(one.original))
-        unknown += corrector.lacks(one.original)
+    words = sum(len(one.original.split()) for one in corrections)
     if not words:
         raise CorpusError("the text to leave alone is empty")
+    changed = sum(len(one.edits) for one in corrections)
+    cores = [word.core for one in corrections for word in corrector.words_of(one.original)]
+    by_baseline = corrector.nearest(cores)
+    baseline = sum(core != by_baseline[core] for core in cores)
+    unknown = sum(corrector.lacks(one.original) for one in corrections)
     return CleanMeasured(words, changed, changed / words, baseline / words, unknown / words, words / seconds)
 
 
-def _nearest(corrector: Corrector, text: str) -> str:
-    """The text with each word as the baseline corrects it."""
+def _replaced(corrector: Corrector, text: str, replacements: Mapping[str, str]) -> str:
+    """Return the text with each word replaced."""
     pieces, done = [], 0
     for word in corrector.words_of(text):
-        pieces += [text[done : word.core_start], corrector.nearest(word.core)]
+        pieces += [text[done : word.core_start], replacements[word.core]]
         done = word.core_start + len(word.core)
     return "".join([*pieces, text[done:]])

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, with_options
+from chainrule.cli.options.declaring import Command, RenamedOption, with_options
 
 if TYPE_CHECKING:
-    from chainrule.system.parallel import Engine
+    from chainrule.system.parallel import Executor
 
 _RAY_ALONE = ("address", "work")
 
 
-def engine_options(command: Command) -> Command:
-    """--engine, --address and --work, which `opened_engine` reads."""
+def executor_options(command: Command) -> Command:
+    """Add --executor, --address and --work, which `opened_executor` reads."""
     options = (
         click.option(
+            "--executor",
             "--engine",
+            "executor",
+            cls=RenamedOption,
             type=click.Choice(["embedded", "ray"]),
             default="embedded",
             show_default=True,
@@ -42,17 +45,17 @@ def engine_options(command: Command) -> Command:
 
 
 @contextmanager
-def opened_engine(options: dict[str, Any]) -> Iterator[Engine]:
-    """The engine that the options name, for as long as the block lasts."""
+def opened_executor(options: dict[str, Any]) -> Iterator[Executor]:
+    """Open the executor that the options name; leaving the block closes it."""
     from chainrule.system.parallel import EMBEDDED
 
-    if options["engine"] == "embedded":
+    if options["executor"] == "embedded":
         for name in _RAY_ALONE:
             if options[name] is not None:
-                raise click.UsageError(f"--{name} is for --engine ray: give that too, or leave it out")
+                raise click.UsageError(f"--{name} is for --executor ray: give that too, or leave it out")
         yield EMBEDDED
         return
-    from chainrule.ray.connection import ray_engine
+    from chainrule.ray.connection import ray_executor
 
-    with ray_engine(options["address"], work=options["work"]) as engine:
-        yield engine
+    with ray_executor(options["address"], work=options["work"]) as executor:
+        yield executor
