@@ -21,8 +21,7 @@ from array_api_compat import array_namespace, device, is_numpy_array
 from chainrule.arrays import Array
 from chainrule.folder import Context
 from chainrule.ngram.segments import insert_starts, sequence_starts
-from chainrule.ngram.store.codes import codes_of_words
-from chainrule.ngram.store.search import find
+from chainrule.ngram.store.codes import codes_of_words, find
 
 
 @dataclass

@@ -91,7 +91,7 @@ def _continuation_level(counts: Counts, n: int, workspace: Workspace) -> Level:
     from_start = counts.starting_with_bos(n)
 
     def count(first: int) -> None:
-        from chainrule.ngram.estimate.sorting import count_places_from
+        from chainrule.ngram.estimate.kernels import count_places_from
 
         last = min(first + _COUNTED_AT_ONCE, len(different))
         found = count_places_from(above.suffix, first, np.zeros(last - first, dtype=different.dtype))
@@ -212,6 +212,6 @@ def _bincount(places: Array, size: int, dtype: Any) -> Array:
         return torch.bincount(places, minlength=size)
     if not worth_a_kernel(len(places), _NANOSECONDS):
         return np.bincount(places, minlength=size).astype(dtype)
-    from chainrule.ngram.estimate.sorting import count_places
+    from chainrule.ngram.estimate.kernels import count_places
 
     return count_places(places, np.zeros(size, dtype=dtype))

@@ -12,8 +12,7 @@ from chainrule.arrays import to_numpy
 from chainrule.folder import Context
 from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.segments import insert_starts, sequence_starts
-from chainrule.ngram.store.codes import codes_of_words
-from chainrule.ngram.store.search import find
+from chainrule.ngram.store.codes import codes_of_words, find
 
 Floats = NDArray[np.float64]
 

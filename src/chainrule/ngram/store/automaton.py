@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import Array
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
-from chainrule.ngram.store.struct import TrieArrays, ValueArrays
-from chainrule.ngram.store.trie import Trie, move
-from chainrule.ngram.store.values import GRID_BITS, Values
+from chainrule.ngram.store.trie import Trie, TrieArrays, move
+from chainrule.ngram.store.values import GRID_BITS, ValueArrays, Values
 from chainrule.system.parallel import Patience, at_once, cores, stretches
 
 _NANOSECONDS = 1024  # to score one token with NumPy
@@ -108,7 +107,7 @@ class Automaton:
         """The state after the words of each row [B, N-1]: the node of the longest suffix that is in the trie."""
         if self.where is not None or not self._patience.count(_CALL + history.size):
             return self.state_slowly(history)
-        from chainrule.ngram.store.next_kernels import find_longest
+        from chainrule.ngram.store.scoring_kernels import find_longest
 
         states = np.empty(len(history), dtype=np.int64)
         find_longest(self.ends_fast(history), states)
@@ -124,7 +123,7 @@ class Automaton:
 
     def ends_fast(self, history: Array) -> Array:
         """The nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where the trie has none."""
-        from chainrule.ngram.store.next_kernels import find_ends
+        from chainrule.ngram.store.scoring_kernels import find_ends
 
         ends = np.empty(history.shape[::-1], dtype=np.int64)
         find_ends(history, ends, self.trie_arrays)
@@ -281,7 +280,7 @@ class Automaton:
         """ln p of every word after the last N-1 words of each row, as [B, V]."""
         if not self._is_worth_kernels(history):
             return self.next_slowly(history)
-        from chainrule.ngram.store.next_kernels import fill_next
+        from chainrule.ngram.store.scoring_kernels import fill_next
 
         log_probs = np.tile(self._unigrams, (history.shape[0], 1))
         fill_next(self.ends_fast(history), self.words, log_probs, self.trie_arrays, *self.value_arrays)
@@ -291,7 +290,7 @@ class Automaton:
         """e to `next_after`, in single precision, by a kernel; None where that does it without a kernel."""
         if not self._is_worth_kernels(history):
             return None
-        from chainrule.ngram.store.next_kernels import fill_next_probs
+        from chainrule.ngram.store.scoring_kernels import fill_next_probs
 
         probs = np.empty((history.shape[0], self.trie.vocab_size), dtype=np.float32)
         arrays = self.trie_arrays, *self.value_arrays

@@ -82,7 +82,7 @@ def _pack_fast(
     stream: NDArray[np.uint32] = np.zeros(size, dtype=np.uint32) if empty is None else empty(size)
 
     def pack_some(first: int) -> None:
-        from chainrule.ngram.store.bitstream_kernels import pack_bits
+        from chainrule.ngram.store.kernels import pack_bits
 
         pack_bits(values, first, min(first + _NUMBERS_AT_ONCE, len(values)), bits, stream)
 

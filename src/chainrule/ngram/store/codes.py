@@ -8,10 +8,14 @@ the n-grams of its context by interpolation search (a guess at where it should l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import NDArray
+
+from chainrule.arrays import Array
 
 _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 
@@ -41,3 +45,24 @@ def words_of_codes(vocab_size: int) -> NDArray[np.uint32]:
     words[codes_of_words(vocab_size)] = np.arange(vocab_size, dtype=np.uint32)
     words.flags.writeable = False
     return words
+
+
+def find(code_at: Callable[[Array], Array], first: Array, last: Array, codes: Array) -> Array:
+    """The position of each code, searched in its range [first, last) of ascending codes; -1 where it is missing.
+
+    `code_at` returns the codes at an array of positions; where a range is empty, it is asked for position 0.
+    """
+    xp = array_namespace(first)
+    longest = int(xp.max(last - first)) if first.shape[0] else 0
+    if longest <= 0:
+        return xp.full_like(first, -1)
+    low, high = first, last
+    for _ in range(longest.bit_length()):
+        middle = (low + high) // 2
+        is_open = low < high
+        is_below = is_open & (code_at(xp.where(is_open, middle, 0)) < codes)
+        low = xp.where(is_below, middle + 1, low)
+        high = xp.where(is_open & ~is_below, middle, high)
+    is_inside = low < last
+    found = is_inside & (code_at(xp.where(is_inside, low, 0)) == codes)
+    return xp.where(found, low, -1)

@@ -30,7 +30,7 @@ def with_index(automaton: Automaton) -> Automaton:
 
     Each thread fills its own range of slots; entries that find no free slot there are inserted last, by one thread.
     """
-    from chainrule.ngram.store.index_kernels import fill_index
+    from chainrule.ngram.store.kernels import fill_index
 
     trie = automaton.trie
     if trie.nodes >= 1 << 32:

@@ -1,4 +1,4 @@
-"""Numba kernels over the n-grams of a trie: reading it, and search.
+"""Numba kernels over the n-grams of a trie: reading it, searching it, its hash index, and packing its bit streams.
 
 Memory latency dominates, so each step is done for a block of n-grams at once, in loops whose loads do not depend on
 each other. The kernels release the interpreter lock, so that threads run them in parallel. (Small functions are
@@ -18,6 +18,11 @@ TOGETHER = 256
 """How many n-grams a block has."""
 _NEAR = 24  # so far from a good guess an n-gram is searched one by one
 _SCAN = 6  # a range of at most this many n-grams is scanned one by one
+
+_MOST_LOOKS = 1 << 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX_AGAIN = np.uint64(0xD6E8FEB86659FD93)
+_NODE = np.uint64(0x00000000FFFFFFFF)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -165,3 +170,142 @@ def backoff_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: i
     index = bits_at(codes, (place - len(plain)) * bits, bits)
     on_grid = np.float32(np.float64(books[row - 1, 0]) + np.float64(books[row - 1, 1]) * np.float64(index))
     return on_grid if index > 0 else np.float32(-np.inf)
+
+
+# -- the hash index ----------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def hash_of(node: int, code: int) -> Any:
+    mixed = (np.uint64(node) << np.uint64(32) | np.uint64(code)) * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * _MIX_AGAIN
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_index(
+    first: int, last: int, n: int, trie: Any, from_slot: int, to_slot: int, index: Any, left_over: Any
+) -> Any:
+    """Insert the children of the nodes first to last - 1, of n words, whose slot lies in [from_slot, to_slot).
+
+    Entries that find no free slot in this range go to `left_over`; returns their number.
+    """
+    table, words, base, offset, rest = trie.table, trie.words, trie.base, trie.offset, trie.rest
+    word_bits = trie.word_bits
+    size, skipped, above = np.uint64(len(index)), table[2, 0], table[n + 1, 0]
+    slots, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.uint64)
+    many, over = 0, 0
+    begin = begin_of(first - table[n, 0], table[n, 1], base, offset, rest)
+    for node in range(first, last):
+        end = begin_of(node + 1 - table[n, 0], table[n, 1], base, offset, rest)
+        for child in range(begin + above, end + above):
+            value = hash_of(node, bits_at(words, (child - skipped) * word_bits, word_bits))
+            slots[many] = np.int64(((value >> np.uint64(32)) * size) >> np.uint64(32))
+            entries[many] = (value << np.uint64(32)) | np.uint64(child)
+            many += (slots[many] >= from_slot) & (slots[many] < to_slot)
+            if many == TOGETHER:
+                over = _enter(many, slots, entries, to_slot, index, left_over, over)
+                many = 0
+        begin = end
+    return _enter(many, slots, entries, to_slot, index, left_over, over)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _enter(many: int, slots: Any, entries: Any, to_slot: int, index: Any, left_over: Any, over: int) -> Any:
+    """Insert entries into their slots, or the next free slots before `to_slot`; the others go to `left_over`.
+
+    `over` is the number of entries in `left_over`; returns the new number.
+    """
+    for k in range(many):
+        # entries whose slot is taken are left for the loop below, so that loads here do not depend on each other
+        taken = index[slots[k]] != 0
+        index[slots[k]] = index[slots[k]] if taken else entries[k]
+        slots[k] = slots[k] if taken else -1
+    for k in range(many):
+        slot = slots[k]
+        if slot < 0:
+            continue
+        while slot < to_slot and index[slot] != 0:
+            slot += 1
+        if slot < to_slot:
+            index[slot] = entries[k]
+        else:
+            left_over[over] = entries[k]
+            over += 1
+    return over
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_by_index(many: int, n: int, begins: Any, codes: Any, here: Any, found: Any, at: Any, tag: Any, size: int,
+                  end: int, index: Any) -> Any:  # fmt: skip
+    """Extend the n-grams that begin at the positions `begins` by a word; `found` gets the nodes, or 0.
+
+    Returns how many there are whose next word is in the vocabulary: they move to the front of `begins`. Bounded, so
+    that a damaged index leads neither out of bounds nor into an endless loop.
+    """
+    slots = np.uint64(len(index))
+    live = 0
+    for k in range(many):
+        begin = np.uint64(begins[k])
+        code = codes[begin + np.uint64(n)]
+        value = hash_of(here[begin], code)
+        at[live] = np.int64(((value >> np.uint64(32)) * slots) >> np.uint64(32))
+        tag[live] = np.int64(value & _NODE)
+        begins[live] = begins[k]
+        live += code < size
+    for k in range(live):
+        found[k] = np.int64(index[np.uint64(at[k])])
+    for k in range(live):
+        entry, place, looks = np.uint64(found[k]), at[k], 0
+        while entry != 0 and np.int64(entry >> np.uint64(32)) != tag[k]:
+            place = place + 1 if place + 1 < len(index) else 0
+            looks += 1
+            entry = index[place] if looks < _MOST_LOOKS else np.uint64(0)
+        child = np.int64(entry & _NODE)
+        found[k] = child if child < end else 0
+    return live
+
+
+# -- bit streams (bitstream.py and trie.py define the formats) ---------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def pack_bits(values: Any, first: int, last: int, bits: int, stream: Any) -> None:
+    """Write the numbers first to last - 1 into a bit stream that is 0 there.
+
+    Thread-safe if `first` is a multiple of 32: 32 numbers fill whole words, so no two threads write the same word.
+    """
+    for k in range(first, last):
+        place = k * bits
+        moved = np.uint64(values[k]) << np.uint64(place & 31)
+        stream[place >> 5] |= np.uint32(moved & np.uint64(0xFFFFFFFF))
+        if (place & 31) + bits > 32:
+            stream[(place >> 5) + 1] |= np.uint32(moved >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def group_widths(begin: Any, base: Any, width: Any) -> None:
+    """Compute for each group of 32 contexts where its first children begin, and the bits of its largest rest."""
+    for group in range(len(base)):
+        first, last = group * 32, min(group * 32 + 31, len(begin) - 1)
+        base[group] = begin[first]
+        rest, bits = np.int64(begin[last]) - np.int64(begin[first]), 1
+        while rest >> bits:
+            bits += 1
+        width[group] = bits
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pack_groups(begin: Any, offset: Any, stream: Any) -> None:
+    """Write the rests of each group of 32 contexts, in as few bits as the group needs, into a stream of zeros."""
+    for group in range(len(offset) - 1):
+        bits = np.int64(offset[group + 1]) - np.int64(offset[group])
+        for k in range(32):
+            context = min(group * 32 + k, len(begin) - 1)
+            rest = np.uint64(np.int64(begin[context]) - np.int64(begin[group * 32]))
+            place = k * bits
+            word = np.int64(offset[group]) + (place >> 5)
+            moved = rest << np.uint64(place & 31)
+            stream[word] |= np.uint32(moved & np.uint64(0xFFFFFFFF))
+            if (place & 31) + bits > 32:
+                stream[word + 1] |= np.uint32(moved >> np.uint64(32))

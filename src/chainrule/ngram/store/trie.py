@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import Array, to_numpy
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits
-from chainrule.ngram.store.search import find
+from chainrule.ngram.store.codes import find
 from chainrule.ngram.workspace import IN_MEMORY, Workspace
 from chainrule.system.parallel import in_order, worth_a_kernel
 
@@ -35,6 +35,25 @@ TOGETHER = 1 << _TOGETHER_BITS
 """The number of contexts of a group, which share a base."""
 _GROUPS_AT_ONCE = 1 << 15
 _NANOSECONDS = 64  # to pack where the children of one context begin, with NumPy
+
+
+class TrieArrays(NamedTuple):
+    """The structure of the trie (`Trie` explains each array), and its hash index."""
+
+    code: NDArray[Any]
+    """The code of each word; V, which means "no word", is its own code."""
+    size: int
+    """V, the number of words."""
+    table: NDArray[Any]
+    words: Array
+    base: Array
+    offset: Array
+    rest: Array
+    word_bits: int
+    slots: NDArray[Any]
+    """The slots of the hash index; empty if there is none."""
+    bos: int
+    """The code of <s>, over which no context reaches."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +236,7 @@ def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tupl
     base, width = (workspace.empty(firsts[-1], np.int64) for _ in range(2))
 
     def measure(piece: tuple[int, int, int]) -> None:
-        from chainrule.ngram.store.bitstream_kernels import group_widths
+        from chainrule.ngram.store.kernels import group_widths
 
         level, first, last = piece
         to = slice(firsts[level] + first, firsts[level] + last)
@@ -236,7 +255,7 @@ def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tupl
     rest = workspace.empty(int(offset[-1]) + 1, np.uint32)
 
     def pack_some(piece: tuple[int, int, int]) -> None:
-        from chainrule.ngram.store.bitstream_kernels import pack_groups
+        from chainrule.ngram.store.kernels import pack_groups
 
         level, first, last = piece
         starts = offset[firsts[level] + first : firsts[level] + last + 1]
@@ -263,7 +282,7 @@ def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
 
 
 def _pack_groups_fast(begin: NDArray[np.integer]) -> tuple[Ints, Ints, NDArray[np.uint32]]:
-    from chainrule.ngram.store.bitstream_kernels import group_widths, pack_groups
+    from chainrule.ngram.store.kernels import group_widths, pack_groups
 
     groups = groups_for(len(begin) - 1)
     base, width = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)

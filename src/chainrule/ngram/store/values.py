@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -27,6 +27,15 @@ _SAMPLE = 1 << 20
 _ROUNDS = 30
 _AT_ONCE = 1 << 18
 _LEAST_STEP = 2.0**-40  # of a grid whose values are all the same
+
+
+class ValueArrays(NamedTuple):
+    """A number for each node (`Values` explains each array)."""
+
+    plain: Array
+    codes: Array
+    books: Array
+    bits: int
 
 
 @dataclass(frozen=True)
