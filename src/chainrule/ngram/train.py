@@ -33,7 +33,7 @@ from chainrule.ngram.workspace import Workspace, default_memory, give_back_memor
 from chainrule.system.parallel import EMBEDDED, Engine, worth_a_kernel
 from chainrule.system.progress import Progress
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.words.wordlist import read_words
+from chainrule.tokens.words.tokenizer import read_words
 
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
 

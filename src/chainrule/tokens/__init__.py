@@ -9,7 +9,6 @@ subwords/        subwords as tokens: BPE, WordPiece and Unigram
 published.py     tokenizers of published models, by their own tokenizer.json
 spelling.py      the bytes that each token spells, for texts that stop inside a token
 spans.py         where the tokens of a text stand in it
-ids.py           a corpus as ids in one memory-mapped file
-sharded.py       the same shard by shard, by the workers of an engine
+ids.py           a corpus as ids in one memory-mapped file, written by threads or by the workers of an engine
 registry.py      tokenizers by name, and their tokenizer.json
 """

@@ -82,12 +82,16 @@ class Tokenizer(ABC):
         """
         return self.encode_lines(block)
 
-    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+    def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
         """The ids with which every text begins that continues a prompt, and the bytes of the prompt after them.
 
         Here all of its ids: right for tokens that do not depend on what follows, such as characters.
         """
         return self.encode(prompt).tolist(), b""
+
+    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+        """Do what `stable_ids` does, under its earlier name."""
+        return self.stable_ids(prompt)
 
     def pieces(self) -> list[bytes] | None:
         """The bytes that each id stands for, b"" for a special one; None if they depend on the ids around it."""

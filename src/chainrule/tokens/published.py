@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from chainrule.errors import TokenizerError
-from chainrule.tokens.base import Ids, Tokenizer, lines_of, utf8
-from chainrule.tokens.subwords.library import byte_characters
+from chainrule.tokens.base import Ids, Tokenizer, utf8
+from chainrule.tokens.subwords.library import byte_characters, encode_batch, library_tokenizer
 from chainrule.tokens.subwords.tokenizer import readable
 
 
@@ -52,6 +52,9 @@ class PublishedTokenizer(Tokenizer):
         """
         self.definition = definition
         self.reference = library_tokenizer(definition)
+        self.reference.no_padding()
+        self.reference.no_truncation()
+        self.reference.encode_special_tokens = True  # as text: no text becomes a special token
         known = max(self.reference.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self.size = max(known, size or 0)
         for name, token in (("start", start), ("stop", stop), ("mask", mask), ("before", before)):
@@ -84,12 +87,7 @@ class PublishedTokenizer(Tokenizer):
         return self.encode(block.decode() if block.endswith(b"\n") else block.decode() + "\n")
 
     def encode_lines(self, block: bytes) -> Ids:
-        lines = [line.decode() for line in lines_of(block)]
-        ids: list[int] = []
-        for encoding in self.reference.encode_batch_fast(lines, add_special_tokens=False):
-            ids += encoding.ids
-            ids.append(self.eos)
-        return np.asarray(ids, dtype=np.uint32)
+        return encode_batch(self.reference, block, self.eos)
 
     def encode_line(self, line: bytes) -> list[int]:
         ids: list[int] = self.reference.encode(line.decode(), add_special_tokens=False).ids
@@ -138,19 +136,3 @@ class PublishedTokenizer(Tokenizer):
 
 
 _BYTE_OF = {character: byte for byte, character in byte_characters().items()}
-
-
-def library_tokenizer(definition: str) -> Any:
-    """The library's tokenizer of a tokenizer.json; no text becomes a special token."""
-    import tokenizers
-
-    try:
-        found = tokenizers.Tokenizer.from_str(definition)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of the library is no Exception
-        raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
-    found.no_padding()
-    found.no_truncation()
-    found.encode_special_tokens = True
-    return found

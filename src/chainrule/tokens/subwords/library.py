@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from chainrule.errors import TokenizerError
 from chainrule.system.progress import Progress
 from chainrule.system.signals import interruptible
-from chainrule.tokens.base import lines_of
+from chainrule.tokens.base import Ids, lines_of
 from chainrule.tokens.subwords.sections import LONGEST_PIECE, lines_to_cut, sections
 
 if TYPE_CHECKING:
@@ -54,6 +56,29 @@ def byte_level() -> Any:
     from tokenizers import pre_tokenizers
 
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def library_tokenizer(definition: str) -> tokenizers.Tokenizer:
+    """Make the library's tokenizer of a tokenizer.json."""
+    import tokenizers
+
+    try:
+        return tokenizers.Tokenizer.from_str(definition)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the library is no Exception
+        raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+
+
+def encode_batch(library: tokenizers.Tokenizer, block: bytes, eos: int) -> Ids:
+    """Return the ids of a block of lines, each line ended by `eos`, as the library encodes them."""
+    ids: list[int] = []
+    for encoding in library.encode_batch_fast(
+        block.removesuffix(b"\n").decode().split("\n"), add_special_tokens=False
+    ):
+        ids += encoding.ids
+        ids.append(eos)
+    return np.asarray(ids, dtype=np.uint32)
 
 
 def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:

@@ -29,7 +29,7 @@ Spans: TypeAlias = Callable[[str], list[tuple[int, int]]]
 SHORTEST_BOUND = 256
 """The least bound on pieces: a run as long as this covers a whole group of `_GROUP` bytes, wherever it begins."""
 _GROUP = 128
-_LONGEST_UNSETTLED = 48  # characters: how they were cut depends hardly ever on text so far away
+_LONGEST_UNSTABLE = 48  # characters: how they were cut depends hardly ever on text so far away
 
 
 def sections(line: str, longest_piece: int | None, spans: Spans) -> list[str]:
@@ -74,7 +74,7 @@ def _cuts(line: str, longest: int, spans: Spans) -> Iterator[int]:
         start += pieces[-1][1]
 
 
-def unsettled(line: str, spans: Spans) -> str:
+def unstable_end(line: str, spans: Spans) -> str:
     """The end of a line whose tokens depend on the text that will follow: its last piece, with the space before it.
 
     After an apostrophe two pieces, since 'r becomes one piece if an e follows. Of a very long piece its end.
@@ -87,7 +87,7 @@ def unsettled(line: str, spans: Spans) -> str:
     pieces = [tail[first:last] for first, last in spans(tail)]
     if len(pieces) > 1 and pieces[-2] == "'":
         return "".join(pieces[-2:])
-    return pieces[-1][-_LONGEST_UNSETTLED:] if pieces else ""
+    return pieces[-1][-_LONGEST_UNSTABLE:] if pieces else ""
 
 
 def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +17,6 @@ LINE_END = b"\n"
 
 
 _PADDING = b"\n" + bytes(8)
-
-
-class Table(Protocol):
-    """A table that numbers and counts distinct words."""
-
-    def learn(self, block: bytes) -> Numbers:
-        """The numbers of the words and line ends of a block; new words get the next numbers."""
-
-    def words(self) -> list[bytes]:
-        """The words in the order of their numbers, the line end first."""
-
-    def counts(self) -> NDArray[np.int64]:
-        """How often each word was seen, in the order of `words`."""
 
 
 class SlowTable:
@@ -54,24 +40,6 @@ class SlowTable:
 
     def counts(self) -> NDArray[np.int64]:
         return np.asarray([self._counts[number] for number in self._numbers.values()], dtype=np.int64)
-
-
-class GivenTable:
-    """The words and counts of a table that another process has filled."""
-
-    def __init__(self, words: list[bytes], counts: NDArray[np.int64] | None) -> None:
-        """`words` are those after the line end; `counts` begin with its count."""
-        self._words = [LINE_END, *words]
-        self._counts = np.zeros(0, np.int64) if counts is None else counts
-
-    def learn(self, block: bytes) -> Numbers:
-        raise TypeError("a table that is given has learned all it will")
-
-    def words(self) -> list[bytes]:
-        return self._words
-
-    def counts(self) -> NDArray[np.int64]:
-        return self._counts
 
 
 class WordTable:
@@ -114,14 +82,17 @@ class WordTable:
         number_given(_cells(block + bytes(8)), begins, ends, 0, *self._arrays(), False, out)
         return out
 
-    def merge(self, other: Table) -> Numbers:
+    def merge(self, other: WordTable) -> Numbers:
         """Add the words and counts of another table; returns the array that maps its numbers to those here."""
-        if isinstance(other, WordTable):
-            begins, lengths = 8 * other._words[1 : len(other) + 1, 0], other._words[1 : len(other) + 1, 1]
-            numbers = self._put(_cells(other._pool), begins, begins + lengths)
-        else:
-            numbers = self.put(other.words())
-        self._counts[numbers] += other.counts()
+        begins, lengths = 8 * other._words[1 : len(other) + 1, 0], other._words[1 : len(other) + 1, 1]
+        return self._counted(self._put(_cells(other._pool), begins, begins + lengths), other.counts())
+
+    def merge_words(self, words: list[bytes], counts: NDArray[np.int64]) -> Numbers:
+        """Do the same for the words of a table in plain Python, or of a table in another process."""
+        return self._counted(self.put(words), counts)
+
+    def _counted(self, numbers: Numbers, counts: NDArray[np.int64]) -> Numbers:
+        self._counts[numbers] += counts
         return np.concatenate([np.zeros(1, np.uint32), numbers])
 
     def words(self) -> list[bytes]:

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
 from chainrule.system.parallel import Patience, in_order
-from chainrule.tokens.base import Ids, Tokenizer, decoded, encode_lines_slowly, utf8
+from chainrule.text.files import Cleaning, clean_blocks, raw_pieces
+from chainrule.tokens.base import Ids, Tokenizer, decoded, encode_lines_slowly, lines_of, utf8
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.learning import NANOSECONDS, WordLearner
 from chainrule.tokens.words.splitting import Splitting, split_words
 from chainrule.tokens.words.table import WordTable
-from chainrule.tokens.words.wordlist import read_words
+
+_SPECIAL = frozenset([b"<unk>", b"<s>", b"</s>"])  # other tools list them; every word tokenizer has them anyway
 
 
 class WordTokenizer(Tokenizer):
@@ -88,7 +90,7 @@ class WordTokenizer(Tokenizer):
     def token(self, token_id: int) -> str:
         return self.special(token_id) or self.spellings[token_id - 3].decode()
 
-    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+    def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
         """All ids but that of the last word, which may be the beginning of a longer one; all after white space."""
         ids: list[int] = self.encode(prompt).tolist()
         words = split_words(utf8(prompt.rpartition("\n")[2]), self.splitting)
@@ -115,3 +117,35 @@ class WordTokenizer(Tokenizer):
         if data["splitting"] not in ("whitespace", "unicode"):
             raise TokenizerError(f"there is no splitting {data['splitting']!r}")
         return cls(words, data["splitting"])
+
+
+def read_words(path: str | Path, splitting: Splitting) -> list[bytes]:
+    """The words of a file in its order; one that the splitting could never find in a text is an error."""
+    lines: dict[bytes, int] = {}
+    for number, word in enumerate(_lines(Path(path)), start=1):
+        if word in _SPECIAL:
+            continue
+        if fault := _fault(word, splitting) or (word in lines and f"is on line {lines[word]} already"):
+            raise TokenizerError(f"{path}: line {number}: expected one new word, but {word.decode()!r} {fault}")
+        lines[word] = number
+    if not lines:
+        raise TokenizerError(f"{path}: there is no word in it; a vocabulary has one on each line")
+    return list(lines)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    for block in clean_blocks(raw_pieces(path, str(path)), str(path), Cleaning()):
+        yield from lines_of(block)
+
+
+def _fault(word: bytes, splitting: Splitting) -> str | None:
+    if not word:
+        return "is empty"
+    if splitting == "unicode" and word.decode().isalnum():  # most words are, and splitting is slow
+        return None
+    parts = split_words(word, splitting)
+    if parts == [word]:
+        return None
+    if b"".join(parts) != word:
+        return "has white space in it"
+    return f"is never one word: word:{splitting} splits it into {b' '.join(parts).decode()!r}"
