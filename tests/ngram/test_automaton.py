@@ -19,7 +19,6 @@ from chainrule.contract.lm import Context
 from chainrule.ngram.arpa.model import load_arpa
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store import automaton as walking
-from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.kernels import search_children
 from chainrule.ngram.store.parts import Parts
 from chainrule.system import parallel
@@ -227,27 +226,25 @@ def test_a_model_in_torch_is_saved_as_it_was(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_ngram_is_in_the_index(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainrule.ngram.store import index as indexing
 
-    monkeypatch.setattr(indexing, "cores", lambda: threads)
+    monkeypatch.setattr(walking, "cores", lambda: threads)
     plain = model().automaton
-    indexed = with_index(plain)
+    indexed = plain.indexed()
     assert indexed.index is not None
     trie = plain.trie
     longer = trie.nodes - int(trie.first_of_length[2])
-    assert indexed.index.shape == (slots_for(longer),)
+    assert indexed.index.shape == (walking.slots_for(longer),)
     entries = indexed.index[indexed.index != 0]
     assert sorted((entries & 0xFFFFFFFF).tolist()) == list(range(int(trie.first_of_length[2]), trie.nodes))
 
 
 def test_an_index_that_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many n-grams find their slot taken, and some no room before the end of their thread's part."""
-    from chainrule.ngram.store import index as indexing
 
-    monkeypatch.setattr(indexing, "cores", lambda: 7)
-    monkeypatch.setattr(indexing, "slots_for", lambda nodes: nodes + 1)
+    monkeypatch.setattr(walking, "cores", lambda: 7)
+    monkeypatch.setattr(walking, "slots_for", lambda nodes: nodes + 1)
     plain = model().automaton
-    indexed = with_index(plain)
+    indexed = plain.indexed()
     assert indexed.index is not None
     assert (indexed.index == 0).sum() == 1
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)

@@ -16,7 +16,7 @@ import chainrule as cr
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.store import normalise
-from chainrule.ngram.store.quantised import leave_something, quantised
+from chainrule.ngram.store.normalise import leave_something, quantised
 from chainrule.ngram.store.values import GRID_BITS, quantise
 from listening import Listening
 

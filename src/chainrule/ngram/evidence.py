@@ -29,6 +29,7 @@ from chainrule.ngram.infinite.model import AnyLengthModel, group_of
 from chainrule.ngram.infinite.suffixes import Ints
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.values import Values
 from chainrule.ngram.tables import node_of
 
 
@@ -48,26 +49,23 @@ class BackoffStep:
 def backoff_steps(lm: NgramModel, ids: list[int], target: int) -> list[BackoffStep]:
     """The contexts of the target after <s> and the ids, from the longest that the order admits to the last used."""
     automaton = lm.on("cpu").automaton
-    trie, codes = automaton.trie, automaton.codes
     read = [lm.tokenizer.bos, *ids]
     steps = []
-    for n in range(min(trie.order - 1, len(read)), -1, -1):
+    for n in range(min(automaton.trie.order - 1, len(read)), -1, -1):
         context = tuple(read[len(read) - n :])
-        node = 0
-        for length, token in enumerate(context):
-            node = int(trie.child(np.asarray([node]), length, codes[[token]])[0]) if node or not length else 0
-        is_seen = n == 0 or node > 0
-        found = int(trie.child(np.asarray([node]), n, codes[[target]])[0]) if is_seen else 0
+        node, found = node_of(automaton, context), node_of(automaton, [*context, target])
         if found:
-            stored = float(automaton.log_prob.at(np.asarray([found - 1]), n)[0])
-            steps.append(BackoffStep(context, True, None, stored))
+            steps.append(BackoffStep(context, True, None, _value(automaton.log_prob, found, n + 1)))
             break
-        if automaton.log_alpha:  # stupid backoff has one factor for all contexts, seen or not
-            weight = automaton.log_alpha
-        else:
-            weight = float(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0]) if node else 0.0
-        steps.append(BackoffStep(context, is_seen, weight, None))
+        # stupid backoff has one factor for all contexts, seen or not
+        weight = automaton.log_alpha or (_value(automaton.log_backoff, node, n) if node else 0.0)
+        steps.append(BackoffStep(context, n == 0 or node > 0, weight, None))
     return steps
+
+
+def _value(values: Values, node: int, n: int) -> float:
+    """Return the number of a node of n words."""
+    return float(values.at(np.asarray([node - 1]), n - 1)[0])
 
 
 def product(steps: list[BackoffStep]) -> float:
@@ -111,8 +109,8 @@ def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[Sum
     for n in range(len(context) + 1):
         h = context[len(context) - n :]
         node, found = node_of(automaton, h), node_of(automaton, [*h, target])
-        p = math.exp(float(automaton.log_prob.at(np.asarray([found - 1]), n)[0])) if found else 0.0
-        weight = math.exp(float(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0])) if n else None
+        p = math.exp(_value(automaton.log_prob, found, n + 1)) if found else 0.0
+        weight = math.exp(_value(automaton.log_backoff, node, n)) if n else None
         lower = steps[-1].probability if steps else 1 / predictable(lm)
         if not found and weight is not None:  # nothing is stored: the shorter context's, weighted
             p = weight * lower

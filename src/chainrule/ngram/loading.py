@@ -9,9 +9,8 @@ from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import NgramSettings
-from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.automaton import Automaton, slots_for
 from chainrule.ngram.store.bitstream import words_for
-from chainrule.ngram.store.index import slots_for
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.tokens.registry import parse_tokenizer

@@ -15,10 +15,9 @@ from chainrule.contract.capabilities import Choose, Found, Likeliest, SearchRule
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.store.index import with_index
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
 from chainrule.system.parallel import Patience, at_once, worth_a_kernel
-from chainrule.tokens.base import Tokenizer, cut_lines
+from chainrule.tokens.base import Tokenizer, cut_lines, line_bounds
 
 if TYPE_CHECKING:
     from chainrule.ngram.sampling.drafter import Drafter
@@ -164,14 +163,9 @@ class NgramModel(LanguageModel):
         return np.concatenate(at_once(self._score_lines, parts)) if len(parts) > 1 else None
 
     def _score_lines(self, block: bytes) -> np.ndarray:
-        """ln p of each token of some lines, by kernels: NumPy would hold the lock that other threads wait for."""
-        from chainrule.ngram.store.scoring_kernels import leave_starts, put_starts
-
-        ids, tokenizer = self.tokenizer.encode_lines(block), self.tokenizer
-        text = np.empty(2 * len(ids), dtype=np.uint32)
-        text = text[: put_starts(ids, tokenizer.bos, tokenizer.eos, text)]
-        scores = self.automaton.score(text, threads=1)
-        return np.asarray(scores[: leave_starts(text, tokenizer.bos, scores)])
+        """Return ln p of each token of some lines, by kernels, which release the lock as NumPy does not."""
+        ids = self.tokenizer.encode_lines(block)
+        return self._score_laid_out(ids, *line_bounds(ids, self.tokenizer.eos), threads=1)
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
         """Score all sequences as one text: no n-gram has <s> in its middle, so none reaches over it."""
@@ -185,13 +179,15 @@ class NgramModel(LanguageModel):
         text[places] = ids
         return np.asarray(self.automaton.score(text)[places])
 
-    def _score_laid_out(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    def _score_laid_out(
+        self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, threads: int | None = None
+    ) -> np.ndarray:
         """`score_sequences` by kernels for what NumPy does with indices."""
         from chainrule.ngram.store.scoring_kernels import lay_out, take_back
 
         text = np.empty(len(ids) + len(starts), dtype=np.uint32)
         lay_out(np.ascontiguousarray(ids, dtype=np.uint32), starts, ends, self.tokenizer.bos, text)
-        scores = self.automaton.score(text)
+        scores = self.automaton.score(text, threads)
         return np.asarray(scores[: take_back(starts, ends, scores)])
 
     def next_probs(self, state: State) -> np.ndarray | None:
@@ -303,7 +299,7 @@ class NgramModel(LanguageModel):
     def _on_host(self) -> Automaton:
         """The automaton in NumPy, as the folder stores it; the hash index is rebuilt if a device dropped it."""
         automaton = self.automaton if self.automaton.where is None else self.automaton.to(None)
-        return with_index(automaton) if self.settings.index and automaton.index is None else automaton
+        return automaton.indexed() if self.settings.index and automaton.index is None else automaton
 
 
 def _last_words(words_BN: Array, ids_BT: Array) -> Array:

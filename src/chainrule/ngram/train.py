@@ -27,8 +27,8 @@ from chainrule.ngram.loading import load_ngram
 from chainrule.ngram.model import KIND_NAME, NgramModel
 from chainrule.ngram.settings import NgramSettings, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.normalise import quantised
 from chainrule.ngram.store.parts import Parts, pack_words, select
-from chainrule.ngram.store.quantised import quantised
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
 from chainrule.system.parallel import EMBEDDED, Engine, worth_a_kernel
 from chainrule.system.progress import Progress
@@ -62,10 +62,8 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     if settings.bits:
         lm = _quantised(lm, data)
     if settings.index:
-        from chainrule.ngram.store.index import with_index
-
         with data.progress.task("indexing"):
-            lm.automaton = with_index(lm.automaton)
+            lm.automaton = lm.automaton.indexed()
     return lm
 
 

@@ -31,7 +31,7 @@ import io
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
@@ -40,7 +40,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import ArpaError
-from chainrule.ngram.arpa.encodings import recoding
 from chainrule.ngram.arpa.numbers import read_number
 from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system.parallel import worth_a_kernel
@@ -87,7 +86,7 @@ class ArpaModel:
 def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "utf-8") -> ArpaModel:
     """The contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
-    recode = recoding(encoding, path)
+    recode = _recoding(encoding, path)
     try:
         with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
             for block in _blocks(recode(_pieces(raw, task)), path):
@@ -102,6 +101,27 @@ def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "ut
     if reader.more:
         progress.note(f"{path}: what follows \\end\\ is not read")
     return reader.model()
+
+
+def _recoding(encoding: str, path: Path) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
+    """A function that turns bytes of an encoding into UTF-8; words are UTF-8 here, whatever they are in a file."""
+    try:
+        found = codecs.lookup(encoding)
+    except LookupError:
+        raise ArpaError(f"there is no encoding {encoding!r}: latin-1, cp1252, koi8-r, ... are some") from None
+    if found.name == "utf-8":
+        return lambda pieces: pieces
+
+    def recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        decoder = codecs.getincrementaldecoder(found.name)()
+        try:
+            for piece in pieces:
+                yield decoder.decode(piece).encode()
+            yield decoder.decode(b"", final=True).encode()
+        except UnicodeError as error:
+            raise ArpaError(f"{path}: not {encoding}: {error}") from None
+
+    return recoded
 
 
 def _size(raw: IO[bytes]) -> int | None:

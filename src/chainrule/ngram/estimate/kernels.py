@@ -170,15 +170,7 @@ def fill_levels(windows: Any, place: Any, shared: Any, first: Any, word: Any, co
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_places(places: Any, counts: Any) -> Any:
-    """Add to `counts` how often each index occurs in `places`. Returns `counts`."""
-    for k in range(len(places)):
-        counts[places[k]] += 1
-    return counts
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def count_places_from(places: Any, first: int, counts: Any) -> Any:
+def count_places(places: Any, first: int, counts: Any) -> Any:
     """Add to `counts` how often each index from `first` on occurs in `places`, as far as there are counts."""
     for k in range(len(places)):
         place = np.int64(places[k]) - first

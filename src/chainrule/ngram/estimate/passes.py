@@ -15,7 +15,7 @@ from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.estimate.smooth import Seen, Smoothed
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import IN_MEMORY, Workspace, give_back_memory
-from chainrule.system.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import worth_a_kernel
 from chainrule.system.progress import SILENT, Progress
 
 NGRAMS_AT_ONCE = 1 << 16
@@ -69,40 +69,32 @@ def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -
     N-grams that begin with <s> have nothing before them, and keep their counts.
     """
 
-    def level(n: int) -> Level:
+    pieces = [
+        (n, first)
+        for n, level in enumerate(counts.levels[:-1], start=1)
+        for first in range(0, len(level), _COUNTED_AT_ONCE)
+    ]
+    different = [_empty(counts, len(level), workspace, level.count.dtype) for level in counts.levels[:-1]]
+
+    def count(piece: tuple[int, int]) -> None:
+        n, first = piece
         below, above = counts.levels[n - 1], counts.levels[n]
+        last = min(first + _COUNTED_AT_ONCE, len(below))
         # never more than the count of the n-gram, whose type is thus wide enough
-        different = _bincount(above.suffix, len(below), below.count.dtype)
+        found = _count_places(above.suffix, first, last, below.count.dtype)
         from_start = counts.starting_with_bos(n)
-        different[from_start] = below.count[from_start]
-        return Level(below.word, workspace.put(different), below.begin, below.suffix)
-
-    if workspace.engine.is_remote:
-        levels = [_continuation_level(counts, n, workspace) for n in range(1, counts.order)]
-    else:
-        levels = [level for _, level in workspace.releasing(in_order(level, range(1, counts.order)), every=1)]
-    return Counts(counts.vocab_size, counts.bos, [*levels, counts.levels[-1]])
-
-
-def _continuation_level(counts: Counts, n: int, workspace: Workspace) -> Level:
-    """The same for one level, by workers that share files: each counts a range of its n-grams."""
-    below, above = counts.levels[n - 1], counts.levels[n]
-    different = workspace.empty(len(below), below.count.dtype)
-    from_start = counts.starting_with_bos(n)
-
-    def count(first: int) -> None:
-        from chainrule.ngram.estimate.kernels import count_places_from
-
-        last = min(first + _COUNTED_AT_ONCE, len(different))
-        found = count_places_from(above.suffix, first, np.zeros(last - first, dtype=different.dtype))
         kept = slice(max(from_start.start, first), min(from_start.stop, last))
         if kept.start < kept.stop:
             found[kept.start - first : kept.stop - first] = below.count[kept]
-        different[first:last] = found
+        different[n - 1][first:last] = found
 
-    for _ in workspace.in_order(count, range(0, len(different), _COUNTED_AT_ONCE)):
+    for _ in workspace.releasing(workspace.engine.in_order(count, pieces), every=1):
         pass
-    return Level(below.word, different, below.begin, below.suffix)
+    levels = [
+        Level(level.word, found, level.begin, level.suffix)
+        for level, found in zip(counts.levels, different, strict=False)
+    ]
+    return Counts(counts.vocab_size, counts.bos, [*levels, counts.levels[-1]])
 
 
 def smooth_levels(
@@ -121,7 +113,7 @@ def smooth_levels(
     xp = array_namespace(counts.levels[0].word)
     sizes = [len(level) for level in counts.levels]
     first = [0, *accumulate(sizes)]
-    result = Estimate(*(_empty(counts, size, workspace) for size in (first[-1], first[-2])))
+    result = Estimate(*(_empty(counts, size, workspace, xp.float32) for size in (first[-1], first[-2])))
     below = _before_words(counts, xp)
     with progress.task("smoothing", first[-1], "n-grams") as task:
         for n, level in enumerate(counts.levels, start=1):
@@ -176,11 +168,11 @@ class _Smoother:
         return is_full
 
 
-def _empty(counts: Counts, size: int, workspace: Workspace) -> Array:
+def _empty(counts: Counts, size: int, workspace: Workspace, dtype: Any) -> Array:
     xp = array_namespace(counts.levels[0].word)
     if workspace.spills:
-        return workspace.empty(size, np.float32)
-    return xp.empty(size, dtype=xp.float32, device=device(counts.levels[0].word))
+        return workspace.empty(size, dtype)
+    return xp.empty(size, dtype=dtype, device=device(counts.levels[0].word))
 
 
 def _before_words(counts: Counts, xp: Array) -> Array:
@@ -205,13 +197,14 @@ def _stretches(level: Level) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _bincount(places: Array, size: int, dtype: Any) -> Array:
+def _count_places(places: Array, first: int, last: int, dtype: Any) -> Array:
+    """Count how often each index from `first` to `last` - 1 occurs in `places`."""
     if not is_numpy_array(places):
         import torch
 
-        return torch.bincount(places, minlength=size)
+        return torch.bincount(places, minlength=last)[first:last]
     if not worth_a_kernel(len(places), _NANOSECONDS):
-        return np.bincount(places, minlength=size).astype(dtype)
+        return np.bincount(places, minlength=last)[first:last].astype(dtype)
     from chainrule.ngram.estimate.kernels import count_places
 
-    return count_places(places, np.zeros(size, dtype=dtype))
+    return count_places(places, first, np.zeros(last - first, dtype=dtype))

@@ -6,10 +6,8 @@ In reading order:
     trie.py               the n-grams as a compact trie
     values.py             log-probabilities and log-backoffs, plain or quantised
     automaton.py          scoring: the trie walked word by word, backing off where an n-gram is missing
-    normalise.py          backoffs that make the probabilities after every context sum to one
-    quantised.py          automata in fewer bits
+    normalise.py          backoffs that make the probabilities after every context sum to one; models in fewer bits
     parts.py              automata taken apart and put together
-    index.py              an optional hash index, for faster lookups
     bitstream.py          integers of a few bits each, packed into 32-bit words
     kernels.py            Numba kernels: reading and searching the trie, its hash index, packing bit streams
     scoring_kernels.py    Numba kernels that score a text, and compute ln p of every word after a context

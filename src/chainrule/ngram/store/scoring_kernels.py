@@ -128,29 +128,6 @@ def _charge_alpha(first: int, last: int, codes: Any, size: int, bos: int, longes
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def put_starts(ids: Any, bos: int, eos: int, text: Any) -> Any:
-    """Write the ids into `text` with <s> before each line; returns the length of the text."""
-    n, starts = 0, True
-    for k in range(len(ids)):
-        text[n] = bos
-        n += starts
-        text[n] = ids[k]
-        n += 1
-        starts = ids[k] == eos
-    return n
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def leave_starts(text: Any, bos: int, scores: Any) -> Any:
-    """Move the scores of all tokens but <s> to the front, in place; returns their number."""
-    n = 0
-    for k in range(len(text)):
-        scores[n] = scores[k]
-        n += text[k] != bos
-    return n
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def lay_out(ids: Any, starts: Any, ends: Any, bos: int, text: Any) -> None:
     """Write the sequences of ids, each from a start to its end, into `text` with <s> before each."""
     n = 0

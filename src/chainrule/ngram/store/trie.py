@@ -26,7 +26,7 @@ from chainrule.arrays import Array, to_numpy
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits
 from chainrule.ngram.store.codes import find
 from chainrule.ngram.workspace import IN_MEMORY, Workspace
-from chainrule.system.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import worth_a_kernel
 
 Ints = NDArray[np.int64]
 
@@ -214,13 +214,14 @@ def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tu
 
     `begins` holds, for each length from 1 on, where the children of each context begin, and one past the last.
     """
-    if begins and workspace.engine.is_remote:
-        return _pack_begins_in_files(begins, workspace)
     if not begins:
         nothing = np.zeros(0, dtype=np.uint32)
         return nothing, np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.uint32)
+    amount = sum(begin.shape[0] for begin in begins)
+    if isinstance(begins[0], np.ndarray) and (workspace.engine.is_remote or worth_a_kernel(amount, _NANOSECONDS)):
+        return _pack_begins_fast(begins, workspace)
     xp, where = array_namespace(begins[0]), device(begins[0])
-    packed = [group for _, group in in_order(_pack_groups, begins)]
+    packed = [_pack_groups(begin) for begin in begins]
     ends = xp.cumulative_sum(xp.concat([width for _, width, _ in packed]))
     offset = xp.concat([xp.zeros(1, dtype=xp.int64, device=where), ends])
     rests = [rest for _, _, rest in packed]
@@ -229,15 +230,15 @@ def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tu
     return _narrow(xp.concat([base for base, _, _ in packed])), _narrow(offset), rest
 
 
-def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tuple[Array, Array, Array]:
-    """The same by workers that share files: the widths of all groups, then the rests, some groups at a time."""
+def _pack_begins_fast(begins: Sequence[Array], workspace: Workspace) -> tuple[Array, Array, Array]:
+    """Do the same by kernels: find the widths of all groups, then pack the rests, some groups at a time."""
+    from chainrule.ngram.store.kernels import group_widths, pack_groups
+
     groups = [groups_for(len(begin) - 1) for begin in begins]
     firsts = [0, *accumulate(groups)]
     base, width = (workspace.empty(firsts[-1], np.int64) for _ in range(2))
 
     def measure(piece: tuple[int, int, int]) -> None:
-        from chainrule.ngram.store.kernels import group_widths
-
         level, first, last = piece
         to = slice(firsts[level] + first, firsts[level] + last)
         group_widths(begins[level][first * TOGETHER : last * TOGETHER], base[to], width[to])
@@ -252,11 +253,10 @@ def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tupl
     offset = workspace.empty(firsts[-1] + 1, np.int64)
     offset[0] = 0
     np.cumsum(width, out=offset[1:])
-    rest = workspace.empty(int(offset[-1]) + 1, np.uint32)
+    size = int(offset[-1]) + 1
+    rest = workspace.empty(size, np.uint32) if workspace.spills else np.zeros(size, np.uint32)
 
     def pack_some(piece: tuple[int, int, int]) -> None:
-        from chainrule.ngram.store.kernels import pack_groups
-
         level, first, last = piece
         starts = offset[firsts[level] + first : firsts[level] + last + 1]
         pack_groups(begins[level][first * TOGETHER : last * TOGETHER], starts, rest)
@@ -268,8 +268,6 @@ def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tupl
 
 def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
     """The base, the bit width and the packed rests of each group of 32 contexts of one length."""
-    if isinstance(begin, np.ndarray) and worth_a_kernel(len(begin), _NANOSECONDS):
-        return _pack_groups_fast(begin)
     xp = array_namespace(begin)
     groups = groups_for(begin.shape[0] - 1)
     rows = xp.zeros(groups * TOGETHER, dtype=xp.int64, device=device(begin))
@@ -279,18 +277,6 @@ def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
     base = rows[:, 0]
     width = bit_lengths(rows[:, -1] - base)
     return base, width, _pack_rows(rows - base[:, None], width)
-
-
-def _pack_groups_fast(begin: NDArray[np.integer]) -> tuple[Ints, Ints, NDArray[np.uint32]]:
-    from chainrule.ngram.store.kernels import group_widths, pack_groups
-
-    groups = groups_for(len(begin) - 1)
-    base, width = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)
-    group_widths(begin, base, width)
-    offset = np.concatenate([[0], np.cumsum(width)])
-    stream = np.zeros(int(offset[-1]), dtype=np.uint32)
-    pack_groups(begin, offset, stream)
-    return base, width, stream
 
 
 def _narrow(values: Array) -> Array:
