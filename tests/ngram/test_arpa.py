@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa import reading as arpa
 from chainrule.ngram.arpa.numbers import read_number, write_number
-from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa, write_arpa
+from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
+from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system import parallel
 from chainrule.system.disk import atomic
 from listening import Listening

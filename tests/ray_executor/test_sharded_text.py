@@ -9,7 +9,7 @@ import pytest
 from chainrule.errors import CorpusError, EncodingError
 from chainrule.text.corpus import Corpus
 from chainrule.text.shards import shards_of
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import encode_corpus, learn_and_encode
 from chainrule.tokens.vocabulary import Limit
 

@@ -13,7 +13,7 @@ from chainrule.errors import CorpusError
 from chainrule.text import files
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Ids
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import encode_corpus
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit

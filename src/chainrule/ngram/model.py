@@ -138,19 +138,15 @@ class NgramModel(LanguageModel):
             check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
         xp = array_namespace(ids_BT)
-        history = self._history(ids_BT.shape[0], state)
+        # without a state <s> alone: no n-gram has it in its middle, so none reaches from one row into the next
+        start = self.automaton.array(np.full((ids_BT.shape[0], 1), self.tokenizer.bos))
+        history = start if state is None else self._state(state).words
         # all rows as one text, each preceded by the words of its state
         text_BT = xp.concat([history, ids_BT], axis=1)
         is_token = text_BT != PAD
         scores_BT = xp.zeros(text_BT.shape, dtype=xp.float64, device=ids_BT.device)
         scores_BT[is_token] = self.automaton.score(text_BT[is_token])
         return scores_BT[:, history.shape[1] :]
-
-    def _history(self, rows: int, state: State | None) -> Array:
-        if state is not None:
-            return self._state(state).words
-        # <s> alone: no n-gram has it in its middle, so none reaches from one row into the next
-        return self.automaton.array(np.full((rows, 1), self.tokenizer.bos))
 
     # -- fast paths ---------------------------------------------------------------------------------------
 

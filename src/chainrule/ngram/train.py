@@ -32,7 +32,6 @@ from chainrule.ngram.store.parts import Parts, pack_words, select
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
 from chainrule.system.parallel import EMBEDDED, Engine, worth_a_kernel
 from chainrule.system.progress import Progress
-from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.words.tokenizer import read_words
 
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
@@ -47,7 +46,7 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     if settings.smoothing == "infinite":
         data.progress.note("n-grams of any length are a kind of their own now: train anygram")
         return train_any_length(AnyLengthSettings(settings.extra_words), data)
-    data = _with_vocabulary(settings.extra_words, data)
+    data = _with_extra_words(settings.extra_words, data)
     give_back_memory()  # what finding and numbering words took
     workspace = _workspace(settings, len(data.train.ids), data.device, data.engine)
     counts = count(settings, data, workspace)
@@ -69,21 +68,19 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
 
 def train_any_length(settings: AnyLengthSettings, data: TrainingData) -> LanguageModel:
     """Train a model of n-grams of any length."""
-    return train_anygram(_with_vocabulary(settings.extra_words, data), settings)
+    return train_anygram(_with_extra_words(settings.extra_words, data), settings)
 
 
-def _with_vocabulary(path: str, data: TrainingData) -> TrainingData:
-    """The data with the words of a file added to its tokenizer; as it is if no file is named."""
-    return replace(data, tokenizer=with_words_of(data.tokenizer, path)) if path else data
-
-
-def with_words_of(tokenizer: Tokenizer, path: str) -> Tokenizer:
-    """The tokenizer with the words of a file, one per line, added after its own."""
-    if tokenizer.splitting is None:
+def _with_extra_words(path: str, data: TrainingData) -> TrainingData:
+    """Return the data with the words of a file, one per line, added to its tokenizer; as it is without a file."""
+    if not path:
+        return data
+    if data.tokenizer.splitting is None:
         raise SettingsError(
-            f"extra_words adds words, which goes with word tokens, not with {tokenizer.name} tokens"
+            f"extra_words adds words, which goes with word tokens, not with {data.tokenizer.name} tokens"
         )
-    return tokenizer.with_words(read_words(Path(path), tokenizer.splitting))
+    words = read_words(Path(path), data.tokenizer.splitting)
+    return replace(data, tokenizer=data.tokenizer.with_words(words))
 
 
 def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:

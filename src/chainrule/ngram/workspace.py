@@ -11,6 +11,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -55,7 +56,10 @@ class Workspace:
         if self.folder is None or size == 0:
             return np.empty(shape, dtype=dtype)
         try:
-            with self._file() as file:
+            make: Any = partial(tempfile.TemporaryFile, prefix="chainrule-")
+            if self.engine.is_remote:
+                make = partial(tempfile.NamedTemporaryFile, prefix="array-", delete=False)
+            with make(dir=self.folder) as file:
                 # reserved now: writing to a mapped page when the disk has become full would kill the process
                 _take_space(file, size)
                 named: Any = file.name if self.engine.is_remote else file
@@ -72,11 +76,6 @@ class Workspace:
         if self.engine.is_remote:
             weakref.finalize(array, Path(file.name).unlink, missing_ok=True)
         return array
-
-    def _file(self) -> IO[bytes]:
-        if self.engine.is_remote:
-            return tempfile.NamedTemporaryFile(dir=self.folder, prefix="array-", delete=False)
-        return tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-")
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
         """Each piece and the result of `work` for it, done where the engine has it done; memory is released."""

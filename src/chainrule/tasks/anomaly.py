@@ -35,7 +35,7 @@ from chainrule.text.files import form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.records import Fields, read_sourced
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.tokens.spans import byte_spans
+from chainrule.tokens.spelling import byte_spans
 
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of a line that is not complete yet; more is taken for a line

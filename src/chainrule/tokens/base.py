@@ -147,19 +147,15 @@ def narrowest(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
 
 def utf8(text: str) -> bytes:
     """The UTF-8 bytes of a text; a lone surrogate (half a character), which a string can hold, is an error."""
-    _require_text(text)
+    if not isinstance(text, str):
+        hint = ": decode them first" if isinstance(text, (bytes, bytearray)) else ""
+        raise TokenizerError(f"expected one text (str), found {type(text).__name__}{hint}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise TokenizerError(
             f"character {error.start + 1} is a lone surrogate, which usually comes from bytes that are not UTF-8"
         ) from None
-
-
-def _require_text(text: Any) -> None:
-    if not isinstance(text, str):
-        hint = ": decode them first" if isinstance(text, (bytes, bytearray)) else ""
-        raise TokenizerError(f"expected one text (str), found {type(text).__name__}{hint}")
 
 
 def decoded(words: list[bytes]) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from chainrule.errors import TokenizerError
 from chainrule.tokens.base import Ids, Tokenizer, utf8
-from chainrule.tokens.subwords.library import byte_characters, encode_batch, library_tokenizer
+from chainrule.tokens.subwords.library import character_bytes, encode_batch, library_tokenizer
 from chainrule.tokens.subwords.tokenizer import readable
 
 
@@ -117,9 +117,8 @@ class PublishedTokenizer(Tokenizer):
     @staticmethod
     def _bytes(piece: str) -> bytes | None:
         """The bytes of a piece in byte characters; None for another one."""
-        if any(character not in _BYTE_OF for character in piece):
-            return None
-        return bytes(_BYTE_OF[character] for character in piece)
+        byte_of = character_bytes()
+        return bytes(map(byte_of.__getitem__, piece)) if byte_of.keys() >= set(piece) else None
 
     def to_json(self) -> dict[str, Any]:
         library = {"tokenizers": json.loads(self.definition)}
@@ -133,6 +132,3 @@ class PublishedTokenizer(Tokenizer):
         definition = json.dumps(data["tokenizers"], ensure_ascii=False)
         more = {name: data[name] for name in ("mask", "before", "closes") if name in data}
         return cls(definition, size=data["size"], start=data["start"], stop=data["stop"], **more)
-
-
-_BYTE_OF = {character: byte for byte, character in byte_characters().items()}

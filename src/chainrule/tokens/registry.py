@@ -23,8 +23,7 @@ from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.byte import ByteTokenizer
-from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.char import ByteTokenizer, CharTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import Algorithm
@@ -58,7 +57,8 @@ def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress:
                 task.advance(len(block))
 
         if name not in NAMES:
-            return cast(Tokenizer, _plugin(name).train(blocks(), limit))
+            plugin: Any = _tokenizer_class(find_plugins(PLUGINS)[name])
+            return cast(Tokenizer, plugin.train(blocks(), limit))
         if name == "char":
             return CharTokenizer.train(blocks(), limit)
         if splitting := word_splitting(name):
@@ -85,11 +85,6 @@ def train_and_encode(
 def tokenizer_names() -> list[str]:
     """The name of every tokenizer that can be learned, plug-ins included; no plug-in is imported."""
     return [*NAMES, *(name for name in find_plugins(PLUGINS) if name not in NAMES)]
-
-
-def _plugin(name: str) -> Any:
-    """The class of the tokenizer that a plug-in adds."""
-    return _tokenizer_class(find_plugins(PLUGINS)[name])
 
 
 def _tokenizer_class(point: EntryPoint) -> type[Tokenizer]:

@@ -10,7 +10,6 @@ tokenizer, and only models of word tokens can be written. What the format leaves
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import ArpaError, ModelError
+from chainrule.folder.integrity import sha256
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import ArpaBlock, write_arpa
 from chainrule.ngram.model import NgramModel
@@ -50,7 +50,9 @@ def load_arpa(
     path = Path(path)
     progress = as_progress(progress)
     lm = from_arpa(read_arpa(path, progress, encoding), context, progress)
-    lm.provenance = {"arpa": path.name, "arpa_sha256": _sha256(path), "chainrule": __version__}
+    # a pipe can be read only once
+    checksum = sha256(path) if path.is_file() else None
+    lm.provenance = {"arpa": path.name, "arpa_sha256": checksum, "chainrule": __version__}
     return lm
 
 
@@ -89,13 +91,6 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
 
 
 # -- from a file ------------------------------------------------------------------------------------------
-
-
-def _sha256(path: Path) -> str | None:
-    if not path.is_file():  # a pipe can be read only once
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _ids_of(words: list[bytes]) -> Ints:
@@ -142,7 +137,7 @@ def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
         keys = [places[k] * size + code_of[levels[n - 2 + k].ids[:, n - 1]] for k in range(1, len(places))]
         complete, missing = _complete(keys)
         places = [np.searchsorted(complete, key) for key in keys]
-        begins.append(_begins(complete // size, len(log_prob[-1])))
+        begins.append(np.searchsorted(complete, np.arange(len(log_prob[-1]) + 1) * size))
         words.append((complete % size).astype(np.uint32))
         log_prob.append(_scattered(places[0], levels[n - 1].log_prob, len(complete), -np.inf))
         log_backoff.append(_scattered(places[0], levels[n - 1].log_backoff, len(complete), 0.0))
@@ -165,22 +160,11 @@ def _complete(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
     `keys[0]` are the listed ones, the others come from longer n-grams.
     """
     listed = np.sort(keys[0])
-    missing = [key[~_is_in(listed, key)] for key in keys[1:]]
+    padded = np.append(listed, -1)
+    missing = [key[padded[np.searchsorted(listed, key)] != key] for key in keys[1:]]
     added = np.unique(np.concatenate([np.zeros(0, np.int64), *missing]))
     before = np.searchsorted(listed, added)
     return np.insert(listed, before, added), before + np.arange(len(added))
-
-
-def _is_in(ordered: Ints, keys: Ints) -> NDArray[np.bool_]:
-    if not len(ordered):
-        return np.zeros(len(keys), dtype=bool)
-    found: NDArray[np.bool_] = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)] == keys
-    return found
-
-
-def _begins(contexts: Ints, size: int) -> Ints:
-    """The index of the first n-gram of each of `size` contexts, and one past the last n-gram."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(contexts, minlength=size))])
 
 
 def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:

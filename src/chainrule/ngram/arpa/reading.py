@@ -41,15 +41,12 @@ from numpy.typing import NDArray
 
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa.numbers import read_number
-from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system.parallel import worth_a_kernel
 from chainrule.system.progress import SILENT, Progress, Task
 from chainrule.text.files import whole_lines
 
 if TYPE_CHECKING:
     from chainrule.tokens.words.table import WordTable
-
-__all__ = ["ArpaLevel", "ArpaModel", "read_arpa", "write_arpa"]
 
 _BLOCK = 2 << 20  # bytes read at a time
 _LONGEST_LINE = 1 << 24  # bytes; a file with a longer line is not an ARPA file, and must not fill the memory

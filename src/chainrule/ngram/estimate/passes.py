@@ -40,17 +40,13 @@ class Estimate:
 
     def take_logs(self, workspace: Workspace = IN_MEMORY) -> None:
         """Replace all values by their natural logarithms; ln 0 is -inf."""
-        xp = array_namespace(self.prob)
-        if not is_numpy_array(self.prob):
-            self.prob, self.backoff = xp.log(self.prob), xp.log(self.backoff)
-            return
-
-        self.prob = _logarithms(self.prob, workspace)
-        self.backoff = _logarithms(self.backoff, workspace)
+        self.prob, self.backoff = _logarithms(self.prob, workspace), _logarithms(self.backoff, workspace)
 
 
 def _logarithms(array: Array, workspace: Workspace) -> Array:
-    """The natural logarithms of an array, in its place; in another array where work may be done twice."""
+    """Return the natural logarithms of an array, in its place; in another array where work may be done twice."""
+    if not is_numpy_array(array):
+        return array_namespace(array).log(array)
     logs = workspace.empty(len(array), array.dtype) if workspace.engine.is_remote else array
 
     def log(first: int) -> None:

@@ -71,9 +71,9 @@ def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
     text, places = insert_starts(ids, sequence_starts(ids, held_out.eos, held_out.context), counts.bos)
     codes = codes_of_words(counts.vocab_size)[text].astype(np.int64)
     ratios, totals = np.zeros((counts.order, len(text))), np.zeros((counts.order, len(text)))
-    levels = [_on_host(level.word, level.count, level.begin) for level in counts.levels]
     node = np.zeros(len(text), dtype=np.int64)  # the n-gram that ends at each position, -1 if unseen
-    for n, (word, count, begin) in enumerate(levels):
+    for n, level in enumerate(counts.levels):
+        word, count, begin = (to_numpy(a).astype(np.int64) for a in (level.word, level.count, level.begin))
         context = np.concatenate([[0 if n == 0 else -1], node[:-1]])
         here = np.flatnonzero(context >= 0)
         first, last = begin[context[here]], begin[context[here] + 1]
@@ -85,7 +85,3 @@ def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
         node = np.full(len(text), -1, dtype=np.int64)
         node[here] = found
     return ratios[:, places], totals[:, places]
-
-
-def _on_host(*arrays: object) -> tuple[NDArray[np.int64], ...]:
-    return tuple(to_numpy(array).astype(np.int64) for array in arrays)

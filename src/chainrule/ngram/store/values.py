@@ -70,18 +70,15 @@ class Values:
         if self.codes.shape[0] < 2:  # there are no n-grams but single words
             return self.books[length - 1, longer]
         index = read_bits(self.codes, longer * self.bits, self.bits)
-        return self.books[length - 1, index] if self.bits < GRID_BITS else _on_grid(self.books[length - 1], index)
+        if self.bits < GRID_BITS:
+            return self.books[length - 1, index]
+        xp = array_namespace(index)
+        low, step = xp.astype(self.books[length - 1], xp.float64)  # double precision is exact here
+        return xp.astype(xp.where(index > 0, low + step * xp.astype(index, xp.float64), -xp.inf), xp.float32)
 
     def to(self, where: Any) -> Values:
         """These values as torch tensors on a device, or, for None, as NumPy arrays."""
         return Values(move(self.plain, where), move(self.codes, where), move(self.books, where), self.bits)
-
-
-def _on_grid(grid: Array, index: Array) -> Array:
-    """The numbers at indices of a grid, in single precision; computed in double precision, where they are exact."""
-    xp = array_namespace(index)
-    wide = xp.astype(grid, xp.float64)
-    return xp.astype(xp.where(index > 0, wide[0] + wide[1] * xp.astype(index, xp.float64), -xp.inf), xp.float32)
 
 
 def quantise(plain: NDArray[np.float32], bounds: NDArray[np.int64], bits: int) -> Values:

@@ -51,6 +51,12 @@ def byte_characters() -> dict[int, str]:
     return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
 
 
+@cache
+def character_bytes() -> dict[str, int]:
+    """Return the byte that each of the visible characters stands for."""
+    return {character: byte for byte, character in byte_characters().items()}
+
+
 def byte_level() -> Any:
     """The library's pre-tokenizer: it splits text into words with their leading space, in byte characters."""
     from tokenizers import pre_tokenizers

@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from chainrule.errors import TokenizerError
-from chainrule.tokens.subwords.library import byte_characters, byte_level, section_lists
+from chainrule.tokens.subwords.library import byte_level, character_bytes, section_lists
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
 
 _T = TypeVar("_T")
@@ -53,7 +53,7 @@ def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
 
 def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> Iterator[Merge]:
     """The merges, first to last, until the vocabulary is full or no pair occurs `min_count` times."""
-    byte_of = {character: byte for byte, character in byte_characters().items()}
+    byte_of = character_bytes()
     tokens = [bytes([byte_of[character]]) for character in sorted(byte_of)]
     number = {character: i for i, character in enumerate(sorted(byte_of))}
     spelled = {word: [number[character] for character in word] for word in words}
@@ -89,7 +89,7 @@ class Replayed:
 
 def spelled_words(text: str) -> list[list[bytes]]:
     """The words of a text in single bytes: what BPE begins with. A line end is a word of its own."""
-    byte_of = {character: byte for byte, character in byte_characters().items()}
+    byte_of = character_bytes()
     words: list[list[bytes]] = []
     for number, line in enumerate(text.split("\n")):
         if number:
@@ -103,7 +103,7 @@ def replay_merges(tokenizer: SubwordTokenizer, text: str) -> Iterator[Replayed]:
     """How BPE encodes a text: the pair that was learned first is merged wherever it stands, again and again."""
     if tokenizer.algorithm != "bpe":
         raise TokenizerError(f"{tokenizer.algorithm} does not merge: only BPE does")
-    byte_of = {character: byte for byte, character in byte_characters().items()}
+    byte_of = character_bytes()
     ranks: dict[tuple[bytes, bytes], int] = {}
     for rank, pair in enumerate(json.loads(tokenizer.definition)["model"]["merges"]):
         left, right = pair.split(" ") if isinstance(pair, str) else pair

@@ -25,7 +25,7 @@ from chainrule.tokens.subwords.library import (
     INSIDE,
     UNKNOWN_PIECE,
     Algorithm,
-    byte_characters,
+    character_bytes,
     check_definition,
     encode_batch,
     learn,
@@ -84,7 +84,7 @@ class SubwordTokenizer(Tokenizer):
         pieces: list[str] = [self.reference.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
         if self.algorithm == "wordpiece":
             pieces = [piece.removeprefix(INSIDE) for piece in pieces]
-        byte_of = {character: byte for byte, character in byte_characters().items()}
+        byte_of = character_bytes()
         spelled = [b"<unk>" if p == UNKNOWN_PIECE else bytes(byte_of[c] for c in p) for p in pieces]
         return [*spelled, b"", b"\n"]
 
