@@ -47,7 +47,7 @@ class BackoffStep:
 
 
 def backoff_steps(lm: NgramModel, ids: list[int], target: int) -> list[BackoffStep]:
-    """The contexts of the target after <s> and the ids, from the longest that the order admits to the last used."""
+    """Return the contexts of the target after <s> and the ids, from the longest possible to the last used."""
     automaton = lm.on("cpu").automaton
     read = [lm.tokenizer.bos, *ids]
     steps = []
@@ -69,7 +69,7 @@ def _value(values: Values, node: int, n: int) -> float:
 
 
 def product(steps: list[BackoffStep]) -> float:
-    """ln p: the sum of the logarithms of all weights and of the stored probability."""
+    """Return ln p: the sum of the logarithms of all weights and of the stored probability."""
     return sum(part for step in steps for part in (step.log_weight, step.log_stored) if part is not None)
 
 
@@ -103,7 +103,7 @@ def predictable(lm: NgramModel) -> int:
 
 
 def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[SumStep]:
-    """The stored probability of the target after a context, and after each shorter one, down to none."""
+    """Return the stored probability of the target after a context, and after each shorter one, down to none."""
     automaton = lm.on("cpu").automaton
     steps: list[SumStep] = []
     for n in range(len(context) + 1):
@@ -120,7 +120,7 @@ def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[Sum
 
 
 def _counts(lm: NgramModel, automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int | None, int | None]:
-    """c(h w) and c(h) as the smoothing method took them; None where the model does not tell."""
+    """Return c(h w) and c(h) as the smoothing method took them; None where the model does not tell."""
     trie, settings = automaton.trie, lm.settings
     if settings.prune or settings.entropy:
         return None, None
@@ -138,7 +138,7 @@ def _counts(lm: NgramModel, automaton: Automaton, h: tuple[int, ...], target: in
 
 
 def _different_before(automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int, int]:
-    """N(· h w), the different tokens v before h w, and N(· h ·): those of all w together."""
+    """Return N(· h w), the different tokens v before h w, and N(· h ·): those of all w together."""
     trie = automaton.trie
     nodes = np.arange(1, trie.vocab_size + 1)  # v
     for n, token in enumerate(h, start=1):  # v h
@@ -203,7 +203,7 @@ class Mixture:
 
 
 def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
-    """The contexts of the target after <s> and the ids that were seen in training text."""
+    """Return the contexts of the target after <s> and the ids that were seen in training text."""
     read = [lm.tokenizer.bos, *ids]
     last: list[tuple[int, int, int, int]] = []
 

@@ -20,7 +20,7 @@ _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kern
 
 
 def load_ngram(folder: ModelFolder) -> NgramModel:
-    """The model of a folder, once its arrays are found sound."""
+    """Return the model of a folder, once its arrays are found sound."""
     settings = settings_of.parse(NgramSettings, folder.config)
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
     arrays = (folder.tensor(name) for name in ("first_of_length", "words", "base", "offset", "rest"))
@@ -78,7 +78,7 @@ def _is_sound(automaton: Automaton, order: int) -> bool:
 
 
 def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
-    """Whether there is a number for each of `size` nodes of `lengths` lengths; `words` of them are single words."""
+    """Return True if each of `size` nodes of `lengths` lengths has a number; `words` of them are single words."""
     if values.plain.dtype != np.float32 or values.plain.shape != (size if values.bits == 0 else words,):
         return False
     return values.bits == 0 or bool(
@@ -90,7 +90,7 @@ def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
 
 
 def _makes_sense(automaton: Automaton) -> bool:
-    """Whether the children of each context are sorted and follow those of the one before; values are logarithms."""
+    """Return True if the children of each context are sorted, the contexts in order, and values logarithms."""
     trie = automaton.trie
     for n in range(1, trie.order):
         contexts = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1] + 1)

@@ -82,7 +82,7 @@ def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, N
 
 
 def tune_weight(first: Floats, second: Floats) -> float:
-    """The λ that maximises the likelihood of a text, given ln p of each token under the two models."""
+    """Return the λ that maximises the likelihood of a text, given ln p of each token under the two models."""
     possible = (first > -np.inf) | (second > -np.inf)  # a token impossible under both says nothing about λ
     if not possible.any():
         return 0.5
@@ -99,7 +99,7 @@ def tune_weight(first: Floats, second: Floats) -> float:
 
 
 def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
-    """The tokenizer that both models have, or, for word tokens, one that knows the words of both."""
+    """Return the tokenizer that both models have, or, for word tokens, one that knows the words of both."""
     if first.to_json() == second.to_json():
         return first
     if first.splitting is not None and first.splitting == second.splitting:
@@ -141,12 +141,12 @@ class _Side:
         return cls(lm, lm.automaton, to_common, to_own, known)
 
     def scores(self, words: Ints) -> Floats:
-        """ln p of the last word of each row of common ids, given the others."""
+        """Return ln p of the last word of each row of common ids, given the others."""
         scores: Floats = self.automaton.last_word_scores(self.to_own[words])
         return np.where(self.known[words[:, -1]], scores, -np.inf)
 
     def text_scores(self, ids: Ints, eos: int, context: Context) -> Floats:
-        """ln p of each token of a text in common ids."""
+        """Return ln p of each token of a text in common ids."""
         _, ends = line_bounds(ids, eos)
         rows = [self.to_own[ids]] if context == "stream" else np.split(self.to_own[ids], ends[:-1])
         return np.where(self.known[ids], np.concatenate(score_rows(self.lm, rows)), -np.inf)
@@ -166,7 +166,7 @@ class _Side:
 
 
 def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Automaton:
-    """The automaton of every n-gram of either side, with the mixture's probabilities."""
+    """Return the automaton of every n-gram of either side, with the mixture's probabilities."""
     parts = _union(sides, tokenizer)
     trie = parts.assemble().trie
     word = words_of_codes(trie.vocab_size).astype(np.int64)
@@ -179,7 +179,7 @@ def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Aut
 
 
 def _union(sides: Sequence[_Side], tokenizer: Tokenizer) -> Parts:
-    """The parts of every n-gram of either side, with values of 0 that are still to be filled in."""
+    """Return the parts of every n-gram of either side, with values of 0 that are still to be filled in."""
     size = tokenizer.vocab_size
     code = codes_of_words(size).astype(np.int64)
     place_of = [code[side.to_common[words_of_codes(side.automaton.trie.vocab_size)]] for side in sides]

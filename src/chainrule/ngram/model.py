@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chainrule.ngram.sampling.writer import Writer
 
 KIND_NAME = "ngram"
-_NANOSECONDS = 1 << 22  # to write one token without kernels
+_NANOSECONDS = 1 << 22  # to sample one token without kernels
 _WIDEST = 256  # beams; the next tokens of more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
@@ -78,7 +78,7 @@ class NgramModel(LanguageModel):
         return "cpu" if self.automaton.where is None else str(self.automaton.where)
 
     def on(self, device: str, dtype: str = "float32") -> NgramModel:
-        """This model with its arrays on a device: in NumPy on the CPU, in torch elsewhere.
+        """Return this model with its arrays on a device: in NumPy on the CPU, in torch elsewhere.
 
         Sums are taken in double precision, whatever `dtype` is, so that no precision is lost by backing off.
         """
@@ -91,7 +91,7 @@ class NgramModel(LanguageModel):
         return _tensors(self._on_host())
 
     def ngrams(self, context: str | Sequence[str] = "") -> Continuations:
-        """The n-grams that begin with a context: the words that were seen after it, with p and, if kept, counts.
+        """Return the n-grams that begin with a context: the words seen after it, with p and, if kept, counts.
 
         The context is a text, or a list of tokens, in which "<s>" is the start of a line. It is taken as it is: a
         text does not begin with <s>. Only its last tokens count, as many as the model's contexts have.
@@ -99,14 +99,14 @@ class NgramModel(LanguageModel):
         return continuations(self._on_host(), self.tokenizer, ids_of(self.tokenizer, context))
 
     def bigrams(self, words: str | Sequence[str] | None = None, *, most: int = 10, ends: bool = False) -> Bigrams:
-        """How often, and how probably, each of these words follows each other: the tables of a lecture.
+        """Return how often, and how probably, each of these words follows each other: the tables of a lecture.
 
-        None: the `most` likeliest words of the model. With `ends`, <s> comes before the words and </s> after them.
+        None: the most probable words of the model, `most` of them. With `ends`, also <s> and </s> at the two ends.
         """
         if words is None:
-            likeliest = self.ngrams().ids
+            by_probability = self.ngrams().ids
             special = (self.tokenizer.bos, self.tokenizer.eos, self.tokenizer.unk)
-            ids = [int(i) for i in likeliest if i not in special][:most]
+            ids = [int(i) for i in by_probability if i not in special][:most]
         else:
             ids = ids_of(self.tokenizer, words)
         if ends:
@@ -178,7 +178,7 @@ class NgramModel(LanguageModel):
     def _score_laid_out(
         self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, threads: int | None = None
     ) -> np.ndarray:
-        """`score_sequences` by kernels for what NumPy does with indices."""
+        """Do what `score_sequences` does, by kernels instead of NumPy's indexing."""
         from chainrule.ngram.store.scoring_kernels import lay_out, take_back
 
         text = np.empty(len(ids) + len(starts), dtype=np.uint32)
@@ -187,11 +187,11 @@ class NgramModel(LanguageModel):
         return np.asarray(scores[: take_back(starts, ends, scores)])
 
     def next_probs(self, state: State) -> np.ndarray | None:
-        """p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""
+        """Return p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""
         return self.automaton.next_probs_after(self._state(state).words)
 
     def predictions(self, state: State, ids_BT: Array) -> Iterator[Array]:
-        """The distributions before many tokens: each depends on the N-1 words before it and on nothing else."""
+        """Yield the distributions before many tokens: each depends on the N-1 words before it alone."""
         words_BTN = self._words_before(state, ids_BT)[:, :-1]
         rows, width, order = words_BTN.shape
         at_once = max(_AT_ONCE // (self.tokenizer.vocab_size * max(rows, 1)), 1)
@@ -201,7 +201,7 @@ class NgramModel(LanguageModel):
             yield flat.reshape(rows, some.shape[1], -1)
 
     def match_lengths(self, state: State, ids_BT: Array) -> np.ndarray:
-        """How many of the words before each of the ids, and after the last, are a known context: [B, T+1]."""
+        """Return how many words before each of the ids, and after the last, are a known context: [B, T+1]."""
         words_BTN = self._words_before(state, ids_BT)
         rows, width, order = words_BTN.shape
         nodes = to_numpy(self.automaton.state_of(words_BTN.reshape(rows * width, order)))
@@ -209,7 +209,7 @@ class NgramModel(LanguageModel):
         return lengths.reshape(rows, width)
 
     def _words_before(self, state: State, ids_BT: Array) -> Array:
-        """The N-1 words before each of the ids, and after the last of them, as [B, T+1, N-1]."""
+        """Return the N-1 words before each of the ids, and after the last of them, as [B, T+1, N-1]."""
         check_rows(state, ids_BT)
         ids_BT, history_BN = self._ids(ids_BT), self._state(state).words
         xp = array_namespace(ids_BT)
@@ -226,7 +226,7 @@ class NgramModel(LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NgramState, Array, Array] | None:
-        """Write by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
+        """Sample by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
         if self.automaton.where is not None:
             return None
         if not self._patience.count(uniforms_BT.size):
@@ -242,7 +242,7 @@ class NgramModel(LanguageModel):
     def search(
         self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
     ) -> list[list[Found]] | None:
-        """Search by the kernels of writing; None on a GPU, for a few tokens, or for very many hypotheses."""
+        """Search by the kernels of sampling; None on a GPU, for a few tokens, or for very many hypotheses."""
         texts, width = live_PW.shape
         if self.automaton.where is not None or width > _WIDEST or not self._patience.count(rules.limits.sum()):
             return None
@@ -262,7 +262,7 @@ class NgramModel(LanguageModel):
         return words, self._drafter.after(words, count)
 
     def likeliest(self, longest: int) -> list[Likeliest] | None:
-        """The contexts of the model and their likeliest words. None on a GPU."""
+        """Return the contexts of the model and their most probable words. None on a GPU."""
         if self.automaton.where is not None:
             return None
         from chainrule.ngram.sampling.likeliest import likeliest_words
@@ -293,16 +293,16 @@ class NgramModel(LanguageModel):
         return expect_state(state, NgramState)
 
     def _on_host(self) -> Automaton:
-        """The automaton in NumPy, as the folder stores it; the hash index is rebuilt if a device dropped it."""
+        """Return the automaton in NumPy, as folders store it, with the hash index that a device does not have."""
         automaton = self.automaton if self.automaton.where is None else self.automaton.to(None)
         return automaton.indexed() if self.settings.index and automaton.index is None else automaton
 
 
 def _last_words(words_BN: Array, ids_BT: Array) -> Array:
-    """The last N-1 words after the ids of each row, too: a state depends on no others."""
+    """Return the last N-1 words after the ids of each row: a state depends on no others."""
     xp = array_namespace(ids_BT)
     words_BT = xp.concat([words_BN, ids_BT], axis=1)
-    if isinstance(ids_BT, np.ndarray) and (ids_BT != PAD).all():  # a shortcut for what is asked most often
+    if isinstance(ids_BT, np.ndarray) and (ids_BT != PAD).all():  # a shortcut for the most frequent case
         return words_BT[:, ids_BT.shape[1] :]
     lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
     places = lengths[:, None] + xp.arange(words_BN.shape[1], dtype=xp.int64, device=ids_BT.device)[None, :]

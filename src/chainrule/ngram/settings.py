@@ -122,7 +122,7 @@ class NgramSettings:
 
     @property
     def is_normalised(self) -> bool:
-        """Whether the model returns probabilities, and not mere scores."""
+        """True if the model returns probabilities, and not mere scores."""
         if (
             self.smoothing == "mle" and self.bits
         ):  # nothing is left for unseen words that could make up for rounding
@@ -131,7 +131,7 @@ class NgramSettings:
 
     @property
     def keeps_suffixes(self) -> bool:
-        """Whether n-grams are all those of a text: then each is there without its first word too."""
+        """True if n-grams are all those of a text: then each is there without its first word too."""
         return not (self.prune or self.entropy) and self.smoothing not in ("imported", "imported-scores", "mixed")
 
     @property
@@ -141,7 +141,7 @@ class NgramSettings:
 
     @property
     def tunes_on_held_out(self) -> bool:
-        """Whether training needs validation text."""
+        """True if training needs validation text."""
         return self.smoothing in ("jelinek-mercer", "infinite")
 
 
@@ -150,7 +150,7 @@ SMOOTHINGS: tuple[str, ...] = tuple(name for name in get_args(Smoothing) if name
 
 
 def parse_thresholds(text: str, order: int) -> list[int]:
-    """The pruning threshold of each length up to `order`, parsed from text; the last one given is repeated.
+    """Return the pruning threshold of each length up to `order`, parsed from text; the last one given is repeated.
 
     `0,0,1` keeps all words and bigrams, and longer n-grams that occurred more than once.
     """

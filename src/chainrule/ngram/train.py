@@ -155,7 +155,7 @@ def estimate(
 def smooth(
     settings: NgramSettings, counts: Counts, held_out: HeldOut | None, workspace: Workspace, progress: Progress
 ) -> tuple[Automaton, dict[str, Any]]:
-    """The same as `estimate`, but the automaton stays on the device of the counts.
+    """Return the same as `estimate`, but the automaton stays on the device of the counts.
 
     The counts are consumed, to save memory.
     """
@@ -188,14 +188,14 @@ def smooth(
 
 
 def _joined_counts(counts: Counts) -> NDArray[np.unsignedinteger]:
-    """The counts of all n-grams, length after length, as the nodes of the trie are."""
+    """Return the counts of all n-grams, length after length, as the nodes of the trie are."""
     levels = [to_numpy(level.count) for level in counts.levels]
     most = max(int(count.max(initial=0)) for count in levels)
     return np.concatenate(levels, dtype=np.uint32 if most < 1 << 32 else np.uint64, casting="unsafe")
 
 
 def _workspace(settings: NgramSettings, tokens: int, device: str, engine: Engine = EMBEDDED) -> Workspace:
-    """A workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk.
+    """Return a workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk.
 
     Where an engine has workers elsewhere, it is in the folder that all of them see.
     """

@@ -47,11 +47,11 @@ class Workspace:
 
     @property
     def spills(self) -> bool:
-        """Whether arrays are allocated in files."""
+        """True if arrays are allocated in files."""
         return self.folder is not None
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """A new array: zeros in a file, uninitialised in memory."""
+        """Return a new array: zeros in a file, uninitialised in memory."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if self.folder is None or size == 0:
             return np.empty(shape, dtype=dtype)
@@ -78,7 +78,7 @@ class Workspace:
         return array
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Each piece and the result of `work` for it, done where the engine has it done; memory is released."""
+        """Yield each piece and the result of `work` for it, which the engine computes; release memory."""
         return self.releasing(self.engine.in_order(work, pieces))
 
     def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
@@ -91,7 +91,7 @@ class Workspace:
             self.release()
 
     def put(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array as it is, or a copy of it in a file if this workspace spills."""
+        """Return the array as it is, or a copy of it in a file if this workspace spills."""
         if self.folder is None:
             return array
         moved = self.empty(array.shape, array.dtype)
@@ -128,7 +128,7 @@ def give_back_memory() -> None:
 
 
 def parse_size(text: str) -> int:
-    """The number of bytes that a text such as 4GB, 512MB or 1e9 means."""
+    """Return the number of bytes that a text such as 4GB, 512MB or 1e9 means."""
     upper = text.strip().upper()
     unit = next((unit for unit in UNITS if upper.endswith(unit)), "")
     try:
@@ -141,7 +141,7 @@ def parse_size(text: str) -> int:
 
 
 def default_memory() -> int:
-    """Half of the machine's memory, in bytes; 4 GB where its size is unknown."""
+    """Return half of the machine's memory, in bytes; 4 GB where its size is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, OSError, ValueError):

@@ -32,7 +32,7 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit) -> CharTokenizer:
-        """A tokenizer that knows every character of the text within the limit."""
+        """Return a tokenizer that knows every character of the text within the limit."""
         totals = np.zeros(_CODE_POINTS, dtype=np.int64)
         for block in blocks:
             codes = _code_points(block)

@@ -73,13 +73,13 @@ class PublishedTokenizer(Tokenizer):
 
     @cached_property
     def is_byte_level(self) -> bool:
-        """Whether tokens are spelled in the characters that stand for bytes."""
+        """True if tokens are spelled in the characters that stand for bytes."""
         decoder = json.loads(self.definition).get("decoder") or {}
         steps = decoder.get("decoders", [decoder])
         return any(step.get("type") == "ByteLevel" for step in steps)
 
     def encode(self, text: str) -> Ids:
-        """The ids of a text as a whole, line ends included; none is added at its end."""
+        """Return the ids of a text as a whole, line ends included; none is added at its end."""
         utf8(text)  # refuses half a character
         return np.asarray(self.reference.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
 
@@ -116,7 +116,7 @@ class PublishedTokenizer(Tokenizer):
 
     @staticmethod
     def _bytes(piece: str) -> bytes | None:
-        """The bytes of a piece in byte characters; None for another one."""
+        """Return the bytes of a piece in byte characters; None for another one."""
         byte_of = character_bytes()
         return bytes(map(byte_of.__getitem__, piece)) if byte_of.keys() >= set(piece) else None
 

@@ -83,7 +83,7 @@ def train_and_encode(
 
 
 def tokenizer_names() -> list[str]:
-    """The name of every tokenizer that can be learned, plug-ins included; no plug-in is imported."""
+    """Return the name of every tokenizer that can be learned, plug-ins included; no plug-in is imported."""
     return [*NAMES, *(name for name in find_plugins(PLUGINS) if name not in NAMES)]
 
 
@@ -95,7 +95,7 @@ def _tokenizer_class(point: EntryPoint) -> type[Tokenizer]:
 
 
 def _class_of(kind: Any) -> Any:
-    """The class whose tokenizers have that kind; None if there is none."""
+    """Return the class whose tokenizers have that kind; None if there is none."""
     if kind in list(_CLASSES):
         return _CLASSES[kind]
     for point in find_plugins(PLUGINS).values():
@@ -115,13 +115,13 @@ def _check_name(name: str) -> None:
 
 
 def word_splitting(name: str) -> Splitting | None:
-    """How the named tokenizer splits words; None where its tokens are not words."""
+    """Return how the named tokenizer splits words; None where its tokens are not words."""
     splittings: dict[str, Splitting] = {"word": "whitespace", "word:unicode": "unicode"}
     return splittings.get(name)
 
 
 def dump_tokenizer(tokenizer: Tokenizer) -> str:
-    """The content of tokenizer.json."""
+    """Return the content of tokenizer.json."""
     return json.dumps({"format": _FORMAT, "version": _VERSION, **tokenizer.to_json()}, ensure_ascii=False)
 
 
@@ -134,7 +134,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def parse_tokenizer(content: str, place: str) -> Tokenizer:
-    """A tokenizer from the content of a tokenizer.json; `place` names it in errors."""
+    """Return a tokenizer from the content of a tokenizer.json; `place` names it in errors."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -157,7 +157,7 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of the file itself."""
+    """Load the tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of a file."""
     path = Path(path)
     file = path / FILE_NAME if path.is_dir() else path
     try:

@@ -29,15 +29,15 @@ class Spelling:
     """The bytes of every token of a vocabulary; b"" for special tokens, which spell nothing."""
 
     def __init__(self, pieces: Sequence[bytes], *, joins: bool) -> None:
-        """`joins` says whether the text of two tokens is that of one and then of the other, nothing between."""
+        """`joins` is True if tokens follow each other in a text without anything between them."""
         self.pieces = pieces
         self.joins = joins
         self._known: dict[bytes, tuple[NDArray[np.int64], int]] = {}
 
     def choices(self, text: bytes) -> tuple[NDArray[np.int64], int]:
-        """The tokens that can spell a text or its beginning; how many of them, the first ones, spell it to its end.
+        """Return the tokens that can spell a text or its beginning, and how many of them spell it to its end.
 
-        What a prompt ends with is often the same, so the choices for the last few thousand texts are kept.
+        Those come first. Prompts often end alike, so the choices for the last few thousand texts are kept.
         """
         found = self._known.get(text)
         if found is None:
@@ -59,13 +59,13 @@ class Spelling:
         return [self.pieces[i] for i in self._order]
 
     def starting_with(self, text: bytes) -> NDArray[np.int64]:
-        """The tokens whose bytes start with the text, in the order of their bytes."""
+        """Return the tokens whose bytes start with the text, in the order of their bytes."""
         after = _after_all(text)
         last = len(self._sorted) if after is None else bisect_left(self._sorted, after)
         return self._order[bisect_left(self._sorted, text) : last]
 
     def beginning(self, text: bytes) -> NDArray[np.int64]:
-        """The tokens that the text starts with, if it goes on after them; none where tokens do not join."""
+        """Return the tokens that the text starts with, if it goes on after them; none where tokens do not join."""
         found: list[int] = []
         for length in range(1, len(text) if self.joins else 0):
             place = bisect_left(self._sorted, text[:length])
@@ -86,13 +86,13 @@ class Spelling:
 
 
 def _after_all(prefix: bytes) -> bytes | None:
-    """The first text, in the order of bytes, after all those that start with a prefix; None if there is none."""
+    """Return the first text, in byte order, after all those that start with a prefix; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> list[tuple[int, int]]:
-    """The bytes (first, one past the last) of each token of a text, whose line ends are `eos`.
+    """Return the bytes (first, one past the last) of each token of a text, whose line ends are `eos`.
 
     A last line without an end has no `eos`; if there is one nevertheless, it stands at the end and has no bytes.
     """
@@ -109,7 +109,7 @@ def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> list[tu
 
 
 def byte_spans(tokenizer: Tokenizer, line: bytes, ids: Sequence[int]) -> list[tuple[int, int]]:
-    """The bytes (first, one past the last) of each token of a line; white space between words has none."""
+    """Return the bytes (first, one past the last) of each token of a line; white space between words has none."""
     if tokenizer.splitting is not None:
         words: list[bytes | None] = [*split_words(line, tokenizer.splitting)]
     else:

@@ -1,7 +1,7 @@
 """Models from ARPA files, and ARPA files from models: exchange with KenLM, SRILM and similar toolkits.
 
 An ARPA file is a model of words, and its readers split text at white space. So a model that is read gets a word
-tokenizer, and only models of word tokens can be written. What the format leaves open is settled as follows:
+tokenizer, and only models of word tokens can be written. Where the format leaves a choice:
 
     <unk>, <s>, </s>    are the tokenizer's own; one that the file lacks gets probability 0
     <s>                 is never predicted, whatever the file says; n-grams with <s> after a word are left out
@@ -46,7 +46,7 @@ _LEFT_OUT = -1
 def load_arpa(
     path: str | Path, *, context: Context = "line", encoding: str = "utf-8", progress: Reports = False
 ) -> NgramModel:
-    """The model of an ARPA file, plain or gzip: it scores as the file says, and can be saved like any other."""
+    """Return the model of an ARPA file, plain or gzip; it can be saved like any other."""
     path = Path(path)
     progress = as_progress(progress)
     lm = from_arpa(read_arpa(path, progress, encoding), context, progress)
@@ -57,7 +57,7 @@ def load_arpa(
 
 
 def from_arpa(arpa: ArpaModel, context: Context = "line", progress: Progress = SILENT) -> NgramModel:
-    """The model of the contents of an ARPA file."""
+    """Return the model of the contents of an ARPA file."""
     tokenizer = WordTokenizer([word for word in arpa.words if word not in _SPECIAL])
     levels = _without_bos_inside(arpa, progress)
     with progress.task(f"linking {sum(len(level.ids) for level in levels):,} n-grams"):
@@ -94,7 +94,7 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
 
 
 def _ids_of(words: list[bytes]) -> Ints:
-    """The tokenizer's id of each word of a file: special words have fixed ids, the others follow in file order."""
+    """Return the id of each word of a file: special words have fixed ids, the others follow in file order."""
     special = np.fromiter((word in _SPECIAL for word in words), dtype=bool, count=len(words))
     ids = np.cumsum(~special) + len(_SPECIAL) - 1
     ids[special] = [_SPECIAL.index(words[place]) for place in np.flatnonzero(special).tolist()]
@@ -102,7 +102,7 @@ def _ids_of(words: list[bytes]) -> Ints:
 
 
 def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
-    """The levels without n-grams that have <s> after a word, as no text has; empty levels at the end go, too."""
+    """Leave out n-grams with <s> after a word, which no text has, and then empty levels at the end."""
     levels, dropped = list(arpa.levels), 0
     bos = arpa.words.index(_SPECIAL[_BOS]) if _SPECIAL[_BOS] in arpa.words else _LEFT_OUT
     for place, level in enumerate(levels):
@@ -120,7 +120,7 @@ def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
 
 
 def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
-    """The automaton of the levels of a file; `ids` maps words of the file to ids below `size`.
+    """Return the automaton of the levels of a file; `ids` maps words of the file to ids below `size`.
 
     Goes from short n-grams to long ones and sorts each level as estimate/levels.py says. For n words, `keys` holds
     the n-grams listed and the first n words of every longer one, each as (index of the first n-1 words, code of the
@@ -148,14 +148,14 @@ def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
 
 
 def _scattered(places: Ints, values: NDArray[np.float32], size: int, otherwise: float) -> NDArray[np.float32]:
-    """An array of `size` values: `values` at the indices `places`, and `otherwise` elsewhere."""
+    """Return an array of `size` values: `values` at the indices `places`, and `otherwise` elsewhere."""
     array = np.full(size, otherwise, dtype=np.float32)
     array[places] = values
     return array
 
 
 def _complete(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """The sorted keys of a level, listed or only in longer n-grams; and the indices of those not listed.
+    """Return the sorted keys of a level, listed or only in longer n-grams; and the indices of those not listed.
 
     `keys[0]` are the listed ones, the others come from longer n-grams.
     """
@@ -168,7 +168,7 @@ def _complete(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:
-    """The automaton of the parts; n-grams that were filled in get the probability of backing off, short ones first.
+    """Assemble the parts, and give n-grams that were filled in the probability of backing off, short ones first.
 
     p(w | h) = backoff(h) · p(w | h')
 
@@ -188,7 +188,7 @@ def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:
 
 
 def no_probability_exceeds_one(automaton: Automaton) -> bool:
-    """Whether no word is more than certain after a context; only a positive log-backoff can make it so.
+    """Return True if no word is more than certain after a context; only a positive log-backoff can make it so.
 
     Files with such backoffs exist (KenLM's own lm/test.arpa), and KenLM scores with them as they are.
     """
@@ -206,7 +206,7 @@ def no_probability_exceeds_one(automaton: Automaton) -> bool:
 
 
 def _sums_after(automaton: Automaton, contexts: Ints, n: int) -> NDArray[np.float64]:
-    """Σ_w p(w | h) = Σ_seen p(w | h) + backoff(h) (1 - Σ_seen p(w | h')) for each context h of n words."""
+    """Return Σ_w p(w | h) = Σ_seen p(w | h) + backoff(h) (1 - Σ_seen p(w | h')) for contexts h of n words."""
     trie = automaton.trie
     begin, end = trie.children(contexts, n)
     bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - begin)])
@@ -224,7 +224,7 @@ def _sums_after(automaton: Automaton, contexts: Ints, n: int) -> NDArray[np.floa
 
 
 def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], Ints]:
-    """The words of the file, and the index of each id among them (-1 if it is left out).
+    """Return the words of the file, and the index of each id among them (-1 if it is left out).
 
     If the text itself contains the word <unk>, as WikiText does, that word is written as <unk>; the tokenizer's own
     unknown word, which then stands for next to nothing, is left out.
@@ -250,7 +250,7 @@ def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
 
 
 def _unigrams(automaton: Automaton, number: Ints) -> Iterator[ArpaBlock]:
-    """The unigrams in the order of their ids, so that a model read from the file has the same ids."""
+    """Yield the unigrams in the order of their ids, so that a model read from the file has the same ids."""
     ids = np.flatnonzero(number != _LEFT_OUT)
     places = automaton.codes[ids]
     backoff = automaton.log_backoff.at(places, 0) if automaton.trie.order > 1 else None

@@ -23,7 +23,7 @@ _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def read_number(text: bytes) -> float | None:
-    """The ln, rounded to float32, of a log10 in text; None if the text is not a finite number."""
+    """Return the ln, rounded to float32, of a log10 in text; None if the text is not a finite number."""
     if not _NUMBER.fullmatch(text):
         return None
     log10 = float(text)
@@ -33,6 +33,6 @@ def read_number(text: bytes) -> float | None:
 
 
 def write_number(ln: float) -> bytes:
-    """The text of the log10 of a number given as ln, in as many digits as a float32 needs."""
+    """Return the text of the log10 of a number given as ln, in as many digits as a float32 needs."""
     log10 = max(ln / LN10, ZERO) if ln == -math.inf else ln / LN10
     return b"%.9g" % (log10 + 0.0)  # + 0.0 turns a negative zero into 0

@@ -19,7 +19,7 @@ model would have are not filled in here, and the file's value for <s> is passed 
 although <s> is never predicted. numbers.py says what -99 is.
 
 A file is read in blocks of whole lines. `_Reader` reads any line in plain Python and reports what is wrong with it;
-in large files a kernel reads the lines that are plainly n-grams, all but a few, and leaves the others to `_Reader`.
+in large files a kernel reads ordinary n-grams, which are nearly all lines, and leaves the others to `_Reader`.
 The sizes in the header are compared with what is found and never trusted: arrays grow as lines arrive.
 """
 
@@ -81,7 +81,7 @@ class ArpaModel:
 
 
 def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "utf-8") -> ArpaModel:
-    """The contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
+    """Return the contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
     recode = _recoding(encoding, path)
     try:
@@ -101,7 +101,7 @@ def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "ut
 
 
 def _recoding(encoding: str, path: Path) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
-    """A function that turns bytes of an encoding into UTF-8; words are UTF-8 here, whatever they are in a file."""
+    """Return a function that turns the bytes of a file in this encoding into UTF-8."""
     try:
         found = codecs.lookup(encoding)
     except LookupError:
@@ -126,7 +126,7 @@ def _size(raw: IO[bytes]) -> int | None:
 
 
 def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
-    """The bytes of a file, decompressed; gzip is recognised by its first bytes, not by the file's name."""
+    """Yield the bytes of a file, decompressed; gzip is recognised by its first bytes, not by the file's name."""
     is_gzip = cast(io.BufferedReader, raw).peek(2)[:2] == b"\x1f\x8b"
     file = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_gzip else raw
     done = 0
@@ -138,7 +138,7 @@ def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
 
 
 def _blocks(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Blocks of whole lines, the last of each ended too; a file with a line longer than any n-gram is refused."""
+    """Yield blocks of whole lines, each with its line end; refuse a file with a line longer than any n-gram."""
     for number, block in enumerate(whole_lines(pieces, longest=_LONGEST_LINE)):
         if len(block) > _LONGEST_LINE and b"\n" not in block:
             raise ArpaError(f"{path}: not an ARPA file: a line of more than {_LONGEST_LINE >> 20} MB")
@@ -181,12 +181,12 @@ class _Rows:
             self._single = []
 
     def line_of(self, row: int) -> int:
-        """The number of the line on which an n-gram stands."""
+        """Return the number of the line on which an n-gram stands."""
         anchor = bisect_right(self._anchors, row, key=lambda anchor: anchor[0]) - 1
         return self._anchors[anchor][1] + row - self._anchors[anchor][0]
 
     def level(self) -> ArpaLevel:
-        """All n-grams collected, as one level; they are no longer kept here."""
+        """Return all n-grams collected, as one level; they are no longer kept here."""
         self._flush()
         nothing = np.zeros(0, np.float32)
         chunks = [ArpaLevel(np.zeros((0, self.n), np.int32), nothing, nothing), *self._chunks]
@@ -232,7 +232,7 @@ class _Reader:
         self.more = self.more or bool(block[position:].strip())
 
     def model(self) -> ArpaModel:
-        """The contents of the file, once all of it was fed; an error if it was cut off."""
+        """Return the contents of the file, once all of it was fed; an error if it was cut off."""
         last = max(self.line - 1, 1)
         if self.section == _PROSE:
             self.fail("the file ends without a line \\data\\: it is not an ARPA file", last)
@@ -324,7 +324,7 @@ class _Reader:
         self.levels.append(level)
 
     def _number_words(self) -> int | None:
-        """Index the words for the lookups of longer n-grams. Returns the first repeated word, or None."""
+        """Index the words for the lookups of longer n-grams, and return the first repeated word, or None."""
         self.index = {word: number for number, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
             first = {word: number for number, word in reversed(list(enumerate(self.words)))}
@@ -338,7 +338,7 @@ class _Reader:
     # -- many lines, by a kernel --------------------------------------------------------------------------
 
     def _read_many(self, block: bytes, position: int) -> int:
-        """Read n-grams up to a line that is not plainly an n-gram. Returns the position of that line."""
+        """Read n-grams up to the first line that needs `_read_line`, and return the position of that line."""
         from chainrule.ngram.arpa.kernels import read_lines
 
         n, data = self.section, np.frombuffer(block, np.uint8)
@@ -367,7 +367,7 @@ class _Reader:
 
 
 def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> int:
-    """The number of unigrams, whose words end at `ends`, before the first byte that is not UTF-8."""
+    """Return the number of unigrams, whose words end at `ends`, before the first byte that is not UTF-8."""
     try:
         block[begin:end].decode()
     except UnicodeDecodeError as error:
@@ -376,7 +376,7 @@ def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> 
 
 
 def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
-    """The index of the first row that equals an earlier one, or None."""
+    """Return the index of the first row that equals an earlier one, or None."""
     hashes = np.zeros(len(ids), dtype=np.uint64)
     for column in ids.T:
         hashes = (hashes ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -395,7 +395,7 @@ def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
 
 
 def _with_unk(words: list[bytes]) -> list[bytes]:
-    """The words with <UNK>, as CMU's tools spell it, renamed to <unk>, unless <unk> is among them already."""
+    """Rename <UNK>, as CMU's tools spell it, to <unk>, unless <unk> is among the words already."""
     if b"<unk>" not in words:
         for number, word in enumerate(words):
             if word.lower() == b"<unk>":

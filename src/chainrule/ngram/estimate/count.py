@@ -130,7 +130,7 @@ def _count_here(text: Windows, parts: Parts, order: int, workspace: Workspace, t
 
 
 def index_type(largest: int, vocab_size: int = 0) -> Index:
-    """The narrowest type that holds every index and count up to `largest`, and every word."""
+    """Return the narrowest type that holds every index and count up to `largest`, and every word."""
     return np.uint32 if max(largest, vocab_size) < 1 << 32 else np.uint64
 
 
@@ -194,7 +194,7 @@ class Windows:
     """The tokens of a stretch."""
 
     def stretches(self) -> range:
-        """Where stretches of the text begin."""
+        """Return where stretches of the text begin."""
         return range(0, len(self.ids), self.at_once)
 
     def frequencies(self, engine: Engine) -> Ints:
@@ -209,7 +209,7 @@ class Windows:
         return total
 
     def windows(self, place: int, *, order: int, parts: Parts, first: int, many: int) -> Block:
-        """The windows that begin in the stretch at `place`, of `many` parts from `first` on, sorted by part."""
+        """Return the windows of `many` parts from `first` on that begin in a stretch at `place`, by part."""
         from chainrule.ngram.estimate.kernels import fill_windows, window_parts
 
         last = min(place + self.at_once, len(self.ids))
@@ -224,7 +224,7 @@ class Windows:
 
 
 def count_part(part: int, blocks: list[Block], bits: int) -> list[Ngrams]:
-    """The n-grams of one part, for each length."""
+    """Return the n-grams of one part, for each length."""
     from chainrule.ngram.estimate.kernels import fill_levels, shared_columns, sort_windows
 
     windows = np.concatenate([block.windows[block.begin[part] : block.begin[part + 1]] for block in blocks])

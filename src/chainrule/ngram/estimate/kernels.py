@@ -75,7 +75,7 @@ def fill_windows(ids: Any, first: int, last: int, at_start: bool, ends_at: int, 
 
 @njit(cache=True, nogil=True)
 def _part(first: Any, split: Any, column: Any) -> Any:
-    """The part of a window, from the first part and the split of its first word, and from its second column."""
+    """Return the part of a window, from the first part and the split of its first word and its second column."""
     return first + (np.int64(column) >> split)
 
 
@@ -91,7 +91,7 @@ def _fill(columns: Any, place: int, line_end: Any, windows: Any, row: int, first
 
 @njit(cache=True, nogil=True)
 def sort_windows(windows: Any, bits: int) -> Any:
-    """The indices that sort the windows by all columns: a radix sort, from the last column to the first."""
+    """Return the indices that sort the windows by all columns: a radix sort, from the last column to the first."""
     rows, order = windows.shape
     passes = (bits + 10) // 11
     digit = (bits + passes - 1) // passes

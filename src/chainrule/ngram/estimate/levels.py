@@ -56,7 +56,7 @@ class Counts:
         return len(self.levels)
 
     def starting_with_bos(self, n: int) -> slice:
-        """The slice of level n that holds the n-grams that begin with <s>."""
+        """Return the slice of level n that holds the n-grams that begin with <s>."""
         first = int(codes_of_words(self.vocab_size)[self.bos])
         last = first + 1
         for level in self.levels[1:n]:
@@ -65,7 +65,7 @@ class Counts:
 
 
 def parents(begin: Array) -> Array:
-    """The index of each n-gram's context, given `begin` of the level."""
+    """Return the index of each n-gram's context, given `begin` of the level."""
     xp = array_namespace(begin)
     contexts = xp.arange(begin.shape[0] - 1, dtype=xp.int64, device=device(begin))
     return xp.repeat(contexts, begin[1:] - begin[:-1])
@@ -87,7 +87,7 @@ def link_suffixes(levels: list[Level]) -> None:
 
 
 def count_by_unique(ids: Array, order: int, vocab_size: int, bos: int, eos: int, context: Context) -> Counts:
-    """The counts of every n-gram up to `order` in a text whose lines each end in `eos`: a sort for each length.
+    """Count every n-gram up to `order` in a text whose lines each end in `eos`, by a sort for each length.
 
     A GPU, where sorts are fast, counts this way; on a CPU it is the slow reference for `count.py`.
     """
@@ -120,7 +120,7 @@ def count_by_unique(ids: Array, order: int, vocab_size: int, bos: int, eos: int,
 
 
 def _unique(xp: Array, keys: Array) -> tuple[Array, Array, Array]:
-    """The distinct keys in order, the index of each key among them, and how often each distinct key occurs."""
+    """Return the distinct keys in order, the index of each key among them, and the count of each distinct key."""
     if keys.shape[0] == 0:
         return keys, keys, keys
     if is_numpy_array(keys):

@@ -96,7 +96,7 @@ def _note_fallback(
 
 
 def _lengths(lengths: list[int]) -> str:
-    """The lengths as text, such as `4- to 20-grams` or `1- and 3-grams`."""
+    """Return the lengths as text, such as `4- to 20-grams` or `1- and 3-grams`."""
     first, last = lengths[0], lengths[-1]
     if len(lengths) > 2 and lengths == list(range(first, last + 1)):
         return f"{first}- to {last}-grams"
@@ -129,5 +129,5 @@ def _lambdas(
 
 
 def bucket_edges(buckets: int) -> list[float]:
-    """The upper ends of the buckets of context counts: 1, 2, 4, 8, ...; the last bucket is open."""
+    """Return the upper ends of the buckets of context counts: 1, 2, 4, 8, ...; the last bucket is open."""
     return [float(2**i) for i in range(buckets - 1)]

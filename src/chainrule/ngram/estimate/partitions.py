@@ -107,7 +107,7 @@ class _Shuffle:
 
 
 def _read_block(path: Path, first: int, last: int, parts: int, order: int) -> Block:
-    """The windows of the parts first to last - 1 in a file of windows."""
+    """Return the windows of the parts first to last - 1 in a file of windows."""
     begin = np.fromfile(path, np.int64, last - first + 1, offset=8 * first)
     start = 8 * (parts + 1) + int(begin[0]) * order * _WIDTH
     rows = int(begin[-1] - begin[0])

@@ -60,7 +60,7 @@ def _logarithms(array: Array, workspace: Workspace) -> Array:
 
 
 def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -> Counts:
-    """The counts of Kneser-Ney: after how many different words each n-gram occurred, except for the longest.
+    """Return the counts of Kneser-Ney: after how many different words each n-gram occurred, except for the longest.
 
     N-grams that begin with <s> have nothing before them, and keep their counts.
     """
@@ -172,7 +172,7 @@ def _empty(counts: Counts, size: int, workspace: Workspace, dtype: Any) -> Array
 
 
 def _before_words(counts: Counts, xp: Array) -> Array:
-    """The distribution below the unigrams: uniform over all words except <s>."""
+    """Return the distribution below the unigrams: uniform over all words except <s>."""
     size = counts.vocab_size
     uniform = xp.full(size, 1.0 / (size - 1), dtype=xp.float64, device=device(counts.levels[0].word))
     uniform[int(codes_of_words(size)[counts.bos])] = 0.0

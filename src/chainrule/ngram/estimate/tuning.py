@@ -66,7 +66,7 @@ def tune_lambdas(counts: Counts, held_out: HeldOut, edges: Sequence[float]) -> F
 
 
 def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
-    """c(h w) / c(h) and c(h) of each event under contexts of 0 to N-1 words; 0 where there is no such context."""
+    """Return c(h w) / c(h) and c(h) of each token after contexts of 0 to N-1 words; 0 for an unseen context."""
     ids = np.asarray(held_out.ids, dtype=np.int64)
     text, places = insert_starts(ids, sequence_starts(ids, held_out.eos, held_out.context), counts.bos)
     codes = codes_of_words(counts.vocab_size)[text].astype(np.int64)

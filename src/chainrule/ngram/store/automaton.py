@@ -70,7 +70,7 @@ class Automaton:
     _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     def to(self, where: Any) -> Automaton:
-        """This automaton with its arrays on a torch device, without the hash index, or, for None, in NumPy."""
+        """Return this automaton with its arrays on a torch device, without the hash index; for None, in NumPy."""
         arrays = {"log_prob": self.log_prob.to(where), "log_backoff": self.log_backoff.to(where)}
         return replace(self, trie=self.trie.to(where), **arrays, index=None if where else self.index, where=where)
 
@@ -109,11 +109,11 @@ class Automaton:
 
     @property
     def keeps_sums(self) -> bool:
-        """Whether backoffs make up for the rounding of probabilities: not if they were rounded to as few bits."""
+        """True if backoffs make up for the rounding of probabilities: not if they were rounded to as few bits."""
         return self.log_prob.bits == 0 or self.log_backoff.bits in (0, GRID_BITS)
 
     def array(self, values: Any) -> Array:
-        """Integers as an int64 array on the device of this automaton."""
+        """Return integers as an int64 array on the device of this automaton."""
         if self.where is None:
             return np.asarray(values, dtype=np.int64)
         import torch
@@ -133,17 +133,17 @@ class Automaton:
         return move(words, self.where)
 
     def start(self) -> int:
-        """The state after <s>; repeating <s> leads to the same state."""
+        """Return the state after <s>; repeating <s> leads to the same state."""
         return 0 if self.trie.order == 1 else 1 + int(codes_of_words(self.trie.vocab_size)[self.bos])
 
     def step(self, states: Array, words: Array) -> Array:
-        """The states after one more word each."""
+        """Return the states after one more word each."""
         xp = array_namespace(states)
         history = self.words_of(states)
         return self.state_of(xp.concat([history, words[:, None]], axis=1)[:, 1:])
 
     def state_of(self, history: Array) -> Array:
-        """The state after the words of each row [B, N-1]: the node of the longest suffix that is in the trie."""
+        """Return the state after the words of each row [B, N-1]: the node of the longest suffix in the trie."""
         if self.where is not None or not self._patience.count(_CALL + history.size):
             return self.state_slowly(history)
         from chainrule.ngram.store.scoring_kernels import find_longest
@@ -153,7 +153,7 @@ class Automaton:
         return states
 
     def state_slowly(self, history: Array) -> Array:
-        """The same as `state_of` without the Numba kernel: used on a GPU, and as the reference."""
+        """Return the same as `state_of` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         state = xp.zeros(history.shape[0], dtype=xp.int64, device=device(history))
         for node in self.ends_slowly(history):  # from short to long: the longest in the trie wins
@@ -161,7 +161,7 @@ class Automaton:
         return state
 
     def ends_fast(self, history: Array) -> Array:
-        """The nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where the trie has none."""
+        """Return the nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where there is none."""
         from chainrule.ngram.store.scoring_kernels import find_ends
 
         ends = np.empty(history.shape[::-1], dtype=np.int64)
@@ -169,7 +169,7 @@ class Automaton:
         return ends
 
     def ends_slowly(self, history: Array) -> list[Array]:
-        """The same as `ends_fast` without the Numba kernel: used on a GPU, and as the reference."""
+        """Return the same as `ends_fast` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         rows, width = history.shape
         codes = self.codes[history]
@@ -186,7 +186,7 @@ class Automaton:
         return ends
 
     def words_of(self, states: Array) -> Array:
-        """The words of each state, right-aligned in [B, N-1]; V ("no word") before the words of shorter states."""
+        """Return the words of each state, right-aligned in [B, N-1], after V ("no word") for shorter states."""
         xp = array_namespace(states)
         reach, length = self.trie.order - 1, self.trie.length(states)
         total = length
@@ -209,7 +209,7 @@ class Automaton:
         return xp.where(source >= 0, by_place[rows, xp.clip(source, 0, None)], self.trie.vocab_size)
 
     def matches(self, codes: Array) -> list[Array]:
-        """For each length 1 to N, the node of the n-gram that ends at each position of a text; 0 for none."""
+        """Return, for each length 1 to N, the node of the n-gram that ends at each position; 0 for none."""
         xp = array_namespace(codes)
         nodes = [self.trie.child(xp.zeros_like(codes), 0, codes)]
         for n in range(1, self.trie.order):
@@ -221,13 +221,13 @@ class Automaton:
         return nodes
 
     def score(self, text: Array, threads: int | None = None) -> Array:
-        """ln p of each word of a text, given the up to N-1 words before it."""
+        """Return ln p of each word of a text, given the up to N-1 words before it."""
         if self.where is None and self._patience.count(text.shape[0]):
             return self._score_fast(text, threads or cores())
         return self.score_slowly(text)
 
     def score_slowly(self, text: Array) -> Array:
-        """The same as `score`, to the last bit, without the Numba kernel: used on a GPU, and as the reference."""
+        """Do the same as `score`, to the last bit, without the kernel: used on a GPU, and as the reference."""
         xp = array_namespace(text)
         matches = self.matches(self.codes[text])
         known = matches[0] > 0
@@ -240,7 +240,7 @@ class Automaton:
         return log_probs
 
     def _costs(self, text: Array, matches: list[Array]) -> Iterator[Array]:
-        """For contexts of 1, 2, ... N-1 words: the log-backoff of the one before each position but the first."""
+        """Yield, for contexts of 1 to N-1 words, the log-backoff of the one before each position but the first."""
         xp = array_namespace(text)
         known = matches[0] > 0
         reaches = known[:-1]  # whether a context of n words ends at each position
@@ -255,7 +255,7 @@ class Automaton:
                 yield xp.where(context > 0, own, 0.0)
 
     def last_word_scores(self, words: Array) -> Array:
-        """ln p of the last word of each row [K, n], given the others."""
+        """Return ln p of the last word of each row [K, n], given the others."""
         xp = array_namespace(words)
         nothing = xp.full((words.shape[0], 1), self.trie.vocab_size, dtype=xp.int64, device=device(words))
         rows = xp.concat([nothing, words], axis=1)
@@ -312,11 +312,11 @@ class Automaton:
         return np.asarray(np.exp(self._unigrams))
 
     def next_log_probs(self, states: Array) -> Array:
-        """ln p of every word after each state, as [B, V], for a text that had no words but those of the state."""
+        """Return ln p of every word after each state, as [B, V], for a text of no words but those of the state."""
         return self.next_after(self.words_of(states))
 
     def next_after(self, history: Array) -> Array:
-        """ln p of every word after the last N-1 words of each row, as [B, V]."""
+        """Return ln p of every word after the last N-1 words of each row, as [B, V]."""
         if not self._is_worth_kernels(history):
             return self.next_slowly(history)
         from chainrule.ngram.store.scoring_kernels import fill_next
@@ -326,7 +326,7 @@ class Automaton:
         return log_probs
 
     def next_probs_after(self, history: Array) -> NDArray[np.float32] | None:
-        """e to `next_after`, in single precision, by a kernel; None where that does it without a kernel."""
+        """Return e to `next_after`, in single precision, by a kernel; None where that does it without a kernel."""
         if not self._is_worth_kernels(history):
             return None
         from chainrule.ngram.store.scoring_kernels import fill_next_probs
@@ -337,7 +337,7 @@ class Automaton:
         return probs
 
     def prepare(self) -> None:
-        """Load the kernels of `state_of` and `next_after` now, not when they have become worth it."""
+        """Load the kernels of `state_of` and `next_after` now, before they pay off."""
         self._patience.end()
         if self.where is None and not self.log_alpha:
             history = self.words_of(self.array([self.start()]))
@@ -346,12 +346,12 @@ class Automaton:
             self.next_probs_after(history)
 
     def _is_worth_kernels(self, history: Array) -> bool:
-        """Whether what follows contexts is computed by kernels, which stupid backoff has none for."""
+        """Return True if what follows contexts is computed by kernels, which stupid backoff has none for."""
         amount = _CALL + history.shape[0] * self.trie.vocab_size // 64
         return self.where is None and not self.log_alpha and self._patience.count(amount)
 
     def next_slowly(self, history: Array) -> Array:
-        """The same as `next_after`, to the last bit, without the kernel; longer contexts overwrite shorter ones."""
+        """Do the same as `next_after`, to the last bit, without the kernel: longer contexts overwrite shorter."""
         xp = array_namespace(history)
         rows = xp.tile(self._unigrams, (history.shape[0], 1))
         for n, context in enumerate(self.ends_slowly(history), start=1):
@@ -373,6 +373,6 @@ class Automaton:
         return rows
 
     def _are_contexts(self, words: Array) -> Array:
-        """Whether each row is a context that a text can have: it has no gap, and no <s> but its first word."""
+        """Mark the rows that are contexts a text can have: without gaps, and without <s> after the first word."""
         xp = array_namespace(words)
         return xp.all(words < self.trie.vocab_size, axis=1) & xp.all(words[:, 1:] != self.bos, axis=1)

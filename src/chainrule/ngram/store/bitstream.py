@@ -19,7 +19,7 @@ _NUMBERS_AT_ONCE = 1 << 20  # a multiple of 32: no two threads write the same wo
 
 
 def read_bits(words: Array, place: Array, bits: Array | int) -> Array:
-    """The numbers of `bits` bits that begin at the bit offsets `place` of a stream, as int64."""
+    """Return the numbers of `bits` bits that begin at the bit offsets `place` of a stream, as int64."""
     xp = array_namespace(place)
     word = place >> 5
     low = xp.astype(words[word], xp.int64) & 0xFFFFFFFF
@@ -28,12 +28,12 @@ def read_bits(words: Array, place: Array, bits: Array | int) -> Array:
 
 
 def bits_for(largest: int) -> int:
-    """The number of bits that a number up to `largest` takes; at least one."""
+    """Return the number of bits that a number up to `largest` takes; at least one."""
     return max(1, int(largest).bit_length())
 
 
 def words_for(numbers: int, bits: int) -> int:
-    """The length of a stream in 32-bit words, with one word of padding, since `read_bits` reads two at once."""
+    """Return the length of a stream in 32-bit words, one of them padding: `read_bits` reads two at once."""
     return -(-numbers * bits // 32) + 1
 
 

@@ -21,7 +21,7 @@ _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 
 
 def multiplier(vocab_size: int) -> int:
-    """The factor from ids to codes: near the golden section of V, and coprime to V, so that codes are unique."""
+    """Return the factor from ids to codes: near the golden section of V, and coprime to V for unique codes."""
     factor = max(1, round(vocab_size * _GOLDEN_SECTION))
     while math.gcd(factor, vocab_size) != 1:
         factor += 1
@@ -30,7 +30,7 @@ def multiplier(vocab_size: int) -> int:
 
 @lru_cache(maxsize=4)
 def codes_of_words(vocab_size: int) -> NDArray[np.uint32]:
-    """The code of every word, indexed by word id; read-only."""
+    """Return the code of every word, indexed by word id; read-only."""
     codes: NDArray[np.uint32] = (
         np.arange(vocab_size, dtype=np.int64) * multiplier(vocab_size) % vocab_size
     ).astype(np.uint32)
@@ -40,7 +40,7 @@ def codes_of_words(vocab_size: int) -> NDArray[np.uint32]:
 
 @lru_cache(maxsize=4)
 def words_of_codes(vocab_size: int) -> NDArray[np.uint32]:
-    """The word id of every code, indexed by code; read-only."""
+    """Return the word id of every code, indexed by code; read-only."""
     words = np.empty(vocab_size, dtype=np.uint32)
     words[codes_of_words(vocab_size)] = np.arange(vocab_size, dtype=np.uint32)
     words.flags.writeable = False
@@ -48,7 +48,7 @@ def words_of_codes(vocab_size: int) -> NDArray[np.uint32]:
 
 
 def find(code_at: Callable[[Array], Array], first: Array, last: Array, codes: Array) -> Array:
-    """The position of each code, searched in its range [first, last) of ascending codes; -1 where it is missing.
+    """Return the position of each code in its range [first, last) of ascending codes; -1 where it is missing.
 
     `code_at` returns the codes at an array of positions; where a range is empty, it is asked for position 0.
     """

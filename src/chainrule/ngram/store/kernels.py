@@ -27,7 +27,7 @@ _NODE = np.uint64(0x00000000FFFFFFFF)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def bits_at(stream: Any, place: int, bits: int) -> Any:
-    """The number of `bits` bits that begins at the bit offset `place` of a stream."""
+    """Return the number of `bits` bits that begins at the bit offset `place` of a stream."""
     word = np.uint64(place) >> np.uint64(5)  # unsigned, here and below: no check for negative indices
     both = np.uint64(stream[word]) | np.uint64(stream[word + np.uint64(1)]) << np.uint64(32)
     return np.int64((both >> np.uint64(place & 31)) & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)))
@@ -35,7 +35,7 @@ def bits_at(stream: Any, place: int, bits: int) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def begin_of(context: int, first_group: int, base: Any, offset: Any, rest: Any) -> Any:
-    """The index of a context's first child within the next length (`Trie.begin`)."""
+    """Return the index of a context's first child within the next length (`Trie.begin`)."""
     group = np.uint64(first_group + (context >> 5))
     word = np.int64(offset[group])
     bits = np.int64(offset[group + np.uint64(1)]) - word
@@ -44,13 +44,13 @@ def begin_of(context: int, first_group: int, base: Any, offset: Any, rest: Any) 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def code_at(codes: Any, bits: int, place: Any) -> Any:
-    """The code at a position: of a bit stream, or of a plain array if `bits` is 0."""
+    """Return the code at a position: of a bit stream, or of a plain array if `bits` is 0."""
     return np.int64(codes[np.uint64(place)]) if bits == 0 else bits_at(codes, place * bits, bits)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_code(codes: Any, bits: int, low: Any, high: Any, least: Any, most: Any, code: Any) -> Any:
-    """The position of a code in the range [low, high) of ascending codes, or -1, by interpolation search.
+    """Return the position of a code in the range [low, high) of ascending codes, or -1, by interpolation search.
 
     `least` and `most` are exclusive bounds of the codes in the range. Codes are spread evenly (codes.py), so a code
     lies about where linear interpolation puts it; after four guesses the search falls back to bisection.
@@ -79,7 +79,7 @@ def find_code(codes: Any, bits: int, low: Any, high: Any, least: Any, most: Any,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def children_of(node: int, n: int, table: Any, base: Any, offset: Any, rest: Any) -> Any:
-    """The first child of a node of n words, and one past its last; clamped to the nodes that exist."""
+    """Return the first child of a node of n words, and one past its last; clamped to the nodes that exist."""
     context, end = node - table[n, 0], table[n + 1, 2]
     first = min(begin_of(context, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
     return first, min(begin_of(context + 1, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
@@ -156,7 +156,7 @@ def search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def value_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
-    """The number at an index of `Values`, plain or of a codebook, of n-grams of `row` + 1 words."""
+    """Return the number at an index of `Values`, plain or of a codebook, of n-grams of `row` + 1 words."""
     if bits == 0 or row == 0:
         return plain[np.uint64(place)]
     return books[row - 1, bits_at(codes, (place - len(plain)) * bits, bits)]
@@ -164,7 +164,7 @@ def value_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def backoff_at(place: int, row: int, plain: Any, codes: Any, books: Any, bits: int) -> Any:
-    """The same for log-backoffs, which may lie on a grid."""
+    """Return the same for log-backoffs, which may lie on a grid."""
     if bits < GRID_BITS or row == 0:
         return value_at(place, row, plain, codes, books, bits)
     index = bits_at(codes, (place - len(plain)) * bits, bits)

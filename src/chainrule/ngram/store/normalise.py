@@ -80,7 +80,7 @@ class _Level:
         return float(np.abs(left - given).max(initial=0.0))
 
     def _lower_log_probs(self, children: Ints, shorter: Ints) -> Floats:
-        """ln p(w | h') of n-grams h w, given the nodes of their h'."""
+        """Return ln p(w | h') of n-grams h w, given the nodes of their h'."""
         automaton, trie = self.automaton, self.automaton.trie
         found = self._search(shorter, trie.word(children))
         if len(self.longer):
@@ -93,7 +93,7 @@ class _Level:
         return log_probs
 
     def _search(self, nodes: Ints, codes: Ints) -> Ints:
-        """The child of each node of n - 1 words by the code of its last word; 0 where there is none."""
+        """Return the child of each node of n - 1 words by the code of its last word; 0 where there is none."""
         if self.n == 1:
             return codes + 1
         here = np.flatnonzero(nodes)
@@ -112,7 +112,7 @@ class _Level:
 
 
 def lower_log_probs(automaton: Automaton, first: int, last: int, n: int) -> Floats:
-    """ln p(w | h') of the n-grams h w first to last - 1, of n words each; h' is h without its first word."""
+    """Return ln p(w | h') of the n-grams h w first to last - 1, of n words each; h' is h without its first word."""
     to_word = words_of_codes(automaton.trie.vocab_size).astype(np.int64)
     words = to_word[automaton.trie.ngrams(first, last, n)[:, 1:]]
     scores: Floats = automaton.last_word_scores(words)
@@ -120,7 +120,7 @@ def lower_log_probs(automaton: Automaton, first: int, last: int, n: int) -> Floa
 
 
 def quantised(automaton: Automaton, bits: int, *, normalised: bool = True) -> tuple[Automaton, float]:
-    """The automaton with log-probabilities of `bits` bits, and how far from one they sum at most; NumPy only.
+    """Round log-probabilities to `bits` bits; also return how far from one they sum at most. NumPy only.
 
     Scores, which are not `normalised`, keep their backoffs.
     """
@@ -133,7 +133,7 @@ def quantised(automaton: Automaton, bits: int, *, normalised: bool = True) -> tu
 
 
 def _rounded(trie: Trie, log_prob: NDArray[np.float32], bits: int) -> Values:
-    """The log-probabilities in `bits` bits, such that each context leaves something for unseen words."""
+    """Return the log-probabilities in `bits` bits, such that each context leaves something for unseen words."""
     indices, books = [], []
     for n in range(1, trie.order):
         first, last = int(trie.first_of_length[n + 1]), int(trie.first_of_length[n + 2])
@@ -154,7 +154,7 @@ def _rounded(trie: Trie, log_prob: NDArray[np.float32], bits: int) -> Values:
 def leave_something(
     indices: NDArray[np.integer], values: NDArray[np.float32], book: NDArray[np.float32], begin: NDArray[np.int64]
 ) -> NDArray[np.integer]:
-    """The indices of rounded log-probabilities, some of them one lower, so that no context gives away too much.
+    """Lower some indices of rounded log-probabilities by one, so that no context gives away too much.
 
     Where rounding to the nearest leaves less than half of 1 - Σ p(w | h), probabilities that were rounded up are
     rounded down instead, those with the smallest effect first, until the context leaves as much as it did.

@@ -99,7 +99,7 @@ class Trie:
         return table
 
     def to(self, where: Any) -> Trie:
-        """This trie with its arrays as torch tensors on a device, or, for None, as NumPy arrays."""
+        """Return this trie with its arrays as torch tensors on a device, or, for None, as NumPy arrays."""
         base, offset = (to_numpy(array).astype(np.int64) for array in (self.base, self.offset))
         if where is None:
             base, offset = _narrow(base), _narrow(offset)
@@ -107,7 +107,7 @@ class Trie:
         return Trie(self.vocab_size, self.first_of_length, *streams)
 
     def begin(self, nodes: Array, n: int) -> Array:
-        """The first child of each node of n words, as its index among the nodes of n + 1 words."""
+        """Return the first child of each node of n words, as its index among the nodes of n + 1 words."""
         xp = array_namespace(nodes)
         context = nodes - int(self.table[n, 0])
         group = (context >> _TOGETHER_BITS) + int(self.table[n, 1])
@@ -117,7 +117,7 @@ class Trie:
         return xp.astype(self.base[group], xp.int64) + rest
 
     def children(self, nodes: Array, n: int) -> tuple[Array, Array]:
-        """The first child of each node of n words, and one past its last."""
+        """Return the first child of each node of n words, and one past its last."""
         above = int(self.first_of_length[n + 1])
         if n == 0:
             xp = array_namespace(nodes)
@@ -125,7 +125,7 @@ class Trie:
         return self.begin(nodes, n) + above, self.begin(nodes + 1, n) + above
 
     def word(self, nodes: Array) -> Array:
-        """The code of the last word of each node."""
+        """Return the code of the last word of each node."""
         xp = array_namespace(nodes)
         longer = nodes - int(self.first_of_length[2])
         is_longer = longer >= 0
@@ -135,7 +135,7 @@ class Trie:
         return xp.where(is_longer, codes, nodes - 1)
 
     def child(self, nodes: Array, n: int, codes: Array) -> Array:
-        """The child of each node of n words by the code of its last word; 0 where there is none, as for code V."""
+        """Return the child of each node of n words with this last word; 0 where there is none, as for code V."""
         xp = array_namespace(nodes)
         known = codes < self.vocab_size
         if n == 0:
@@ -145,7 +145,7 @@ class Trie:
         return xp.where(found >= 0, found, 0)
 
     def parent(self, nodes: Array, n: int) -> Array:
-        """The parent of each node of n words: the n-gram without its last word."""
+        """Return the parent of each node of n words: the n-gram without its last word."""
         xp = array_namespace(nodes)
         if n == 1:
             return xp.zeros_like(nodes)
@@ -165,7 +165,7 @@ class Trie:
         return low + first
 
     def ngrams(self, first: int, last: int, n: int) -> Ints:
-        """The codes of the words of the nodes first to last - 1, which have n words each, as [K, n]; NumPy only."""
+        """Return the codes of the words of nodes first to last - 1, of n words each, as [K, n]; NumPy only."""
         nodes = np.arange(first, last)
         if n == 1 or first == last:
             return (nodes - 1)[:, None] if n == 1 else np.zeros((0, n), dtype=np.int64)
@@ -176,12 +176,12 @@ class Trie:
         return np.concatenate([rows, self.word(nodes)[:, None]], axis=1)
 
     def blocks(self, n: int, size: int = 1 << 18) -> Iterator[tuple[int, int]]:
-        """The nodes of n words in blocks of at most `size`, each as (first, one past the last)."""
+        """Yield the nodes of n words in blocks of at most `size`, each as (first, one past the last)."""
         for first in range(int(self.first_of_length[n]), int(self.first_of_length[n + 1]), size):
             yield first, min(first + size, int(self.first_of_length[n + 1]))
 
     def length(self, nodes: Array) -> Array:
-        """The number of words of each node."""
+        """Return the number of words of each node."""
         xp = array_namespace(nodes)
         firsts = xp.asarray(
             np.array(self.first_of_length[1:-1]), device=device(nodes)
@@ -190,7 +190,7 @@ class Trie:
 
 
 def move(array: Array, where: Any) -> Array:
-    """The array as a torch tensor on a device, or, for None, as a NumPy array.
+    """Return the array as a torch tensor on a device, or, for None, as a NumPy array.
 
     Torch has no arithmetic for uint32 and uint64: bit streams become int32 with the same bits, which `read_bits`
     takes too.
@@ -205,12 +205,12 @@ def move(array: Array, where: Any) -> Array:
 
 
 def groups_for(contexts: Any) -> Any:
-    """The number of groups of 32 that hold the beginnings of `contexts` contexts and the end of the last one."""
+    """Return how many groups of 32 hold the beginnings of `contexts` contexts and the end of the last one."""
     return (contexts >> _TOGETHER_BITS) + 1
 
 
 def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tuple[Array, Array, Array]:
-    """The arrays `base`, `offset` and `rest` of a trie.
+    """Return the arrays `base`, `offset` and `rest` of a trie.
 
     `begins` holds, for each length from 1 on, where the children of each context begin, and one past the last.
     """
@@ -267,7 +267,7 @@ def _pack_begins_fast(begins: Sequence[Array], workspace: Workspace) -> tuple[Ar
 
 
 def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
-    """The base, the bit width and the packed rests of each group of 32 contexts of one length."""
+    """Return the base, the bit width and the packed rests of each group of 32 contexts of one length."""
     xp = array_namespace(begin)
     groups = groups_for(begin.shape[0] - 1)
     rows = xp.zeros(groups * TOGETHER, dtype=xp.int64, device=device(begin))
@@ -287,7 +287,7 @@ def _narrow(values: Array) -> Array:
 
 
 def bit_lengths(values: Array) -> Array:
-    """The number of bits that each number takes; at least one."""
+    """Return the number of bits that each number takes; at least one."""
     xp = array_namespace(values)
     bits = xp.ones_like(values)
     for k in range(1, int(xp.max(values)).bit_length()):

@@ -45,7 +45,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 @cache
 def byte_characters() -> dict[int, str]:
-    """The visible character that stands for each byte: its own if that is visible, else the next from 256 on."""
+    """Return the visible character of each byte: its own if that is visible, else the next from 256 on."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
@@ -58,7 +58,7 @@ def character_bytes() -> dict[str, int]:
 
 
 def byte_level() -> Any:
-    """The library's pre-tokenizer: it splits text into words with their leading space, in byte characters."""
+    """Return the library's splitter of text into words with their leading space, in byte characters."""
     from tokenizers import pre_tokenizers
 
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -88,7 +88,7 @@ def encode_batch(library: tokenizers.Tokenizer, block: bytes, eos: int) -> Ids:
 
 
 def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:
-    """The lines of each block, or their sections where a line or a piece of it is too long."""
+    """Yield the lines of each block, or their sections where a line or a piece of it is too long."""
     for block in blocks:
         lines = [line.decode() for line in lines_of(block)]
         if lines_to_cut(block, LONGEST_PIECE):
@@ -97,14 +97,14 @@ def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:
-    """The pieces of a text, as the library splits it."""
+    """Return the pieces of a text, as the library splits it."""
     return [span for _, span in byte_level().pre_tokenize_str(text)]
 
 
 def learn(
     lines: Iterator[list[str]], algorithm: Algorithm, size: int, min_count: int, progress: Progress
 ) -> tokenizers.Tokenizer:
-    """The library's tokenizer, learned from lists of lines, with a vocabulary of `size` pieces."""
+    """Return the library's tokenizer, learned from lists of lines, with a vocabulary of `size` pieces."""
     from tokenizers import Tokenizer, decoders, models, trainers
 
     alphabet = sorted(byte_characters().values())
@@ -143,7 +143,7 @@ def learn(
 
 
 def _in_order(vocabulary: list[tuple[str, float | None]]) -> list[tuple[str, float]]:
-    """Pieces and scores by rank, without what differs from run to run: last digits, and scores of unseen bytes."""
+    """Sort pieces by score, and remove what differs from run to run: last digits, scores of unseen bytes."""
     if any(score is None for _, score in vocabulary):
         raise TokenizerError("unigram cannot be learned: there are no words in the text")
     scores = {piece: round(score, 6) for piece, score in vocabulary if score is not None}

@@ -1,4 +1,4 @@
-"""How byte-level BPE learns its vocabulary, merge by merge: slow, obvious, and with the library's merges as result.
+"""How byte-level BPE learns its vocabulary, merge by merge: slow, obvious, and with the same merges as the library.
 
 Begin with single bytes. Again and again, count every pair of neighbours inside the words, and make the most
 frequent pair one new token.
@@ -43,7 +43,7 @@ class Merge:
 
 
 def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
-    """How often each word occurs, with its leading space, spelled in byte characters."""
+    """Return how often each word occurs, with its leading space, spelled in byte characters."""
     splitter = byte_level()
     words: Counter[str] = Counter()
     for section in chain.from_iterable(section_lists(blocks)):
@@ -52,7 +52,7 @@ def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
 
 
 def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> Iterator[Merge]:
-    """The merges, first to last, until the vocabulary is full or no pair occurs `min_count` times."""
+    """Yield the merges, first to last, until the vocabulary is full or no pair occurs `min_count` times."""
     byte_of = character_bytes()
     tokens = [bytes([byte_of[character]]) for character in sorted(byte_of)]
     number = {character: i for i, character in enumerate(sorted(byte_of))}
@@ -88,7 +88,7 @@ class Replayed:
 
 
 def spelled_words(text: str) -> list[list[bytes]]:
-    """The words of a text in single bytes: what BPE begins with. A line end is a word of its own."""
+    """Return the words of a text in single bytes: what BPE begins with. A line end is a word of its own."""
     byte_of = character_bytes()
     words: list[list[bytes]] = []
     for number, line in enumerate(text.split("\n")):
@@ -100,7 +100,7 @@ def spelled_words(text: str) -> list[list[bytes]]:
 
 
 def replay_merges(tokenizer: SubwordTokenizer, text: str) -> Iterator[Replayed]:
-    """How BPE encodes a text: the pair that was learned first is merged wherever it stands, again and again."""
+    """Yield the merges by which BPE encodes a text: each time, the pair that was learned first, everywhere."""
     if tokenizer.algorithm != "bpe":
         raise TokenizerError(f"{tokenizer.algorithm} does not merge: only BPE does")
     byte_of = character_bytes()

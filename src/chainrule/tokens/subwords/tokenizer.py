@@ -104,7 +104,7 @@ class SubwordTokenizer(Tokenizer):
         return sections(line.decode(), self.longest_piece, spans_of)
 
     def _encode_whole_lines(self, block: bytes) -> Ids:
-        """The ids of a block whose lines need not be cut, by the fastest encoder."""
+        """Return the ids of a block whose lines need not be cut, by the fastest encoder."""
         if self.algorithm == "bpe" and len(block) > 1 << 16 and self._fast is not None:
             ids = self._fast.encode_lines(block)
             if ids is not None:
@@ -139,7 +139,7 @@ class SubwordTokenizer(Tokenizer):
         return np.delete(ids, np.flatnonzero(ids == self.eos)[added])
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
-        """The ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
+        """Return the ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
         return encode_batch(self.reference, block, self.eos)
 
     def encode_line(self, line: bytes) -> list[int]:
@@ -157,7 +157,7 @@ class SubwordTokenizer(Tokenizer):
         return "##" + text if piece.startswith(INSIDE) else text
 
     def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
-        """The ids before the last piece of the prompt's last line: no text after the prompt changes them.
+        """Return the ids before the last piece of the prompt's last line: no text after the prompt changes them.
 
         Of a very long piece only the end is left out.
         """
@@ -194,7 +194,7 @@ class SubwordTokenizer(Tokenizer):
 
 
 def vocabulary_size(algorithm: Algorithm, limit: Limit) -> int:
-    """The number of pieces to learn, the 256 bytes among them; a limit that an algorithm cannot keep is refused."""
+    """Return the number of pieces to learn, the 256 bytes among them; refuse a limit that is too small."""
     if limit.percent is not None:
         raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
     size = limit.top or DEFAULT_VOCAB_SIZE
@@ -205,7 +205,7 @@ def vocabulary_size(algorithm: Algorithm, limit: Limit) -> int:
 
 
 def readable(piece: bytes) -> str:
-    """A piece for people to read: text where its bytes are whole characters, else the value of each byte."""
+    """Return a piece for people to read: text where its bytes are whole characters, else the value of each byte."""
     try:
         return piece.decode()
     except UnicodeDecodeError:

@@ -53,7 +53,7 @@ class WordLearner:
         self._lock = Lock()
 
     def learn(self, block: bytes) -> tuple[Numbers, int]:
-        """The numbers of the words and line ends of a block, and the index of the table that gave them."""
+        """Return the numbers of the words and line ends of a block, and the index of the table that gave them."""
         with self._lock:
             self._bytes += len(block)
             if not worth_a_kernel(self._bytes, NANOSECONDS):
@@ -68,7 +68,7 @@ class WordLearner:
         return numbers, which + 1
 
     def vocabulary(self, limit: Limit) -> Vocabulary:
-        """The words within the limit, most frequent first; no block can be learned after this."""
+        """Return the words within the limit, most frequent first; no block can be learned after this."""
         words, counts = self._slow.words(), self._slow.counts()
         if not self._tables:
             return _ranked_slowly(words, counts.tolist(), limit)
@@ -87,7 +87,7 @@ def merged_vocabulary(
 
 
 def _ranked(table: WordTable, into: list[Numbers], limit: Limit) -> Vocabulary:
-    """The vocabulary of a table that others were merged into, by these arrays from their numbers to its own."""
+    """Return the vocabulary of a table that others were merged into; the arrays map their numbers to its own."""
     counts = table.counts()
     known = rank(table, limit)
     ids = np.zeros(len(table) + 1, dtype=np.uint32)
@@ -108,7 +108,7 @@ def _ranked_slowly(words: list[bytes], counts: list[int], limit: Limit) -> Vocab
 
 
 def rank(table: WordTable, limit: Limit) -> NDArray[np.int64]:
-    """The numbers of the words within the limit, in the order of `choose`: by count, then alphabetically."""
+    """Return the numbers of the words within the limit, in the order of `choose`: by count, then alphabetically."""
     counts = table.counts()
     numbers = np.flatnonzero(counts[1:] >= limit.min_count) + 2
     # the median count, often 1, halves the words: words above it rank before the rest, so two threads can sort
@@ -137,10 +137,10 @@ def _in_order(table: WordTable, numbers: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _same(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Whether each value equals the one before it."""
+    """Return True if each value equals the one before it."""
     return np.concatenate([np.zeros(1, dtype=bool), values[1:] == values[:-1]])[: len(values)]
 
 
 def _members(tied: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The indices of the items that are tied with the one before or the one after."""
+    """Return the indices of the items that are tied with the one before or the one after."""
     return np.flatnonzero(tied | np.append(tied[1:], False)[: len(tied)])

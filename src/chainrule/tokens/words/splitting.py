@@ -23,7 +23,7 @@ SPACE, WORD, SINGLE, LINE_END = 0, 1, 2, 3
 
 
 def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
-    """The words of one line, in plain Python: the reference for kernels.py."""
+    """Return the words of one line, in plain Python: the reference for kernels.py."""
     if splitting == "whitespace":
         return line.split()
     classes = character_classes(splitting)
@@ -38,7 +38,7 @@ def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
 
 @cache
 def character_classes(splitting: Splitting) -> NDArray[np.uint8]:
-    """The class of every code point; for `whitespace`, of every byte, since only ASCII bytes matter there."""
+    """Return the class of every code point; for `whitespace` of every byte, as only ASCII bytes matter there."""
     if splitting == "unicode":
         classes = np.array([_unicode_class(chr(code)) for code in range(sys.maxunicode + 1)], dtype=np.uint8)
     else:

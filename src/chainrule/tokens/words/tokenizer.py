@@ -40,7 +40,7 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit, splitting: Splitting = "whitespace") -> WordTokenizer:
-        """A tokenizer that knows every word of the text within the limit."""
+        """Return a tokenizer that knows every word of the text within the limit."""
         learner = WordLearner(splitting)
         for _ in in_order(learner.learn, blocks):
             pass
@@ -48,11 +48,11 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def from_file(cls, path: str | Path, splitting: Splitting = "whitespace") -> WordTokenizer:
-        """A tokenizer that knows exactly the words of a file, one per line, in its order; any other is <unk>."""
+        """Make a tokenizer of exactly the words of a file, one per line, in its order; any other is <unk>."""
         return cls(read_words(path, splitting), splitting)
 
     def with_words(self, words: Iterable[bytes]) -> WordTokenizer:
-        """A tokenizer with these words after its own; words that it knows already are skipped."""
+        """Return a tokenizer with these words after its own; words that it knows already are skipped."""
         known = set(self.spellings)
         return WordTokenizer(
             [*self.spellings, *(word for word in dict.fromkeys(words) if word not in known)], self.splitting
@@ -91,7 +91,7 @@ class WordTokenizer(Tokenizer):
         return self.special(token_id) or self.spellings[token_id - 3].decode()
 
     def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
-        """All ids but that of the last word, which may be the beginning of a longer one; all after white space."""
+        """Return all ids but that of a last word that a longer word may begin with; all after white space."""
         ids: list[int] = self.encode(prompt).tolist()
         words = split_words(utf8(prompt.rpartition("\n")[2]), self.splitting)
         return (ids[:-1], words[-1]) if words and utf8(prompt).endswith(words[-1]) else (ids, b"")
@@ -120,7 +120,7 @@ class WordTokenizer(Tokenizer):
 
 
 def read_words(path: str | Path, splitting: Splitting) -> list[bytes]:
-    """The words of a file in its order; one that the splitting could never find in a text is an error."""
+    """Return the words of a file in its order; one that the splitting could never find in a text is an error."""
     lines: dict[bytes, int] = {}
     for number, word in enumerate(_lines(Path(path)), start=1):
         if word in _SPECIAL:
