@@ -128,7 +128,7 @@ def test_text_behind_the_end_is_mentioned(tmp_path: Path) -> None:
     for end in ("", "\n \r\n", "more\n"):
         (tmp_path / "m.arpa").write_text(TINY + end)
         read_arpa(tmp_path / "m.arpa", listener)
-    assert listener.notes == [f"{tmp_path / 'm.arpa'}: what follows \\end\\ is not read"]
+    assert listener.notes == [f"{tmp_path / 'm.arpa'}: the text after \\end\\ is not read"]
 
 
 @pytest.mark.parametrize("name", ["m.arpa.gz", "m.arpa"])

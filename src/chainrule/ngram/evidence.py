@@ -12,10 +12,11 @@ leaves a weight λ_k to the next shorter one:
     p_k(w) = own_k + λ_k p_{k-1}(w),  own_k = max(N(· h_k w) - d, 0) / (N(· h_k ·) + θ)
                                       λ_k = (θ + d N(h_k ·)) / (N(· h_k ·) + θ)
 
-What a model of bounded order stores is itself a sum, where its smoothing interpolates: what the context's own
-counts give, and what the shorter context gives, weighted (estimate/smooth.py). `sum_steps` takes it apart again.
+Where the smoothing of a model of bounded order interpolates, a stored probability is itself a sum: the part from
+the context's own counts, and the weighted probability after the shorter context (estimate/smooth.py). `sum_steps`
+returns its terms.
 
-This is the slow reference of what `score` computes by automata and kernels; tests hold them equal.
+This is the slow reference for `score`, which computes the same by automata and kernels; tests hold them equal.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class SumStep:
     types: int
     """T(h), how many different tokens were seen after h."""
     count: int | None
-    """c(h w), of Kneser-Ney the different tokens before h w; None if the model does not tell."""
+    """c(h w), for Kneser-Ney the different tokens before h w; None if the model does not store it."""
     total: int | None
     """c(h), the same summed over all w."""
 
@@ -120,7 +121,7 @@ def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[Sum
 
 
 def _counts(lm: NgramModel, automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int | None, int | None]:
-    """Return c(h w) and c(h) as the smoothing method took them; None where the model does not tell."""
+    """Return c(h w) and c(h) as the smoothing method counts; None if the model does not store them."""
     trie, settings = automaton.trie, lm.settings
     if settings.prune or settings.entropy:
         return None, None
@@ -151,7 +152,7 @@ def _different_before(automaton: Automaton, h: tuple[int, ...], target: int) -> 
 
 @dataclass(frozen=True)
 class MixtureStep:
-    """One context of a mixture: what it counted, and what it adds."""
+    """One context of a mixture: its counts, and the part of p that it adds."""
 
     context: tuple[int, ...]
     count: int
@@ -176,7 +177,7 @@ class MixtureStep:
 
 @dataclass(frozen=True)
 class Mixture:
-    """All contexts of a prediction, from the longest that was seen to the empty one, and what lies below them."""
+    """All contexts of a prediction, from the longest that was seen to the empty one, and the uniform p below."""
 
     steps: tuple[MixtureStep, ...]
     uniform: float
@@ -194,7 +195,7 @@ class Mixture:
 
     @property
     def shares(self) -> list[float]:
-        """What each context, and at the end 1 / V, adds to p: its own part times the weights of longer ones."""
+        """The terms of the sum p: the own part of each context, and 1 / V, times the weights of longer contexts."""
         found, left = [], 1.0
         for step in self.steps:
             found.append(left * step.own)
@@ -208,7 +209,7 @@ def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
     last: list[tuple[int, int, int, int]] = []
 
     def keep(rows: slice, places: slice, evidence: Ints, used: Ints, matched: Ints) -> None:
-        # the text comes in pieces: what the last one says about its last token stays
+        # the text comes in pieces; the evidence of the last piece for its last token is kept
         last[:] = [tuple(level) for level in evidence[: used[0, -1], :, 0, -1].tolist()]
 
     lm.walker.walk(np.asarray([[*ids, target]], dtype=np.int64), lm.start(1), keep)

@@ -35,7 +35,9 @@ Floats = NDArray[np.float64]
 
 _MOST_ROUNDS = 1000
 _ENOUGH = 1e-7
-_LEAST = 1e-4  # the smallest weight that tuning gives: with 0, what only the other model has would be impossible
+_LEAST = (
+    1e-4  # the smallest weight that tuning gives: with 0, tokens that only this model predicts become impossible
+)
 
 
 def interpolate(
@@ -83,7 +85,7 @@ def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, N
 
 def tune_weight(first: Floats, second: Floats) -> float:
     """Return the λ that maximises the likelihood of a text, given ln p of each token under the two models."""
-    possible = (first > -np.inf) | (second > -np.inf)  # a token impossible under both says nothing about λ
+    possible = (first > -np.inf) | (second > -np.inf)  # other tokens do not depend on λ
     if not possible.any():
         return 0.5
     with np.errstate(over="ignore"):

@@ -32,7 +32,7 @@ _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
 
 @dataclass(frozen=True)
 class NgramState(State):
-    """One automaton state for each row, and the words that it stands for, which are kept to save time."""
+    """One automaton state for each row, and its words, which are kept to save time."""
 
     nodes: Array
     words: Array
@@ -218,7 +218,7 @@ class NgramModel(LanguageModel):
         return text_BT[:, self.automaton.array(every_T[:, None] + every_N)]
 
     def prepare(self) -> None:
-        """Load the kernels that compute what comes next."""
+        """Load the kernels that compute the distribution of the next token."""
         if not self._is_prepared:
             self.automaton.prepare()
             self._is_prepared = True

@@ -1,4 +1,4 @@
-"""Tables of the n-grams of a model, as lectures print them: what follows a context, and words against words.
+"""Tables of the n-grams of a model, as lectures print them: continuations of a context, and words against words.
 
 A model stores ln p of each n-gram, and the backoff of those that are contexts; it has their counts only if it was
 trained with counts=true. Logarithms are to the base 10 here, as in ARPA files.
@@ -43,7 +43,7 @@ class Continuations:
     log10_prob: Floats
     """log10 p(token | context)."""
     log10_backoff: Floats
-    """The log10 of the factor for what was not seen after the n-gram; NaN for the longest n-grams."""
+    """The log10 of the n-gram's backoff, a factor for words not seen after it; NaN for the longest n-grams."""
 
     def __len__(self) -> int:
         return len(self.tokens)

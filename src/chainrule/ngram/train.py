@@ -47,7 +47,7 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
         data.progress.note("n-grams of any length are a kind of their own now: train anygram")
         return train_any_length(AnyLengthSettings(settings.extra_words), data)
     data = _with_extra_words(settings.extra_words, data)
-    give_back_memory()  # what finding and numbering words took
+    give_back_memory()  # that of finding and numbering words
     workspace = _workspace(settings, len(data.train.ids), data.device, data.engine)
     counts = count(settings, data, workspace)
     automaton, metrics = estimate(settings, counts, data, workspace)
@@ -86,7 +86,7 @@ def _with_extra_words(path: str, data: TrainingData) -> TrainingData:
 def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
     """Quantise a model, and report the change in perplexity of held-out text, or else of the training text.
 
-    It stays as it is where probabilities of so few bits could not sum to one.
+    The model keeps full precision if probabilities of so few bits could not sum to one.
     """
     settings = lm.settings
     with data.progress.task(f"quantising to {settings.bits} bits"):

@@ -1,7 +1,7 @@
 """The interface of every tokenizer: text to ids and back.
 
 Special tokens exist only as ids: <s> (`bos`) starts every sequence and is never predicted, </s> (`eos`) is the
-end of a line, <unk> (`unk`) stands for what the vocabulary lacks. No text becomes a special token: the letters
+end of a line, <unk> (`unk`) stands for text that the vocabulary lacks. No text becomes a special token: the letters
 "<s>" in a corpus are text like any other.
 """
 
@@ -32,7 +32,7 @@ class Tokenizer(ABC):
 
     kind: ClassVar[str]
     lossless: ClassVar[bool]
-    """Whether decoding gives back the text exactly, unless something in it is <unk>."""
+    """True if decoding gives back the text exactly, unless something in it is <unk>."""
     name: str
     """The tokenizer's name on the command line."""
     vocab_size: int

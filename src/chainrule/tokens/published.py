@@ -5,7 +5,7 @@ is a token of the vocabulary like any other, and a token may reach over several 
 by one, each is encoded by itself and ended by the token of a line end, which is `eos` here.
 
 A published model gives every one of its tokens a probability. So <s>, which is never predicted, is an id of its own
-after all others. What such a model reads first is `start`, the token with which its makers began a text.
+after all others. Such a model first reads `start`, the token with which its makers began a text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PublishedTokenizer(Tokenizer):
     ) -> None:
         """`size` is the number of ids of the model, if that is more than the tokenizer has; `stop` ends a text.
 
-        `closes`: so it ends a line, as in models of single sentences; otherwise the token of a line end does.
+        `closes`: `stop` also ends a line, as in models of single sentences; otherwise the token of a line end does.
         """
         self.definition = definition
         self.reference = library_tokenizer(definition)
@@ -123,7 +123,7 @@ class PublishedTokenizer(Tokenizer):
     def to_json(self) -> dict[str, Any]:
         library = {"tokenizers": json.loads(self.definition)}
         described = {"kind": self.kind, "size": self.size, "start": self.start, "stop": self.stop}
-        # what decoders have no use for is left out
+        # decoders have no use for these, and leave them out
         more = {"mask": self.mask, "before": self.before, "closes": self.closes or None}
         return {**described, **{name: value for name, value in more.items() if value is not None}, **library}
 

@@ -1,8 +1,8 @@
 """Tokenizers by name: learned from text, written to and read from one tokenizer.json.
 
-Another package adds a tokenizer by an entry point in the group `chainrule.tokenizers`: its name is what --tokenizer
-takes, its object a subclass of `Tokenizer` whose `kind` no other has, with the class methods `train(blocks, limit)`
-and `from_json(data)`.
+Another package adds a tokenizer by an entry point in the group `chainrule.tokenizers`. The name of the entry point
+is the name for --tokenizer. Its object is a subclass of `Tokenizer` with a `kind` of its own and the class methods
+`train(blocks, limit)` and `from_json(data)`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise TokenizerError(f"{place}: not a tokenizer of chainrule (no format {_FORMAT!r} in it)")
     if CHECKSUM in data and not is_signed(content.encode()):
-        raise TokenizerError(f"{place}: damaged: its checksum differs from what was written")
+        raise TokenizerError(f"{place}: damaged: its checksum differs from the one it was written with")
     if data.get("version") != _VERSION:
         raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
     found = _class_of(data.get("kind"))

@@ -64,7 +64,7 @@ def from_arpa(arpa: ArpaModel, context: Context = "line", progress: Progress = S
         automaton = _automaton(levels, _ids_of(arpa.words), tokenizer.vocab_size)
     smoothing: Smoothing = "imported" if no_probability_exceeds_one(automaton) else "imported-scores"
     if smoothing == "imported-scores":
-        progress.note("its backoffs make probabilities above one: what it gives are scores")
+        progress.note("its backoffs make probabilities above one: the model gives scores")
     settings = NgramSettings(order=automaton.trie.order, smoothing=smoothing)
     lm = NgramModel(automaton, tokenizer, settings, context)
     lm.metrics = {"ngrams": np.diff(automaton.trie.first_of_length)[1:].tolist()}

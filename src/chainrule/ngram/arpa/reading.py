@@ -1,6 +1,6 @@
 r"""ARPA files, which are back-off n-gram models as text, read without adding or changing anything.
 
-    what is before \data\ is prose and is skipped
+    text before \data\ is skipped
     \data\
     ngram 1=4                     how many n-grams of each length there are
     ngram 2=3
@@ -20,7 +20,7 @@ although <s> is never predicted. numbers.py says what -99 is.
 
 A file is read in blocks of whole lines. `_Reader` reads any line in plain Python and reports what is wrong with it;
 in large files a kernel reads ordinary n-grams, which are nearly all lines, and leaves the others to `_Reader`.
-The sizes in the header are compared with what is found and never trusted: arrays grow as lines arrive.
+The sizes in the header are compared with the n-grams found, and never trusted: arrays grow as lines arrive.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "ut
         raise ArpaError(f"{path}: {error.strerror or error}") from error
     reader = reader or _Reader(path, fast=False)
     if reader.more:
-        progress.note(f"{path}: what follows \\end\\ is not read")
+        progress.note(f"{path}: the text after \\end\\ is not read")
     return reader.model()
 
 
@@ -162,7 +162,7 @@ class _Rows:
         self.count += 1
 
     def extend(self, chunk: ArpaLevel, line: int) -> None:
-        """Add the n-grams of consecutive lines, of which `line` is the first."""
+        """Add the n-grams of consecutive lines; `line` is the number of the first."""
         self._anchor(line)
         self._flush()
         self._chunks.append(chunk)
@@ -199,7 +199,7 @@ class _Rows:
 
 
 class _Reader:
-    """A parser of ARPA files that is fed block by block: what it has read so far, and which section it is in."""
+    """Parses an ARPA file block by block; keeps the n-grams read so far and the current section."""
 
     def __init__(self, path: Path, fast: bool) -> None:
         self.path, self.fast = path, fast

@@ -126,7 +126,7 @@ def _unique(xp: Array, keys: Array) -> tuple[Array, Array, Array]:
     if is_numpy_array(keys):
         found = xp.unique_all(keys)
         return found.values, xp.reshape(found.inverse_indices, keys.shape), found.counts
-    import torch  # which lacks the standard's `unique_all`, but whose own `unique` can count
+    import torch  # it lacks the standard's `unique_all`, but its own `unique` can count
 
     values, inverse, counts = torch.unique(keys, return_inverse=True, return_counts=True)
     return values, inverse, counts

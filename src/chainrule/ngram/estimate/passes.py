@@ -22,7 +22,7 @@ NGRAMS_AT_ONCE = 1 << 16
 """How many n-grams one thread smooths at a time: few enough for its cache."""
 
 _NANOSECONDS = 64  # to count an n-gram with NumPy
-_COUNTED_AT_ONCE = 1 << 26  # n-grams whose counts a worker has in memory; the level above is read for each so many
+_COUNTED_AT_ONCE = 1 << 26  # n-grams that a worker counts at a time, each time reading the whole level above
 
 Method = Callable[[Seen], Smoothed]
 

@@ -6,9 +6,9 @@ backoff, and the search goes on with the state's suffix, down to single words, a
     p(w | h) = p_stored(h w)                if h w is in the trie
              = backoff(h) · p(w | h')       else; h' is h without its first word
 
-A context that is not in the trie has a backoff of 1: it costs nothing, so a state tells all about the text before.
-Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or not, so that
-the words of the text are needed beside the state.
+A context that is not in the trie has a backoff of 1. It costs nothing, so nothing but the state is needed of the
+text before. Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or not,
+so that the words of the text are needed beside the state.
 
 Written against the Array API, the same code walks NumPy arrays and torch tensors, on a GPU too. For many tokens in
 NumPy, the kernels of kernels.py do the same faster.
@@ -71,8 +71,9 @@ class Automaton:
 
     def to(self, where: Any) -> Automaton:
         """Return this automaton with its arrays on a torch device, without the hash index; for None, in NumPy."""
-        arrays = {"log_prob": self.log_prob.to(where), "log_backoff": self.log_backoff.to(where)}
-        return replace(self, trie=self.trie.to(where), **arrays, index=None if where else self.index, where=where)
+        prob, back = self.log_prob.to(where), self.log_backoff.to(where)
+        index = None if where else self.index
+        return replace(self, trie=self.trie.to(where), log_prob=prob, log_backoff=back, index=index, where=where)
 
     def indexed(self) -> Automaton:
         """Return this automaton with a hash index: a child is found by one lookup instead of a search.
@@ -346,7 +347,7 @@ class Automaton:
             self.next_probs_after(history)
 
     def _is_worth_kernels(self, history: Array) -> bool:
-        """Return True if what follows contexts is computed by kernels, which stupid backoff has none for."""
+        """Return True if kernels compute the words after these contexts; stupid backoff has no kernels."""
         amount = _CALL + history.shape[0] * self.trie.vocab_size // 64
         return self.where is None and not self.log_alpha and self._patience.count(amount)
 

@@ -16,7 +16,7 @@ from chainrule.ngram.store.values import GRID_BITS
 
 TOGETHER = 256
 """How many n-grams a block has."""
-_NEAR = 24  # so far from a good guess an n-gram is searched one by one
+_NEAR = 24  # how far from a good guess n-grams are compared one by one
 _SCAN = 6  # a range of at most this many n-grams is scanned one by one
 
 _MOST_LOOKS = 1 << 16
@@ -116,7 +116,7 @@ def search_children(many: int, nodes: Any, codes: Any, found: Any, n: int, table
             high[k] = start + bits_at(rest, place + bits, bits)
         else:
             high[k] = np.int64(base[at + np.uint64(1)])
-    # codes are spread evenly (codes.py): by how many a guess is off tells how far to go from there
+    # codes are spread evenly (codes.py): the difference of the codes tells how far a guess is off
     scale = 1.0 / np.float64(size)
     for k in range(many):
         # clamped, so that a damaged file does not lead out of bounds

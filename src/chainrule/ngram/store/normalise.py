@@ -3,7 +3,7 @@
     α(h) = (1 - Σ p(w | h)) / (1 - Σ p(w | h')), over the words w seen after h
 
 A context that has seen every word, or all but a millionth of the mass of p(w | h'), has nothing to divide by: its
-backoff stays, and its sum is what its own probabilities make it.
+backoff stays as it is, and its probabilities may not sum to one.
 
 An automaton can therefore be stored in fewer bits. Its backoffs are computed from the rounded probabilities, and
 stored on a grid of 24 bits, as precisely as single precision would have them. Where rounded probabilities would

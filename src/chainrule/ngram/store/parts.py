@@ -42,7 +42,7 @@ class Parts:
         return np.cumsum([0, 1, self.vocab_size, *(int(begin[-1]) for begin in self.begins)])
 
     def assemble(self, workspace: Workspace = IN_MEMORY) -> Automaton:
-        """Return the automaton of these parts; what it takes large arrays for lies in the workspace."""
+        """Return the automaton of these parts; large arrays are allocated in the workspace."""
         base, offset, rest = pack_begins(self.begins, workspace)
         stream = pack_words(self.words, self.vocab_size) if self.stream is None else self.stream
         trie = Trie(self.vocab_size, self.first_of_length, stream, base, offset, rest)

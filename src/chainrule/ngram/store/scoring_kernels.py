@@ -26,7 +26,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
     """Write ln p of the words first to last - 1 of a text into `scores`, as `Automaton.score` defines it.
 
     `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs; `log_alpha`
-    is that of the automaton, and None instead of 0: the kernel is then compiled without what only charges need.
+    is that of the automaton, or None instead of 0: the kernel is then compiled without the code that adds it.
     `keeps_suffixes` says that an n-gram is in the trie only if it is there without its first word too: then many
     need not be searched for.
     """
@@ -150,7 +150,7 @@ def take_back(starts: Any, ends: Any, scores: Any) -> Any:
     return n
 
 
-# -- what follows a context --------------------------------------------------------------------------------
+# -- the words after a context ------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -177,7 +177,7 @@ def find_ends(history: Any, ends: Any, trie: Any) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_longest(ends: Any, longest: Any) -> None:
-    """Write the node of the longest suffix of each row into `longest`: of what `find_ends` found; 0 if nothing."""
+    """Write the node of the longest suffix of each row into `longest`, given `ends` of `find_ends`; 0 for none."""
     lengths, rows = ends.shape
     for row in range(rows):
         longest[row] = 0

@@ -65,7 +65,7 @@ class Values:
         """Return the numbers at the indices `place` (node - 1); the nodes all have `length` + 1 words."""
         if self.bits == 0 or length == 0:
             return self.plain[place]
-        # an index that no node has, as callers give for what was not found, must stay inside the stream too
+        # where a caller found no node, it passes any index, which must stay inside the stream too
         longer = (place - self.plain.shape[0]) * (place >= self.plain.shape[0])
         if self.codes.shape[0] < 2:  # there are no n-grams but single words
             return self.books[length - 1, longer]

@@ -40,7 +40,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "unigram": {"type": "Unigram", "byte_fallback": False},
 }
-"""What a definition says of its model, where it says anything: with other values the library does other things."""
+"""The options of our models in a definition; one that a definition leaves out has this value in the library."""
 
 
 @cache

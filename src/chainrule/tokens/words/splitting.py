@@ -1,6 +1,6 @@
 """Where words begin and end: at white space, or by Unicode's classes of characters.
 
-whitespace   at the six ASCII white-space characters, as KenLM and most corpora have it
+whitespace   at the six ASCII white-space characters, as in KenLM and most corpora
 unicode      runs of letters, digits, accents and underscores are words; any other visible character is
              one by itself: "don't!" is don ' t !
 """
