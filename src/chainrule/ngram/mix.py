@@ -48,7 +48,14 @@ def interpolate(
     weight: float | None = None,
     progress: Reports = False,
 ) -> NgramModel:
-    """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given."""
+    """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given.
+
+    >>> import chainrule as cr
+    >>> cats, dogs = (cr.train("ngram", text, order=2, smoothing="mle") for text in ("the cat\\n", "the dog\\n"))
+    >>> both = interpolate(cats, dogs, weight=0.5)
+    >>> both.tokenizer.words
+    ['cat', 'the', 'dog']
+    """
     if (held_out is None) == (weight is None):
         raise ModelError("give either held-out text to tune the weight on, or the weight")
     if weight is not None and not 0 < weight < 1:

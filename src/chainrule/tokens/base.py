@@ -147,9 +147,10 @@ def narrowest(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
 
 def utf8(text: str) -> bytes:
     """Return the UTF-8 bytes of a text; refuse a lone surrogate (half a character), which a string can hold."""
-    if not isinstance(text, str):
-        hint = ": decode them first" if isinstance(text, (bytes, bytearray)) else ""
-        raise TokenizerError(f"expected one text (str), found {type(text).__name__}{hint}")
+    given: Any = text
+    if not isinstance(given, str):
+        hint = ": decode them first" if isinstance(given, (bytes, bytearray)) else ""
+        raise TokenizerError(f"expected one text (str), found {type(given).__name__}{hint}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

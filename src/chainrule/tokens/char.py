@@ -19,7 +19,11 @@ _CODE_POINTS = 0x110000
 
 
 class CharTokenizer(Tokenizer):
-    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the characters, most frequent first."""
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the characters, most frequent first.
+
+    >>> CharTokenizer("eat").encode("tea!").tolist()
+    [5, 3, 4, 0]
+    """
 
     kind: ClassVar[str] = "char"
     lossless: ClassVar[bool] = True
@@ -83,7 +87,11 @@ def _code_points(block: bytes) -> Ids:
 
 
 class ByteTokenizer(Tokenizer):
-    """An id is the byte's value; 256 is <s>."""
+    """An id is the byte's value; 256 is <s>.
+
+    >>> ByteTokenizer().encode("né").tolist()
+    [110, 195, 169]
+    """
 
     kind: ClassVar[str] = "byte"
     lossless: ClassVar[bool] = True

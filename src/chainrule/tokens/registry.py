@@ -44,7 +44,14 @@ _CLASSES: dict[str, Any] = {
 
 
 def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Reports = False) -> Tokenizer:
-    """Learn the named tokenizer from text: strings are text, paths are files."""
+    """Learn the named tokenizer from text: strings are text, paths are files.
+
+    >>> tokenizer = train_tokenizer("word", "the cat sat on the mat")
+    >>> tokenizer
+    <WordTokenizer word, 8 tokens>
+    >>> tokenizer.encode("the cat purred").tolist()
+    [3, 4, 0]
+    """
     limit, corpus, progress = limit or Limit(), as_corpus(text), as_progress(progress)
     _check_name(name)
     if name == "byte":

@@ -109,7 +109,12 @@ def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> list[tu
 
 
 def byte_spans(tokenizer: Tokenizer, line: bytes, ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the bytes (first, one past the last) of each token of a line; white space between words has none."""
+    """Return the bytes (first, one past the last) of each token of a line; white space between words has none.
+
+    >>> from chainrule.tokens.words.tokenizer import WordTokenizer
+    >>> byte_spans(WordTokenizer([b"the", b"cat"]), b"the cat", [3, 4])
+    [(0, 3), (4, 7)]
+    """
     if tokenizer.splitting is not None:
         words: list[bytes | None] = [*split_words(line, tokenizer.splitting)]
     else:

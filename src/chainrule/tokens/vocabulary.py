@@ -13,7 +13,11 @@ Item = TypeVar("Item", str, bytes)
 
 @dataclass(frozen=True)
 class Limit:
-    """The three ways to bound a vocabulary; they combine."""
+    """The three ways to bound a vocabulary; they combine.
+
+    >>> Limit.parse("90%", min_count=2)
+    Limit(min_count=2, top=None, percent=90.0)
+    """
 
     min_count: int = 1
     """Items seen less often are unknown."""
@@ -51,7 +55,11 @@ class Limit:
 
 
 def choose(counts: Mapping[Item, int], limit: Limit) -> list[Item]:
-    """Return the items that are known, most frequent first, ties in alphabetical order."""
+    """Return the items that are known, most frequent first, ties in alphabetical order.
+
+    >>> choose({"a": 2, "b": 5, "c": 2, "d": 1}, Limit(min_count=2))
+    ['b', 'a', 'c']
+    """
     ranked = sorted(item for item in counts if counts[item] >= limit.min_count)
     ranked.sort(key=counts.__getitem__, reverse=True)  # stable: ties stay in alphabetical order
     return ranked[: limit.keeps(len(ranked), len(counts))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -104,7 +104,7 @@ def _lengths(lengths: list[int]) -> str:
 
 
 def _for_each_length(
-    method: Callable[..., smooth.Smoothed], parameters: Sequence[Any], counts: Counts
+    method: Callable[..., smooth.Smoothed], parameters: Iterable[Any], counts: Counts
 ) -> Callable[[int], Method]:
     """Give the method the parameters of each length, on the device of the counts."""
     word = counts.levels[0].word

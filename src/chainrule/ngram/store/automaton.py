@@ -7,8 +7,8 @@ backoff, and the search goes on with the state's suffix, down to single words, a
              = backoff(h) · p(w | h')       else; h' is h without its first word
 
 A context that is not in the trie has a backoff of 1. It costs nothing, so nothing but the state is needed of the
-text before. Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or not,
-so that the words of the text are needed beside the state.
+text before. Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or
+not, so that the words of the text are needed beside the state.
 
 Written against the Array API, the same code walks NumPy arrays and torch tensors, on a GPU too. For many tokens in
 NumPy, the kernels of kernels.py do the same faster.

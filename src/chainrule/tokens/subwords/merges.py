@@ -52,7 +52,11 @@ def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
 
 
 def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> Iterator[Merge]:
-    """Yield the merges, first to last, until the vocabulary is full or no pair occurs `min_count` times."""
+    """Yield the merges, first to last, until the vocabulary is full or no pair occurs `min_count` times.
+
+    >>> [str(merge) for merge in learn_merges(Counter({"hug": 5, "pug": 3}), vocab_size=258)]
+    ["'u' + 'g' -> 'ug' (8 times)", "'h' + 'ug' -> 'hug' (5 times)"]
+    """
     byte_of = character_bytes()
     tokens = [bytes([byte_of[character]]) for character in sorted(byte_of)]
     number = {character: i for i, character in enumerate(sorted(byte_of))}

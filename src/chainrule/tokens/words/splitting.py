@@ -23,7 +23,11 @@ SPACE, WORD, SINGLE, LINE_END = 0, 1, 2, 3
 
 
 def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
-    """Return the words of one line, in plain Python: the reference for kernels.py."""
+    """Return the words of one line, in plain Python: the reference for kernels.py.
+
+    >>> split_words(b"don't!", "whitespace"), split_words(b"don't!", "unicode")
+    ([b"don't!"], [b'don', b"'", b't', b'!'])
+    """
     if splitting == "whitespace":
         return line.split()
     classes = character_classes(splitting)

@@ -23,7 +23,14 @@ _SPECIAL = frozenset([b"<unk>", b"<s>", b"</s>"])  # other tools list them; ever
 
 
 class WordTokenizer(Tokenizer):
-    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first or in the order of a list."""
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first or in the order of a list.
+
+    >>> tokenizer = WordTokenizer([b"the", b"cat"])
+    >>> tokenizer.encode_lines(b"the cat\\nthe dog\\n").tolist()
+    [3, 4, 2, 3, 0, 2]
+    >>> tokenizer.decode([3, 4])
+    'the cat'
+    """
 
     kind: ClassVar[str] = "word"
     lossless: ClassVar[bool] = False
