@@ -40,7 +40,7 @@ class BackoffStep:
 
     context: tuple[int, ...]
     is_seen: bool
-    """Whether the context is in the model."""
+    """True if the context is in the model."""
     log_weight: float | None
     """ln of the factor for backing off from this context, 0 for one that is not in the model; None at the end."""
     log_stored: float | None

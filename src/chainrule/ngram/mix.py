@@ -134,7 +134,7 @@ class _Side:
     to_own: Ints
     """This model's id of each common id; its <unk> for words it does not know."""
     known: NDArray[np.bool_]
-    """Whether this model knows the word of each common id."""
+    """True for each common id whose word this model knows."""
 
     @classmethod
     def of(cls, lm: NgramModel, common: Tokenizer) -> _Side:

@@ -25,7 +25,7 @@ from chainrule.ngram.infinite.model import KIND_NAME as ANYGRAM_NAME
 from chainrule.ngram.infinite.model import AnyLengthSettings, train_anygram
 from chainrule.ngram.loading import load_ngram
 from chainrule.ngram.model import KIND_NAME, NgramModel
-from chainrule.ngram.settings import NgramSettings, parse_thresholds
+from chainrule.ngram.settings import NgramSettings, Smoothing, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.normalise import quantised
 from chainrule.ngram.store.parts import Parts, pack_words, select
@@ -50,7 +50,9 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     give_back_memory()  # that of finding and numbering words
     workspace = _workspace(settings, len(data.train.ids), data.device, data.engine)
     counts = count(settings, data, workspace)
-    automaton, metrics = estimate(settings, counts, data, workspace)
+    held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
+    automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
+    automaton = automaton.to(None)
     del counts
     give_back_memory()
     if settings.entropy:
@@ -143,19 +145,10 @@ def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> 
     return count_by_sorting(ids, *what, workspace, data.progress)
 
 
-def estimate(
-    settings: NgramSettings, counts: Counts, data: TrainingData, workspace: Workspace
-) -> tuple[Automaton, dict[str, Any]]:
-    """Smooth the counts; returns the automaton, in NumPy, and the metrics to report."""
-    held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
-    automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
-    return automaton.to(None), metrics
-
-
 def smooth(
     settings: NgramSettings, counts: Counts, held_out: HeldOut | None, workspace: Workspace, progress: Progress
 ) -> tuple[Automaton, dict[str, Any]]:
-    """Return the same as `estimate`, but the automaton stays on the device of the counts.
+    """Smooth the counts; return the automaton, on the device of the counts, and the metrics to report.
 
     The counts are consumed, to save memory.
     """
@@ -214,16 +207,14 @@ def load(folder: ModelFolder) -> LanguageModel:
     return load_anygram(folder) if folder.config.get("smoothing") == "infinite" else load_ngram(folder)
 
 
-_LADDER = {
-    "unigram": (1, ("mle",)),
-    "bigram": (2, ("mle", "laplace", "modified-kneser-ney")),
-    "trigram": (
-        3,
-        ("mle", "laplace", "add-k", "katz", "witten-bell", "jelinek-mercer", "absolute-discounting", "kneser-ney",
-         "modified-kneser-ney"),
-    ),
-    "5-gram": (5, ("stupid-backoff", "witten-bell", "jelinek-mercer", "modified-kneser-ney")),
+_LADDER: dict[int, tuple[Smoothing, ...]] = {
+    1: ("mle",),
+    2: ("mle", "laplace", "modified-kneser-ney"),
+    3: ("mle", "laplace", "add-k", "katz", "witten-bell", "jelinek-mercer", "absolute-discounting", "kneser-ney",
+        "modified-kneser-ney"),
+    5: ("stupid-backoff", "witten-bell", "jelinek-mercer", "modified-kneser-ney"),
 }  # fmt: skip
+"""The smoothing methods that a comparison trains for each order."""
 
 KIND = Kind(
     name=KIND_NAME,
@@ -234,11 +225,11 @@ KIND = Kind(
     ladder=(
         *(
             Rung(
-                f"{name}, {smoothing}",
+                NgramSettings(order=order, smoothing=smoothing).name,
                 {"order": order, "smoothing": smoothing},
                 quick=smoothing == ("mle" if order == 1 else "modified-kneser-ney"),
             )
-            for name, (order, smoothings) in _LADDER.items()
+            for order, smoothings in _LADDER.items()
             for smoothing in smoothings
         ),
     ),

@@ -100,7 +100,7 @@ class Workspace:
         return moved
 
     def release(self, *arrays: NDArray[Any]) -> None:
-        """Free the memory that holds pages of spilled arrays, whose content stays; without arguments, of all."""
+        """Free the memory of spilled arrays, whose content stays in files; without arguments, of all of them."""
         mapped = [array._mmap for array in arrays if isinstance(array, np.memmap)]  # type: ignore[attr-defined]
         if not arrays:
             with self._lock:
@@ -122,7 +122,7 @@ IN_MEMORY = Workspace()
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the operating system: the C library keeps what threads have freed, for reuse."""
+    """Return freed memory to the operating system: the C library keeps it for reuse."""
     with contextlib.suppress(AttributeError, OSError):  # without glibc, a no-op
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -82,7 +82,7 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
         )
     progress = as_progress(progress)
     words, number = _spelling(lm.tokenizer, progress)
-    _note_what_is_lost(lm, progress)
+    _note_losses(lm, progress)
     automaton = lm.on("cpu").automaton
     trie = automaton.trie
     sizes = [len(words), *np.diff(trie.first_of_length)[2:].tolist()]
@@ -239,7 +239,7 @@ def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], In
     return words, number
 
 
-def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
+def _note_losses(lm: NgramModel, progress: Progress) -> None:
     if lm.tokenizer.splitting != "whitespace":
         progress.note(f"readers split text at white space: have it split as {lm.tokenizer.name} does beforehand")
     if lm.context == "stream":

@@ -1,7 +1,7 @@
 """The numbers of an ARPA file, log10 in the file and ln in memory.
 
 The format has no minus infinity. The logarithm of zero is written as -99, as SRILM does; a log-probability or
-log-backoff of -99 or less, of <s> or of any other word, is read as minus infinity.
+log-backoff of -99 or less is read as minus infinity, whatever the word.
 """
 
 from __future__ import annotations

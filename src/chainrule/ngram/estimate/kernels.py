@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from chainrule.ngram.store.kernels import TOGETHER, find_code
+from chainrule.ngram.store.kernels import BLOCK, find_code
 
 
 @njit(cache=True, nogil=True)
@@ -186,12 +186,12 @@ def link_suffixes(first: int, last: int, begin: Any, word: Any, context_suffix: 
 
     h' is h without its first word. The arrays `..._below` are of the n-grams that are a word shorter.
     """
-    lows, highs = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
-    differ = np.empty(TOGETHER, np.int64)
+    lows, highs = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    differ = np.empty(BLOCK, np.int64)
     touched: Any = 0  # returned, so that the compiler keeps the loads that only warm the cache
     scale = 1.0 / np.float64(size)
-    for block in range(first, last, TOGETHER):
-        many = min(TOGETHER, last - block)
+    for block in range(first, last, BLOCK):
+        many = min(BLOCK, last - block)
         for k in range(many):
             shorter = np.int64(context_suffix[block + k])
             lows[k], highs[k] = begin_below[shorter], begin_below[shorter + 1]

@@ -31,8 +31,8 @@ class Level:
     word: Array
     """The code of each n-gram's last word."""
     count: Array
-    """How often each n-gram occurred (the unigram <s>, never predicted, 0 times); for Kneser-Ney, after how many
-    different words."""
+    """The count of each n-gram, 0 for the unigram <s>, which is never predicted. For Kneser-Ney: the number of
+    different words before it."""
     begin: Array
     """The index of the first n-gram of each context, and one past the last: one number more than contexts."""
     suffix: Array

@@ -60,9 +60,9 @@ def _logarithms(array: Array, workspace: Workspace) -> Array:
 
 
 def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -> Counts:
-    """Return the counts of Kneser-Ney: after how many different words each n-gram occurred, except for the longest.
+    """Return the counts of Kneser-Ney: the number of different words before each n-gram, except for the longest.
 
-    N-grams that begin with <s> have nothing before them, and keep their counts.
+    N-grams that begin with <s> have no word before them, and keep their counts.
     """
 
     pieces = [

@@ -1,4 +1,4 @@
-"""Pruning: rare n-grams are left out while smoothing, n-grams that hardly matter after it."""
+"""Pruning: rare n-grams are left out during smoothing, and n-grams that hardly change the model after it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def by_entropy(automaton: Automaton, threshold: float) -> Automaton:
 
         D = -p(h) { p(w | h) [ln p(w | h') + ln α'(h) - ln p(w | h)] + [ln α'(h) - ln α(h)] (1 - Σ_seen p(v | h)) }
 
-    It goes from the longest n-grams to the shortest, and keeps the context of every n-gram that it keeps.
+    The longest n-grams are pruned first. The context of an n-gram that is kept is kept too.
     """
     trie = automaton.trie
     parts = take_apart(automaton)

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 _MOST_ROUNDS = 100
 _ENOUGH = 1e-7  # nats per token: rounds end when one gains less
-_MOST = 1 - 1e-4  # a weight is never 1: text must stay possible even if the held-out text needed no shorter context
+_MOST = 1 - 1e-4  # a weight is never 1: other texts may need the shorter context even if the held-out text did not
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class HeldOut:
 
 
 def tune_lambdas(counts: Counts, held_out: HeldOut, edges: Sequence[float]) -> Floats:
-    """Jelinek-Mercer's weights [length, bucket of c(h)] that make held-out text most likely.
+    """Return Jelinek-Mercer's weights, [length, bucket of c(h)], that maximise the likelihood of held-out text.
 
-    The mixture is a generative process: from the longest context that was seen, stop at length n with probability
-    λ_n and draw the word from c(h w) / c(h), else go on to the shorter context. E-step: how likely is it that the
-    process stopped at n for this word, or got as far as n? M-step: λ_n = stops at n / arrivals at n.
+    The mixture is a random process. It begins at the longest context that was seen. At a context of n words it
+    stops with probability λ_n and draws the word from c(h w) / c(h); otherwise it goes on to the shorter context.
+
+    E-step: for each word, the probability that the process stopped at n, and that it arrived at n.
+    M-step: λ_n = expected stops at n / expected arrivals at n.
     """
     ratios, totals = held_out_ratios(counts, held_out)
     bucket = np.searchsorted(np.asarray(edges, dtype=np.float64), totals)
@@ -80,7 +82,7 @@ def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
         found = codes[here] if n == 0 else find(word.__getitem__, first, last, codes[here])
         cumulative = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
         totals[n, here] = cumulative[last] - cumulative[first]
-        # -1, which means that it was not found, is the index of the 0 at the end; a length may have no n-grams
+        # the index -1, for n-grams not found, is that of the 0 at the end; a length may have no n-grams
         ratios[n, here] = np.append(count, 0)[found] / np.maximum(totals[n, here], 1)
         node = np.full(len(text), -1, dtype=np.int64)
         node[here] = found

@@ -66,7 +66,7 @@ class Automaton:
     counts: NDArray[np.unsignedinteger] | None = None
     """How often each of the n-grams 1, 2, ... occurred; always in NumPy. None if counts are not kept."""
     keeps_suffixes: bool = False
-    """Whether the trie is known to have every n-gram of it without its first word too, as that of a text has."""
+    """True if each n-gram is also in the trie without its first word, as in the trie of a text."""
     _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     def to(self, where: Any) -> Automaton:

@@ -14,7 +14,7 @@ from numba import njit
 
 from chainrule.ngram.store.values import GRID_BITS
 
-TOGETHER = 256
+BLOCK = 256
 """How many n-grams a block has."""
 _NEAR = 24  # how far from a good guess n-grams are compared one by one
 _SCAN = 6  # a range of at most this many n-grams is scanned one by one
@@ -193,7 +193,7 @@ def fill_index(
     table, words, base, offset, rest = trie.table, trie.words, trie.base, trie.offset, trie.rest
     word_bits = trie.word_bits
     size, skipped, above = np.uint64(len(index)), table[2, 0], table[n + 1, 0]
-    slots, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.uint64)
+    slots, entries = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint64)
     many, over = 0, 0
     begin = begin_of(first - table[n, 0], table[n, 1], base, offset, rest)
     for node in range(first, last):
@@ -203,7 +203,7 @@ def fill_index(
             slots[many] = np.int64(((value >> np.uint64(32)) * size) >> np.uint64(32))
             entries[many] = (value << np.uint64(32)) | np.uint64(child)
             many += (slots[many] >= from_slot) & (slots[many] < to_slot)
-            if many == TOGETHER:
+            if many == BLOCK:
                 over = _enter(many, slots, entries, to_slot, index, left_over, over)
                 many = 0
         begin = end

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from chainrule.ngram.store.kernels import (
-    TOGETHER,
+    BLOCK,
     backoff_at,
     bits_at,
     children_of,
@@ -34,7 +34,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
     prob_plain, prob_codes, prob_books, prob_bits = prob
     back_plain, back_codes, back_books, back_bits = back
     order = table.shape[0] - 1
-    most = TOGETHER + order
+    most = BLOCK + order
     nodes = np.zeros((order + 1, most), np.int64)  # [n, s]: of the n words from position s on
     codes, longest = np.empty(most + order, np.int64), np.empty(most + order, np.int64)
     node_of_longest = np.empty(most + order, np.int64)
@@ -42,9 +42,9 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
     found, low, high = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     paid = np.empty((3, most * order), np.int64)  # backoffs to add: context node, position, context length
     touched: Any = 0
-    for block in range(first, last, TOGETHER):
+    for block in range(first, last, BLOCK):
         start = max(block - order + 1, 0)
-        width = min(block + TOGETHER, last) - start
+        width = min(block + BLOCK, last) - start
         for s in range(width):
             codes[s] = code[np.uint64(text[start + s])]
         codes[width : width + order] = size  # "no word" after the end

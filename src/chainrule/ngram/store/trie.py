@@ -30,8 +30,8 @@ from chainrule.system.parallel import worth_a_kernel
 
 Ints = NDArray[np.int64]
 
-_TOGETHER_BITS = 5
-TOGETHER = 1 << _TOGETHER_BITS
+_GROUP_BITS = 5
+GROUP = 1 << _GROUP_BITS
 """The number of contexts of a group, which share a base."""
 _GROUPS_AT_ONCE = 1 << 15
 _NANOSECONDS = 64  # to pack where the children of one context begin, with NumPy
@@ -110,10 +110,10 @@ class Trie:
         """Return the first child of each node of n words, as its index among the nodes of n + 1 words."""
         xp = array_namespace(nodes)
         context = nodes - int(self.table[n, 0])
-        group = (context >> _TOGETHER_BITS) + int(self.table[n, 1])
+        group = (context >> _GROUP_BITS) + int(self.table[n, 1])
         word = xp.astype(self.offset[group], xp.int64)
         bits = xp.astype(self.offset[group + 1], xp.int64) - word
-        rest = read_bits(self.rest, (word << 5) + (context & (TOGETHER - 1)) * bits, bits)
+        rest = read_bits(self.rest, (word << 5) + (context & (GROUP - 1)) * bits, bits)
         return xp.astype(self.base[group], xp.int64) + rest
 
     def children(self, nodes: Array, n: int) -> tuple[Array, Array]:
@@ -154,11 +154,11 @@ class Trie:
             int(self.first_of_length[n] - self.first_of_length[n - 1]),
         )
         place = nodes - int(self.first_of_length[n])
-        bases = self.base[int(self.table[n - 1, 1]) :][: (contexts >> _TOGETHER_BITS) + 1]
+        bases = self.base[int(self.table[n - 1, 1]) :][: (contexts >> _GROUP_BITS) + 1]
         group = xp.searchsorted(bases, xp.astype(place, bases.dtype), side="right") - 1
-        low = xp.astype(group, xp.int64) << _TOGETHER_BITS
-        high = xp.clip(low + TOGETHER, None, contexts)
-        for _ in range(_TOGETHER_BITS):  # find the last context whose children begin at `place` or before
+        low = xp.astype(group, xp.int64) << _GROUP_BITS
+        high = xp.clip(low + GROUP, None, contexts)
+        for _ in range(_GROUP_BITS):  # find the last context whose children begin at `place` or before
             middle = (low + high) // 2
             before = self.begin(middle + first, n - 1) <= place
             low, high = xp.where(before, middle, low), xp.where(before, high, middle)
@@ -206,7 +206,7 @@ def move(array: Array, where: Any) -> Array:
 
 def groups_for(contexts: Any) -> Any:
     """Return how many groups of 32 hold the beginnings of `contexts` contexts and the end of the last one."""
-    return (contexts >> _TOGETHER_BITS) + 1
+    return (contexts >> _GROUP_BITS) + 1
 
 
 def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tuple[Array, Array, Array]:
@@ -241,7 +241,7 @@ def _pack_begins_fast(begins: Sequence[Array], workspace: Workspace) -> tuple[Ar
     def measure(piece: tuple[int, int, int]) -> None:
         level, first, last = piece
         to = slice(firsts[level] + first, firsts[level] + last)
-        group_widths(begins[level][first * TOGETHER : last * TOGETHER], base[to], width[to])
+        group_widths(begins[level][first * GROUP : last * GROUP], base[to], width[to])
 
     pieces = [
         (level, first, min(first + _GROUPS_AT_ONCE, size))
@@ -259,7 +259,7 @@ def _pack_begins_fast(begins: Sequence[Array], workspace: Workspace) -> tuple[Ar
     def pack_some(piece: tuple[int, int, int]) -> None:
         level, first, last = piece
         starts = offset[firsts[level] + first : firsts[level] + last + 1]
-        pack_groups(begins[level][first * TOGETHER : last * TOGETHER], starts, rest)
+        pack_groups(begins[level][first * GROUP : last * GROUP], starts, rest)
 
     for _ in workspace.in_order(pack_some, pieces):
         pass
@@ -270,10 +270,10 @@ def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
     """Return the base, the bit width and the packed rests of each group of 32 contexts of one length."""
     xp = array_namespace(begin)
     groups = groups_for(begin.shape[0] - 1)
-    rows = xp.zeros(groups * TOGETHER, dtype=xp.int64, device=device(begin))
+    rows = xp.zeros(groups * GROUP, dtype=xp.int64, device=device(begin))
     rows[: begin.shape[0]] = xp.astype(begin, xp.int64)
     rows[begin.shape[0] :] = rows[begin.shape[0] - 1]
-    rows = xp.reshape(rows, (groups, TOGETHER))
+    rows = xp.reshape(rows, (groups, GROUP))
     base = rows[:, 0]
     width = bit_lengths(rows[:, -1] - base)
     return base, width, _pack_rows(rows - base[:, None], width)

@@ -68,7 +68,7 @@ def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> It
                 pairs[pair] += count
         if not pairs:
             return
-        # the most frequent pair; of ties, the one whose tokens are oldest
+        # the most frequent pair; among equals the one with the oldest tokens
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))
         if pairs[best] < min_count:
             return

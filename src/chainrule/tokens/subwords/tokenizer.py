@@ -159,7 +159,7 @@ class SubwordTokenizer(Tokenizer):
     def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
         """Return the ids before the last piece of the prompt's last line: no text after the prompt changes them.
 
-        Of a very long piece only the end is left out.
+        If that piece is very long, only its end is left out.
         """
         ids: list[int] = self.encode(prompt).tolist()
         text, least = utf8(prompt), len(utf8(unstable_end(prompt.rpartition("\n")[2], spans_of)))
@@ -170,7 +170,7 @@ class SubwordTokenizer(Tokenizer):
             start -= len(self._piece_bytes[ids[kept]])
         return (
             (ids, b"") if self.unk in ids[kept:] else (ids[:kept], text[start:])
-        )  # <unk> is not the text it hides
+        )  # <unk> does not spell the text that it stands for
 
     def pieces(self) -> list[bytes]:
         special = {self.unk, self.bos, self.eos}

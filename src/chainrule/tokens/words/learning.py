@@ -1,8 +1,8 @@
 """A word vocabulary and the ids of its text, learned in one pass.
 
-Which id a word gets is known only at the end, when all are counted. So words are numbered as they are seen, by as
-many tables as there are threads; at the end the tables are merged, the words ranked, and each table gets an array
-that maps its numbers to ids.
+The id of a word depends on the counts of all words, which are known only at the end. So words are numbered as they
+are seen, by as many tables as there are threads. At the end the tables are merged, the words are ranked, and each
+table gets an array that maps its numbers to ids.
 """
 
 from __future__ import annotations
