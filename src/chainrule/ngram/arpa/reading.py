@@ -31,7 +31,7 @@ import io
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
@@ -83,10 +83,9 @@ class ArpaModel:
 def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "utf-8") -> ArpaModel:
     """Return the contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
-    recode = _recoding(encoding, path)
     try:
         with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
-            for block in _blocks(recode(_pieces(raw, task)), path):
+            for block in _blocks(_as_utf8(_pieces(raw, task), encoding, path), path):
                 reader = reader or _Reader(path, fast=worth_a_kernel(len(block), _NANOSECONDS))
                 reader.feed(block)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
@@ -100,25 +99,22 @@ def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "ut
     return reader.model()
 
 
-def _recoding(encoding: str, path: Path) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
-    """Return a function that turns the bytes of a file in this encoding into UTF-8."""
+def _as_utf8(pieces: Iterator[bytes], encoding: str, path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file in UTF-8; those of a file in UTF-8 as they are."""
     try:
         found = codecs.lookup(encoding)
     except LookupError:
         raise ArpaError(f"there is no encoding {encoding!r}: latin-1, cp1252, koi8-r, ... are some") from None
     if found.name == "utf-8":
-        return lambda pieces: pieces
-
-    def recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
-        decoder = codecs.getincrementaldecoder(found.name)()
-        try:
-            for piece in pieces:
-                yield decoder.decode(piece).encode()
-            yield decoder.decode(b"", final=True).encode()
-        except UnicodeError as error:
-            raise ArpaError(f"{path}: not {encoding}: {error}") from None
-
-    return recoded
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(found.name)()
+    try:
+        for piece in pieces:
+            yield decoder.decode(piece).encode()
+        yield decoder.decode(b"", final=True).encode()
+    except UnicodeError as error:
+        raise ArpaError(f"{path}: not {encoding}: {error}") from None
 
 
 def _size(raw: IO[bytes]) -> int | None:
