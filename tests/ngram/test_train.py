@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from naive import BOS, EOS, count, encoded, ids_of, tokenizer_of, train_on
+from naive import BOS, EOS, count, ids_of, train_on
 from test_automaton import SIZE, random_ids
 from test_smooth import FINITE, assert_sums_to_one, settings_of
 
 import chainrule as cr
-from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.ngram import train as training
 from chainrule.ngram.estimate import passes as estimate
@@ -30,6 +29,7 @@ from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.runs.train import train_kind
 from chainrule.system import parallel
+from chainrule.system.progress import SILENT
 
 IDS = random_ids(21, lines=120)
 
@@ -72,10 +72,9 @@ def test_torch_counts_and_smooths_the_same() -> None:
     for settings in (NgramSettings(order=4, prune="0,0,1"), NgramSettings(order=4, smoothing="katz")):
         ours = count_by_unique(IDS, 4, SIZE, BOS, EOS, "line")
         theirs = count_by_unique(torch.as_tensor(IDS.astype(np.int64)), 4, SIZE, BOS, EOS, "line")
-        data = TrainingData(tokenizer_of(SIZE), encoded(IDS), None)
-        workspace = training.Workspace()
-        here, _ = training.estimate(settings, ours, data, workspace)
-        there, _ = training.estimate(settings, theirs, data, workspace)
+        here, _ = training.smooth(settings, ours, None, training.Workspace(), SILENT)
+        on_device, _ = training.smooth(settings, theirs, None, training.Workspace(), SILENT)
+        there = on_device.to(None)
         text = random_ids(22).astype(np.int64)
         np.testing.assert_allclose(there.score(text), here.score(text), rtol=1e-5)
         assert isinstance(there.trie.words, np.ndarray)
