@@ -1,4 +1,4 @@
-"""ARPA files: what is read, what is refused and why, and that what is written comes back."""
+"""ARPA files: reading, refusing malformed files with a reason, and writing files that read back the same."""
 
 from __future__ import annotations
 

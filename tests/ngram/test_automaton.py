@@ -1,4 +1,4 @@
-"""The automaton: text scored at once, by kernel, word by word, in NumPy and torch, is one and the same."""
+"""The automaton scores a text the same at once, by kernels, word by word, in NumPy and in torch."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_keep_suffixes_have_them(name: str) -> None:
-    """Every n-gram of a model that says so is there without its first word too; pruning takes some away."""
+    """If keeps_suffixes is true, each n-gram is also there without its first word; pruning removes some of those."""
     automaton = model(**MODELS[name]).automaton
     assert automaton.keeps_suffixes == ("prune" not in MODELS[name] and "entropy" not in MODELS[name])
     trie = automaton.trie
@@ -124,7 +124,7 @@ def test_an_ngram_without_its_suffix_is_found(tmp_path: Path, monkeypatch: pytes
 
 
 def test_ngrams_are_found_where_codes_are_not_spread_evenly() -> None:
-    """200 words in a row after one context: guesses are far off, and the search goes on otherwise."""
+    """200 words in a row after one context: guesses are far off, and the search falls back to bisection."""
     size, children = 5000, np.arange(4800, 5000)
     begin = np.full(size + 1, len(children))
     begin[0] = 0

@@ -1,4 +1,4 @@
-"""Counting at speed gives what the slow way gives, however the text is cut up and wherever the arrays lie."""
+"""Fast counting gives the same counts as slow counting, however the text is cut, in memory or in files."""
 
 from __future__ import annotations
 

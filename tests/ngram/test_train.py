@@ -1,4 +1,4 @@
-"""Training: by NumPy or by kernels the same model, the same every time, with the vocabulary that was asked for."""
+"""Training gives the same model by NumPy and by kernels, every time, with the requested vocabulary."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_smoothing_in_stretches_is_smoothing_at_once(at_once: int, monkeypatch: 
 
 
 def test_torch_counts_and_smooths_the_same() -> None:
-    """The way of a GPU, on a CPU."""
+    """The code for GPUs, run on a CPU."""
     import torch
 
     for settings in (NgramSettings(order=4, prune="0,0,1"), NgramSettings(order=4, smoothing="katz")):
@@ -81,7 +81,7 @@ def test_torch_counts_and_smooths_the_same() -> None:
 
 
 def test_large_counts_of_line_starts_survive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What begins with <s> keeps its count, however few different words come before the others of its length."""
+    """N-grams that begin with <s> keep their counts, also if other n-grams have far smaller ones."""
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     ids = ids_of([[3, 4]] * 70_000 + [[4, 3, 4]])
     slow = with_continuation_counts(count_by_unique(ids, 3, 5, BOS, EOS, "line"))
@@ -111,7 +111,7 @@ def test_continuation_counts_by_hand() -> None:
 
 
 def test_em_finds_the_best_weights() -> None:
-    """Against a search over a grid: no weights on it make the held-out text likelier."""
+    """Against a search over a grid: no weights on it give the held-out text a higher probability."""
     train = ids_of([[3, 4, 3, 4, 5, 3]] * 3 + [[4, 5, 3, 5, 4, 3, 3]])
     held_out = ids_of([[3, 4, 5, 3, 4], [4, 3, 3, 5]])
     counts = count_by_unique(train, 2, 6, BOS, EOS, "line")
@@ -257,7 +257,7 @@ print(cr.generate(lm, "i", max_tokens=3, seed=1) != "", "numba" in sys.modules, 
 
 
 def test_a_level_is_smoothed_from_the_one_below() -> None:
-    """A method that gives nothing itself leaves what lies below the unigrams: every word alike, and no <s>."""
+    """A method with own = 0 leaves the uniform distribution below the unigrams: all words but <s> alike."""
     from chainrule.ngram.estimate.smooth import interpolate
 
     counts = count_by_unique(IDS, 3, SIZE, BOS, EOS, "line")

@@ -1,4 +1,4 @@
-"""A corpus as ids on disk: what is counted, in which type, in which order."""
+"""A corpus as ids on disk: the counts, the type of the ids and their order."""
 
 from __future__ import annotations
 

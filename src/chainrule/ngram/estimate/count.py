@@ -97,7 +97,7 @@ def count_windows(
     index = index or index_type(2 * tokens + 1, size)
     with progress.task(f"counting {order}-grams", tokens, "tokens") as task:
         words = text.frequencies(workspace.engine)
-        counts = Counts(size, text.bos, [unigrams(words, index)])
+        counts = Counts(size, text.bos, [_unigrams(words, index)])
         if order > 1:
             words[text.bos] = words[text.ends_at] if text.ends_at >= 0 else 1
             chunks = count(text, Parts.of(words, text.code), order, workspace, task)
@@ -134,7 +134,8 @@ def index_type(largest: int, vocab_size: int = 0) -> Index:
     return np.uint32 if max(largest, vocab_size) < 1 << 32 else np.uint64
 
 
-def unigrams(words: Ints, index: Index) -> Level:
+def _unigrams(words: Ints, index: Index) -> Level:
+    """Make the level of single words, given how often each word occurs."""
     size = len(words)
     code = codes_of_words(size)
     count = np.empty(size, dtype=index)

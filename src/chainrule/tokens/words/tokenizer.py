@@ -128,8 +128,9 @@ class WordTokenizer(Tokenizer):
 
 def read_words(path: str | Path, splitting: Splitting) -> list[bytes]:
     """Return the words of a file in its order; one that the splitting could never find in a text is an error."""
+    blocks = clean_blocks(raw_pieces(Path(path), str(path)), str(path), Cleaning())
     lines: dict[bytes, int] = {}
-    for number, word in enumerate(_lines(Path(path)), start=1):
+    for number, word in enumerate((word for block in blocks for word in lines_of(block)), start=1):
         if word in _SPECIAL:
             continue
         if fault := _fault(word, splitting) or (word in lines and f"is on line {lines[word]} already"):
@@ -138,11 +139,6 @@ def read_words(path: str | Path, splitting: Splitting) -> list[bytes]:
     if not lines:
         raise TokenizerError(f"{path}: there is no word in it; a vocabulary has one on each line")
     return list(lines)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    for block in clean_blocks(raw_pieces(path, str(path)), str(path), Cleaning()):
-        yield from lines_of(block)
 
 
 def _fault(word: bytes, splitting: Splitting) -> str | None:
