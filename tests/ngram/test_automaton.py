@@ -98,7 +98,7 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_keep_suffixes_have_them(name: str) -> None:
-    """If keeps_suffixes is true, each n-gram is also there without its first word; pruning removes some of those."""
+    """If keeps_suffixes is true, each n-gram is there without its first word too; pruning removes some of those."""
     automaton = model(**MODELS[name]).automaton
     assert automaton.keeps_suffixes == ("prune" not in MODELS[name] and "entropy" not in MODELS[name])
     trie = automaton.trie
