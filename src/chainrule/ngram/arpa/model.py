@@ -106,9 +106,7 @@ def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
     levels, dropped = list(arpa.levels), 0
     bos = arpa.words.index(_SPECIAL[_BOS]) if _SPECIAL[_BOS] in arpa.words else _LEFT_OUT
     for place, level in enumerate(levels):
-        inside = np.zeros(len(level.ids), dtype=bool)
-        for column in level.ids.T[1:]:
-            inside |= column == bos
+        inside = (level.ids[:, 1:] == bos).any(axis=1)
         if inside.any():
             dropped += int(inside.sum())
             levels[place] = ArpaLevel(level.ids[~inside], level.log_prob[~inside], level.log_backoff[~inside])
