@@ -22,7 +22,7 @@ from chainrule.comparison.results import FORMAT, Comparison, Failure, Point, Res
 from chainrule.contract.kinds import Rung, find_kind
 from chainrule.errors import ChainruleError, CorpusError
 from chainrule.evaluation.measure import Measured
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 
 NGRAM = find_kind("ngram")
 

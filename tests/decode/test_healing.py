@@ -66,7 +66,7 @@ class PieceTokenizer(cr.Tokenizer):
     def pieces(self) -> list[bytes]:
         return [*(text.encode() for text in self.texts), b"", b""]
 
-    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+    def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
         kept, space, word = prompt.rpartition(" ")
         return self.encode_line((kept + space).encode()), word.encode()
 
@@ -143,7 +143,7 @@ def listed(lm: cr.LanguageModel, begin: tuple[int, ...]) -> dict[tuple[int, ...]
 
 def by_brute_force(lm: cr.LanguageModel, prompt: str) -> dict[str, float]:
     """p(text | the text begins with the prompt), from a list of all sequences after the settled ids."""
-    settled, _ = lm.tokenizer.settled(prompt)
+    settled, _ = lm.tokenizer.stable_ids(prompt)
     texts: dict[str, float] = defaultdict(float)
     for ids, p in listed(lm, tuple(settled)).items():
         text = lm.tokenizer.decode(ids)
@@ -317,7 +317,7 @@ def test_settled_ids_begin_every_text_that_continues_a_prompt(name: str) -> None
         "We don't say 'x' they're  said\tit; I'll (perhaps) go_on 127.5 ... café naïve 日本 \n  and  more: x're\n"
     )
     for end in range(len(text)):
-        settled, rest = tokenizer.settled(text[:end])
+        settled, rest = tokenizer.stable_ids(text[:end])
         assert text[:end].encode().endswith(rest)
         whole = tokenizer.encode(text).tolist()
         assert whole[: len(settled)] == settled, text[:end]

@@ -13,7 +13,7 @@ from chainrule.errors import ForeignFileError, SettingsError, TokenizerError
 from chainrule.interop.conversion import import_model
 from chainrule.interop.gguf import write_gguf
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 
 from .conftest import small
 

@@ -69,7 +69,7 @@ def count(ids: np.ndarray, order: int, context: Context) -> list[Counter[Ngram]]
 
 
 def sequences(ids: np.ndarray, context: Context) -> list[list[int]]:
-    """What n-grams lie within: a line, or all of the text, behind <s>."""
+    """The sequences that n-grams are taken from: each line, or the whole text, after <s>."""
     if context == "stream":
         return [[BOS, *ids.tolist()]]
     result, line = [], [BOS]
@@ -161,7 +161,7 @@ class Naive:
         return own[w] if w in own else (1 - sum(own.values())) / unseen * self.lower(w, h)
 
     def own(self, c: int, h: Ngram, after: dict[int, int]) -> float:
-        """What a context itself gives a word that followed it c times."""
+        """The probability that a context itself gives a word that followed it c times."""
         total = sum(after.values())
         if self.smoothing == "mle":
             return c / total
@@ -200,7 +200,7 @@ def _three_discounts(n: Counter[int]) -> list[float] | None:
 
 
 def _good_turing(n: Counter[int], k: int) -> list[float]:
-    """d_0, d_1, ... as SRILM has them: a smaller k if no n-gram occurred k + 1 times, 1 where out of range.
+    """d_0, d_1, ... as in SRILM: a smaller k if no n-gram occurred k + 1 times, 1 where out of range.
 
     But where not even d_1 is in range, fixed ones.
     """

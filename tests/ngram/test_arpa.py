@@ -1,4 +1,4 @@
-"""ARPA files: what is read, what is refused and why, and that what is written comes back."""
+"""ARPA files: reading, refusing malformed files with a reason, and writing files that read back the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from chainrule.errors import ArpaError
 from chainrule.ngram.arpa import reading as arpa
 from chainrule.ngram.arpa.numbers import read_number, write_number
-from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa, write_arpa
+from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
+from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system import parallel
 from chainrule.system.disk import atomic
 from listening import Listening
@@ -127,7 +128,7 @@ def test_text_behind_the_end_is_mentioned(tmp_path: Path) -> None:
     for end in ("", "\n \r\n", "more\n"):
         (tmp_path / "m.arpa").write_text(TINY + end)
         read_arpa(tmp_path / "m.arpa", listener)
-    assert listener.notes == [f"{tmp_path / 'm.arpa'}: what follows \\end\\ is not read"]
+    assert listener.notes == [f"{tmp_path / 'm.arpa'}: the text after \\end\\ is not read"]
 
 
 @pytest.mark.parametrize("name", ["m.arpa.gz", "m.arpa"])

@@ -1,4 +1,4 @@
-"""Models from ARPA files and back: what is not in a file follows from what is, and nothing is lost on the way."""
+"""Models from ARPA files and back: missing values are computed from the others, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def load(text: str, folder: Path, name: str = "m.arpa") -> NgramModel:
 
 
 def log10s(lm: NgramModel, text: str) -> list[float]:
-    """log10 p of each token of a line; the sums in these tests are those of a pencil."""
+    """log10 p of each token of a line; the sums in these tests are computed by hand."""
     return (lm.score(pad([[*lm.tokenizer.encode(text).tolist(), lm.tokenizer.eos]]))[0] / LN10).tolist()
 
 
@@ -138,7 +138,7 @@ def test_missing_contexts_are_filled_in(tmp_path: Path) -> None:
 
 
 def test_filled_in_contexts_never_get_a_probability_above_one(tmp_path: Path) -> None:
-    """Broken files may say so: a backoff of 10 times a probability of 0.5."""
+    """A broken file may ask for it: a backoff of 10 times a probability of 0.5."""
     text = HOLES.replace("<s>\t-0.0625", "<s>\t1").replace("-0.75\tb", "-0.30103\tb")
     lm = load(text, tmp_path)
     assert log10s(lm, "b")[0] == 0
@@ -221,7 +221,7 @@ def test_a_file_for_the_eye(tmp_path: Path) -> None:
 
 
 def test_a_text_with_the_word_unk_of_its_own(tmp_path: Path) -> None:
-    """As WikiText has: that word is the one a reader finds for what it does not know."""
+    """As in WikiText: a reader of the file uses that word for the words it does not know."""
     lm = cr.train("ngram", cr.Corpus.from_text("a <unk> b\n<unk> b\n"), order=2, smoothing="witten-bell")
     progress = Listening()
     cr.save_arpa(lm, tmp_path / "m.arpa", progress=progress)

@@ -1,4 +1,4 @@
-"""The automaton: text scored at once, by kernel, word by word, in NumPy and torch, is one and the same."""
+"""The automaton scores a text the same at once, by kernels, word by word, in NumPy and in torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from chainrule.contract.lm import Context
 from chainrule.ngram.arpa.model import load_arpa
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store import automaton as walking
-from chainrule.ngram.store.index import slots_for, with_index
 from chainrule.ngram.store.kernels import search_children
 from chainrule.ngram.store.parts import Parts
 from chainrule.system import parallel
@@ -99,7 +98,7 @@ def test_text_at_once_is_text_by_kernel_is_text_word_by_word(name: str, monkeypa
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_keep_suffixes_have_them(name: str) -> None:
-    """Every n-gram of a model that says so is there without its first word too; pruning takes some away."""
+    """If keeps_suffixes is true, each n-gram is there without its first word too; pruning removes some of those."""
     automaton = model(**MODELS[name]).automaton
     assert automaton.keeps_suffixes == ("prune" not in MODELS[name] and "entropy" not in MODELS[name])
     trie = automaton.trie
@@ -125,7 +124,7 @@ def test_an_ngram_without_its_suffix_is_found(tmp_path: Path, monkeypatch: pytes
 
 
 def test_ngrams_are_found_where_codes_are_not_spread_evenly() -> None:
-    """200 words in a row after one context: guesses are far off, and the search goes on otherwise."""
+    """200 words in a row after one context: guesses are far off, and the search falls back to bisection."""
     size, children = 5000, np.arange(4800, 5000)
     begin = np.full(size + 1, len(children))
     begin[0] = 0
@@ -227,27 +226,25 @@ def test_a_model_in_torch_is_saved_as_it_was(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_ngram_is_in_the_index(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainrule.ngram.store import index as indexing
 
-    monkeypatch.setattr(indexing, "cores", lambda: threads)
+    monkeypatch.setattr(walking, "cores", lambda: threads)
     plain = model().automaton
-    indexed = with_index(plain)
+    indexed = plain.indexed()
     assert indexed.index is not None
     trie = plain.trie
     longer = trie.nodes - int(trie.first_of_length[2])
-    assert indexed.index.shape == (slots_for(longer),)
+    assert indexed.index.shape == (walking.slots_for(longer),)
     entries = indexed.index[indexed.index != 0]
     assert sorted((entries & 0xFFFFFFFF).tolist()) == list(range(int(trie.first_of_length[2]), trie.nodes))
 
 
 def test_an_index_that_is_almost_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many n-grams find their slot taken, and some no room before the end of their thread's part."""
-    from chainrule.ngram.store import index as indexing
 
-    monkeypatch.setattr(indexing, "cores", lambda: 7)
-    monkeypatch.setattr(indexing, "slots_for", lambda nodes: nodes + 1)
+    monkeypatch.setattr(walking, "cores", lambda: 7)
+    monkeypatch.setattr(walking, "slots_for", lambda nodes: nodes + 1)
     plain = model().automaton
-    indexed = with_index(plain)
+    indexed = plain.indexed()
     assert indexed.index is not None
     assert (indexed.index == 0).sum() == 1
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)

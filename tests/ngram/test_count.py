@@ -1,4 +1,4 @@
-"""Counting at speed gives what the slow way gives, however the text is cut up and wherever the arrays lie."""
+"""Fast counting gives the same counts as slow counting, however the text is cut, in memory or in files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def cut_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         monkeypatch.setattr(counting, "_WINDOWS_PER_PART", 2)
         monkeypatch.setattr(counting, "_CONTEXTS_AT_ONCE", 3)
     if "rounds" in request.param:
-        monkeypatch.setattr(counting, "_PLACES_AT_ONCE", 5)
+        monkeypatch.setattr(counting, "_TOKENS_OF_A_STRETCH", 5)
         monkeypatch.setattr(counting, "_BYTES_OF_WINDOWS", 64)
-        monkeypatch.setattr(counting, "_SHELF", 6)
+        monkeypatch.setattr(counting, "_NGRAMS_OF_A_CHUNK", 6)
     return str(request.param)
 
 
@@ -62,7 +62,7 @@ def test_frequent_words_are_cut_up_by_the_word_behind_them(
     ids = np.append(np.minimum(chance.geometric(0.4, 5000) + 2, size - 1), EOS).astype(np.uint16)
     ids[chance.integers(0, 5000, 300)] = EOS
     monkeypatch.setattr(counting, "_WINDOWS_PER_PART", 50)
-    monkeypatch.setattr(counting, "_PLACES_AT_ONCE", 999)
+    monkeypatch.setattr(counting, "_TOKENS_OF_A_STRETCH", 999)
     monkeypatch.setattr(counting, "_BYTES_OF_WINDOWS", 20_000)
     assert_same(count_by_sorting(ids, 4, size, BOS, EOS, context), count_by_unique(ids, 4, size, BOS, EOS, context))
 
@@ -96,17 +96,17 @@ def test_the_type_of_places_follows_the_size_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("spills", [False, True])
-def test_a_shelf_gives_what_was_put_on_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spills: bool) -> None:
-    """Pieces longer than its arrays, and counts that need four bytes among those that need two."""
-    monkeypatch.setattr(counting, "_SHELF", 4)
-    shelf = counting._Shelf(Workspace(tmp_path if spills else None))
+def test_a_buffer_returns_what_was_put_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spills: bool) -> None:
+    """Pieces longer than a chunk, and counts that need four bytes among those that need one."""
+    monkeypatch.setattr(counting, "_NGRAMS_OF_A_CHUNK", 4)
+    buffer = counting._Buffer(Workspace(tmp_path if spills else None))
     pieces = [np.arange(12).reshape(3, 4), np.asarray([[7, 8], [70_000, 1], [2, 3]]), np.arange(27).reshape(3, 9)]
     for piece in pieces:
-        shelf.put(*piece.astype(np.uint32))
-    whole = np.concatenate(pieces, axis=1)
-    assert (shelf.size, shelf.largest) == (15, 70_000)
-    np.testing.assert_array_equal(np.concatenate([np.asarray(part) for part in shelf.take()], axis=1), whole)
-    assert list(shelf.take()) == []
+        word, count, children = piece.astype(np.uint32)
+        buffer.put((word, count, children))
+    whole, chunks = np.concatenate(pieces, axis=1), buffer.chunks()
+    assert (sum(chunk.size for chunk in chunks), max(chunk.largest for chunk in chunks)) == (15, 70_000)
+    np.testing.assert_array_equal(np.concatenate([np.stack(chunk.load()) for chunk in chunks], axis=1), whole)
 
 
 def test_more_tokens_and_longer_ngrams_need_more_memory() -> None:

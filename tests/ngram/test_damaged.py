@@ -1,4 +1,4 @@
-"""A folder whose arrays say something impossible is refused: it must not hang, crash or give figures."""
+"""A folder with impossible arrays is refused: it must not hang, crash or return numbers."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ print("survived", len(sys.argv) - 1)
     ["own", pytest.param("wide", marks=pytest.mark.slow)],  # kernels are compiled for other types
 )
 def test_garbage_in_a_model_too_large_to_check_leads_nowhere_else(sizes: str, tmp_path: Path) -> None:
-    """Such models open at once. What they answer may be nonsense, but the kernels stay within the arrays."""
+    """Such models open at once. Their answers may be nonsense, but the kernels stay within the arrays."""
     folders = []
     chance = np.random.default_rng(0)
 

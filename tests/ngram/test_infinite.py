@@ -339,7 +339,7 @@ import sys
 import numpy as np
 from chainrule.contract.kinds import TrainingData
 from chainrule.ngram.infinite.model import train_anygram
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import Encoded
 tokenizer = ByteTokenizer()
 text = Encoded(tokenizer.encode_lines(b"abba\\nbaa\\n").astype(tokenizer.id_dtype), 2, 9, 0, "")

@@ -69,7 +69,7 @@ def test_every_ngram_has_the_probability_and_backoff_of_lmplz(
 
 
 def test_the_mass_of_an_unknown_word_is_explicit() -> None:
-    """p(<unk>) after a word that never occurred is what the unigrams leave / V, as lmplz has it."""
+    """p(<unk>) after a word that never occurred is the mass that the unigrams leave, divided by V, as in lmplz."""
     text = "".join((DATA / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)[:40])
     lm = cr.train("ngram", cr.Corpus.from_text(text), order=5)
     assert isinstance(lm, NgramModel)

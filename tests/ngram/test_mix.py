@@ -1,4 +1,4 @@
-"""Two models mixed into one: what is stored is the linear mixture, and every context sums to one."""
+"""Two models mixed into one: it stores the linear mixture, and every context sums to one."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_the_tuned_weight_is_the_best() -> None:
 
 
 def test_tuning_by_hand() -> None:
-    """Two tokens each of which only one model can say: half and half. Three to one: three quarters."""
+    """Two tokens, each possible under one model only: weight 1/2. Three such tokens to one: weight 3/4."""
     never = -math.inf
     assert math.isclose(tune_weight(np.asarray([-1.0, never]), np.asarray([never, -2.0])), 0.5)
     assert math.isclose(tune_weight(np.asarray([-1.0] * 3 + [never]), np.asarray([never] * 3 + [-5.0])), 0.75)

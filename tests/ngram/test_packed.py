@@ -1,4 +1,4 @@
-"""Numbers of a few bits: what is packed is read back, by every way there is."""
+"""Numbers of a few bits: every way to read a packed stream returns the numbers that were packed."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from chainrule.ngram.estimate.prune import by_entropy
 from chainrule.ngram.settings import parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.store.normalise import quantised
 from chainrule.ngram.store.parts import Parts, select, take_apart
-from chainrule.ngram.store.quantised import quantised
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import chainrule as cr
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.store import normalise
-from chainrule.ngram.store.quantised import leave_something, quantised
+from chainrule.ngram.store.normalise import leave_something, quantised
 from chainrule.ngram.store.values import GRID_BITS, quantise
 from listening import Listening
 
@@ -136,7 +136,7 @@ def test_what_would_leave_nothing_is_rounded_down() -> None:
 
 
 def test_every_word_seen_means_full_precision() -> None:
-    """After a, every word there is was seen, so no backoff can make up for what rounding does."""
+    """Every word was seen after a, so no backoff can make up for the rounding."""
     chance = np.random.default_rng(5)
     lines = chance.choice([0, 3, 4, 5], (400, 9), p=[0.1, 0.2, 0.3, 0.4]).tolist()
     progress = Listening()
@@ -156,7 +156,7 @@ def test_nothing_left_means_scores() -> None:
 
 
 def test_models_of_an_earlier_version_are_marked(tmp_path: Path) -> None:
-    """Their backoffs have as few bits as their probabilities, and do not make up for anything."""
+    """Their backoffs have as few bits as their probabilities, and do not make up for the rounding."""
     old = cr.load(FOLDERS / "ngram-quantised")
     assert not old.normalised
     assert not cr.evaluate(old, cr.Corpus.from_text("i love cats\n")).normalised

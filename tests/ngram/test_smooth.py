@@ -1,4 +1,4 @@
-"""Every smoothing is its equation: what is stored and answered equals naive.py, on every context there is."""
+"""Every smoothing method equals its equation in naive.py, stored and computed, on every context."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def predictions(lm: NgramModel, contexts: list[Ngram]) -> np.ndarray:
 
 
 def assert_is(lm: NgramModel, naive: Naive) -> None:
-    """What the model answers on every context is the equation's."""
+    """Check the model's p(w | h) against the equation, on every context."""
     contexts = some_contexts(naive)
     expected = [[naive.p(w, h) for w in range(naive.vocab_size)] for h in contexts]
     # probabilities are stored in single precision, and Katz divides by what several of them leave of one
@@ -78,7 +78,7 @@ def assert_is(lm: NgramModel, naive: Naive) -> None:
 
 
 def assert_sums_to_one(lm: NgramModel) -> None:
-    """On every context in the trie, not only on those that a text leads to."""
+    """Check every context in the trie, also those that no text leads to."""
     trie = lm.automaton.trie
     nodes = np.arange(max(int(trie.first_of_length[-2]), 1))
     with np.errstate(under="ignore"):
@@ -307,7 +307,7 @@ def test_good_turing_by_hand() -> None:
     ],
 )  # fmt: skip
 def test_counts_out_of_range_of_good_turing_are_trusted(n: list[int], expected: list[float]) -> None:
-    """As SRILM has it: k is lowered to where n_{k+1} > 0, and d_r is 1 if it is not positive or r* > r; but d_1."""
+    """As in SRILM: k is lowered to where n_{k+1} > 0, and d_r is 1 if it is not positive or r* > r; but d_1."""
     assert smooth.good_turing_ratios(n, 5) == pytest.approx([*expected, 1.0])
 
 
@@ -362,7 +362,7 @@ def test_discounts_that_the_counts_give_are_reported() -> None:
 
 @pytest.mark.parametrize("smoothing", FINITE)
 def test_torch_smooths_the_same(smoothing: str) -> None:
-    """What a GPU computes, on a CPU: counts and smoothing through torch's tensors."""
+    """The code for GPUs, run on a CPU: counts and smoothing through torch's tensors."""
     torch = pytest.importorskip("torch")
     from chainrule.ngram.estimate.levels import count_by_unique
     from chainrule.ngram.estimate.methods import choose_method

@@ -1,4 +1,4 @@
-"""Tables of n-grams: counts by hand, probabilities as the model gives them, backoffs as ARPA files have them."""
+"""Tables of n-grams: counts by hand, probabilities of the model, backoffs as in ARPA files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training: by NumPy or by kernels the same model, the same every time, with the vocabulary that was asked for."""
+"""Training gives the same model by NumPy and by kernels, every time, with the requested vocabulary."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from naive import BOS, EOS, count, encoded, ids_of, tokenizer_of, train_on
+from naive import BOS, EOS, count, ids_of, train_on
 from test_automaton import SIZE, random_ids
 from test_smooth import FINITE, assert_sums_to_one, settings_of
 
 import chainrule as cr
-from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.ngram import train as training
 from chainrule.ngram.estimate import passes as estimate
@@ -30,6 +29,7 @@ from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.runs.train import train_kind
 from chainrule.system import parallel
+from chainrule.system.progress import SILENT
 
 IDS = random_ids(21, lines=120)
 
@@ -66,23 +66,22 @@ def test_smoothing_in_stretches_is_smoothing_at_once(at_once: int, monkeypatch: 
 
 
 def test_torch_counts_and_smooths_the_same() -> None:
-    """The way of a GPU, on a CPU."""
+    """The code for GPUs, run on a CPU."""
     import torch
 
     for settings in (NgramSettings(order=4, prune="0,0,1"), NgramSettings(order=4, smoothing="katz")):
         ours = count_by_unique(IDS, 4, SIZE, BOS, EOS, "line")
         theirs = count_by_unique(torch.as_tensor(IDS.astype(np.int64)), 4, SIZE, BOS, EOS, "line")
-        data = TrainingData(tokenizer_of(SIZE), encoded(IDS), None)
-        workspace = training.Workspace()
-        here, _ = training.estimate(settings, ours, data, workspace)
-        there, _ = training.estimate(settings, theirs, data, workspace)
+        here, _ = training.smooth(settings, ours, None, training.Workspace(), SILENT)
+        on_device, _ = training.smooth(settings, theirs, None, training.Workspace(), SILENT)
+        there = on_device.to(None)
         text = random_ids(22).astype(np.int64)
         np.testing.assert_allclose(there.score(text), here.score(text), rtol=1e-5)
         assert isinstance(there.trie.words, np.ndarray)
 
 
 def test_large_counts_of_line_starts_survive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What begins with <s> keeps its count, however few different words come before the others of its length."""
+    """N-grams that begin with <s> keep their counts, also if other n-grams have far smaller ones."""
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     ids = ids_of([[3, 4]] * 70_000 + [[4, 3, 4]])
     slow = with_continuation_counts(count_by_unique(ids, 3, 5, BOS, EOS, "line"))
@@ -112,7 +111,7 @@ def test_continuation_counts_by_hand() -> None:
 
 
 def test_em_finds_the_best_weights() -> None:
-    """Against a search over a grid: no weights on it make the held-out text likelier."""
+    """Against a search over a grid: no weights on it give the held-out text a higher probability."""
     train = ids_of([[3, 4, 3, 4, 5, 3]] * 3 + [[4, 5, 3, 5, 4, 3, 3]])
     held_out = ids_of([[3, 4, 5, 3, 4], [4, 3, 3, 5]])
     counts = count_by_unique(train, 2, 6, BOS, EOS, "line")
@@ -258,7 +257,7 @@ print(cr.generate(lm, "i", max_tokens=3, seed=1) != "", "numba" in sys.modules, 
 
 
 def test_a_level_is_smoothed_from_the_one_below() -> None:
-    """A method that gives nothing itself leaves what lies below the unigrams: every word alike, and no <s>."""
+    """A method with own = 0 leaves the uniform distribution below the unigrams: all words but <s> alike."""
     from chainrule.ngram.estimate.smooth import interpolate
 
     counts = count_by_unique(IDS, 3, SIZE, BOS, EOS, "line")

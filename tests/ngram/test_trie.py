@@ -99,7 +99,7 @@ def test_torch_walks_the_same_trie() -> None:
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 1 << 20), max_size=70), min_size=1, max_size=3))
 def test_where_children_begin_goes_round(steps: list[list[int]]) -> None:
-    """From one context to none, and steps from none to a million."""
+    """One context or none, and steps from 0 to a million."""
     begins = [np.cumsum([0, *step]) for step in steps]
     base, offset, rest = pack_begins(begins)
     firsts = np.cumsum([0, 1, *(len(begin) - 1 for begin in begins), 0])

@@ -1,4 +1,4 @@
-"""Values in few bits: near what they were, exact where few are distinct, and impossible stays impossible."""
+"""Values in few bits are near the originals, exact if few are distinct, and -inf stays -inf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where large arrays live: under a cap, in files that nobody ever sees."""
+"""Large arrays under a memory cap lie in files without a name."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.ngram.store import bitstream, bitstream_kernels
+from chainrule.ngram.store import bitstream, kernels
 from chainrule.system.parallel import EMBEDDED
 
 YES_NO = "yes\nno\n"
@@ -90,7 +90,7 @@ def test_an_exception_while_packing_is_raised(monkeypatch: pytest.MonkeyPatch) -
         raise MemoryError("no room to pack")
 
     monkeypatch.setattr(bitstream, "_NUMBERS_AT_ONCE", 8)
-    monkeypatch.setattr(bitstream_kernels, "pack_bits", fail)
+    monkeypatch.setattr(kernels, "pack_bits", fail)
     with pytest.raises(MemoryError, match="no room"):
         bitstream._pack_fast(np.arange(64, dtype=np.uint32), 7, None, EMBEDDED)
 

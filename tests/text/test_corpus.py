@@ -17,7 +17,7 @@ from chainrule.errors import CorpusError, EncodingError
 from chainrule.text import corpus as corpus_module
 from chainrule.text import files
 from chainrule.text.corpus import BUILTIN, Corpus
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
 

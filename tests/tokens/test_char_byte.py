@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chainrule.tokens.byte import ByteTokenizer
-from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.char import ByteTokenizer, CharTokenizer
 from chainrule.tokens.vocabulary import Limit
 
 # -- characters -------------------------------------------------------------------------------------------

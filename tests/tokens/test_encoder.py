@@ -1,4 +1,4 @@
-"""The fast BPE encoder equals the library, and is not used where it does not."""
+"""The fast BPE encoder gives the library's ids, and is not used where it does not."""
 
 from __future__ import annotations
 

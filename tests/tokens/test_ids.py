@@ -1,4 +1,4 @@
-"""A corpus as ids on disk: what is counted, in which type, in which order."""
+"""A corpus as ids on disk: the counts, the type of the ids and their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainrule.errors import CorpusError
 from chainrule.text import files
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Ids
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import encode_corpus
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit

@@ -1,4 +1,4 @@
-"""A vocabulary and ids in one pass: what two passes give."""
+"""A vocabulary and ids in one pass equal those of two passes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_many_short_blocks_are_together_worth_a_kernel(tmp_path: Path) -> None:
 
 
 def test_a_short_text_needs_no_numba() -> None:
-    """To import it takes longer than the text does."""
+    """Importing Numba takes longer than reading a short text."""
     script = (
         "import sys; sys.modules['numba'] = None; import chainrule as cr; text = cr.Corpus.open('builtin:python'); "
         "lm = cr.train('ngram', text, smoothing='laplace'); print(lm.tokenizer.vocab_size > 1000)"

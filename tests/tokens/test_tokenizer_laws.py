@@ -1,4 +1,4 @@
-"""What holds for every tokenizer there is."""
+"""Laws that every tokenizer keeps."""
 
 from __future__ import annotations
 

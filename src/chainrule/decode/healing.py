@@ -158,7 +158,7 @@ def find_openings(
     keeps states.
     """
     spelling = lm.tokenizer.spelling if heal else None
-    cut = [lm.tokenizer.settled(prompt) if spelling else (_ids(lm, prompt), b"") for prompt in prompts]
+    cut = [lm.tokenizer.stable_ids(prompt) if spelling else (_ids(lm, prompt), b"") for prompt in prompts]
     begun = [settled for settled, _ in cut]
     state = lm.extend(lm.start(len(cut)), pad(begun)) if read is None else read(begun)
     open_rows = [row for row, (_, rest) in enumerate(cut) if rest]

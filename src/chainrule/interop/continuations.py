@@ -30,7 +30,7 @@ from chainrule.decode.sample import sample_steps
 from chainrule.decode.strategies import Strategy
 from chainrule.errors import DecodingError
 from chainrule.tokens.base import utf8
-from chainrule.tokens.spans import text_spans
+from chainrule.tokens.spelling import text_spans
 
 _CELLS = 1 << 24  # numbers of [B, V] that are held at once
 

@@ -12,10 +12,11 @@ leaves a weight λ_k to the next shorter one:
     p_k(w) = own_k + λ_k p_{k-1}(w),  own_k = max(N(· h_k w) - d, 0) / (N(· h_k ·) + θ)
                                       λ_k = (θ + d N(h_k ·)) / (N(· h_k ·) + θ)
 
-What a model of bounded order stores is itself a sum, where its smoothing interpolates: what the context's own
-counts give, and what the shorter context gives, weighted (estimate/smooth.py). `sum_steps` takes it apart again.
+Where the smoothing of a model of bounded order interpolates, a stored probability is itself a sum: the part from
+the context's own counts, and the weighted probability after the shorter context (estimate/smooth.py). `sum_steps`
+returns its terms.
 
-This is the slow reference of what `score` computes by automata and kernels; tests hold them equal.
+This is the slow reference for `score`, which computes the same by automata and kernels; tests hold them equal.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from chainrule.ngram.infinite.model import AnyLengthModel, group_of
 from chainrule.ngram.infinite.suffixes import Ints
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.values import Values
 from chainrule.ngram.tables import node_of
 
 
@@ -38,7 +40,7 @@ class BackoffStep:
 
     context: tuple[int, ...]
     is_seen: bool
-    """Whether the context is in the model."""
+    """True if the context is in the model."""
     log_weight: float | None
     """ln of the factor for backing off from this context, 0 for one that is not in the model; None at the end."""
     log_stored: float | None
@@ -46,32 +48,29 @@ class BackoffStep:
 
 
 def backoff_steps(lm: NgramModel, ids: list[int], target: int) -> list[BackoffStep]:
-    """The contexts of the target after <s> and the ids, from the longest that the order admits to the last used."""
+    """Return the contexts of the target after <s> and the ids, from the longest possible to the last used."""
     automaton = lm.on("cpu").automaton
-    trie, codes = automaton.trie, automaton.codes
     read = [lm.tokenizer.bos, *ids]
     steps = []
-    for n in range(min(trie.order - 1, len(read)), -1, -1):
+    for n in range(min(automaton.trie.order - 1, len(read)), -1, -1):
         context = tuple(read[len(read) - n :])
-        node = 0
-        for length, token in enumerate(context):
-            node = int(trie.child(np.asarray([node]), length, codes[[token]])[0]) if node or not length else 0
-        is_seen = n == 0 or node > 0
-        found = int(trie.child(np.asarray([node]), n, codes[[target]])[0]) if is_seen else 0
+        node, found = node_of(automaton, context), node_of(automaton, [*context, target])
         if found:
-            stored = float(automaton.log_prob.at(np.asarray([found - 1]), n)[0])
-            steps.append(BackoffStep(context, True, None, stored))
+            steps.append(BackoffStep(context, True, None, _value(automaton.log_prob, found, n + 1)))
             break
-        if automaton.log_alpha:  # stupid backoff has one factor for all contexts, seen or not
-            weight = automaton.log_alpha
-        else:
-            weight = float(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0]) if node else 0.0
-        steps.append(BackoffStep(context, is_seen, weight, None))
+        # stupid backoff has one factor for all contexts, seen or not
+        weight = automaton.log_alpha or (_value(automaton.log_backoff, node, n) if node else 0.0)
+        steps.append(BackoffStep(context, n == 0 or node > 0, weight, None))
     return steps
 
 
+def _value(values: Values, node: int, n: int) -> float:
+    """Return the number of a node of n words."""
+    return float(values.at(np.asarray([node - 1]), n - 1)[0])
+
+
 def product(steps: list[BackoffStep]) -> float:
-    """ln p: the sum of the logarithms of all weights and of the stored probability."""
+    """Return ln p: the sum of the logarithms of all weights and of the stored probability."""
     return sum(part for step in steps for part in (step.log_weight, step.log_stored) if part is not None)
 
 
@@ -89,7 +88,7 @@ class SumStep:
     types: int
     """T(h), how many different tokens were seen after h."""
     count: int | None
-    """c(h w), of Kneser-Ney the different tokens before h w; None if the model does not tell."""
+    """c(h w), for Kneser-Ney the different tokens before h w; None if the model does not store it."""
     total: int | None
     """c(h), the same summed over all w."""
 
@@ -105,14 +104,14 @@ def predictable(lm: NgramModel) -> int:
 
 
 def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[SumStep]:
-    """The stored probability of the target after a context, and after each shorter one, down to none."""
+    """Return the stored probability of the target after a context, and after each shorter one, down to none."""
     automaton = lm.on("cpu").automaton
     steps: list[SumStep] = []
     for n in range(len(context) + 1):
         h = context[len(context) - n :]
         node, found = node_of(automaton, h), node_of(automaton, [*h, target])
-        p = math.exp(float(automaton.log_prob.at(np.asarray([found - 1]), n)[0])) if found else 0.0
-        weight = math.exp(float(automaton.log_backoff.at(np.asarray([node - 1]), n - 1)[0])) if n else None
+        p = math.exp(_value(automaton.log_prob, found, n + 1)) if found else 0.0
+        weight = math.exp(_value(automaton.log_backoff, node, n)) if n else None
         lower = steps[-1].probability if steps else 1 / predictable(lm)
         if not found and weight is not None:  # nothing is stored: the shorter context's, weighted
             p = weight * lower
@@ -122,7 +121,7 @@ def sum_steps(lm: NgramModel, context: tuple[int, ...], target: int) -> list[Sum
 
 
 def _counts(lm: NgramModel, automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int | None, int | None]:
-    """c(h w) and c(h) as the smoothing method took them; None where the model does not tell."""
+    """Return c(h w) and c(h) as the smoothing method counts; None if the model does not store them."""
     trie, settings = automaton.trie, lm.settings
     if settings.prune or settings.entropy:
         return None, None
@@ -140,7 +139,7 @@ def _counts(lm: NgramModel, automaton: Automaton, h: tuple[int, ...], target: in
 
 
 def _different_before(automaton: Automaton, h: tuple[int, ...], target: int) -> tuple[int, int]:
-    """N(· h w), the different tokens v before h w, and N(· h ·): those of all w together."""
+    """Return N(· h w), the different tokens v before h w, and N(· h ·): those of all w together."""
     trie = automaton.trie
     nodes = np.arange(1, trie.vocab_size + 1)  # v
     for n, token in enumerate(h, start=1):  # v h
@@ -153,7 +152,7 @@ def _different_before(automaton: Automaton, h: tuple[int, ...], target: int) -> 
 
 @dataclass(frozen=True)
 class MixtureStep:
-    """One context of a mixture: what it counted, and what it adds."""
+    """One context of a mixture: its counts, and the part of p that it adds."""
 
     context: tuple[int, ...]
     count: int
@@ -178,7 +177,7 @@ class MixtureStep:
 
 @dataclass(frozen=True)
 class Mixture:
-    """All contexts of a prediction, from the longest that was seen to the empty one, and what lies below them."""
+    """All contexts of a prediction, from the longest that was seen to the empty one, and the uniform p below."""
 
     steps: tuple[MixtureStep, ...]
     uniform: float
@@ -196,7 +195,7 @@ class Mixture:
 
     @property
     def shares(self) -> list[float]:
-        """What each context, and at the end 1 / V, adds to p: its own part times the weights of longer ones."""
+        """The terms of the sum p: the own part of each context, and 1 / V, times the weights of longer contexts."""
         found, left = [], 1.0
         for step in self.steps:
             found.append(left * step.own)
@@ -205,12 +204,12 @@ class Mixture:
 
 
 def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
-    """The contexts of the target after <s> and the ids that were seen in training text."""
+    """Return the contexts of the target after <s> and the ids that were seen in training text."""
     read = [lm.tokenizer.bos, *ids]
     last: list[tuple[int, int, int, int]] = []
 
     def keep(rows: slice, places: slice, evidence: Ints, used: Ints, matched: Ints) -> None:
-        # the text comes in pieces: what the last one says about its last token stays
+        # the text comes in pieces; the evidence of the last piece for its last token is kept
         last[:] = [tuple(level) for level in evidence[: used[0, -1], :, 0, -1].tolist()]
 
     lm.walker.walk(np.asarray([[*ids, target]], dtype=np.int64), lm.start(1), keep)

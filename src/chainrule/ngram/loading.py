@@ -9,9 +9,8 @@ from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.settings import NgramSettings
-from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.automaton import Automaton, slots_for
 from chainrule.ngram.store.bitstream import words_for
-from chainrule.ngram.store.index import slots_for
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.tokens.registry import parse_tokenizer
@@ -21,7 +20,7 @@ _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kern
 
 
 def load_ngram(folder: ModelFolder) -> NgramModel:
-    """The model of a folder, once its arrays are found sound."""
+    """Return the model of a folder, once its arrays are found sound."""
     settings = settings_of.parse(NgramSettings, folder.config)
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
     arrays = (folder.tensor(name) for name in ("first_of_length", "words", "base", "offset", "rest"))
@@ -50,8 +49,8 @@ def _values(folder: ModelFolder, name: str, settings: NgramSettings) -> Values:
 
 
 def _is_sound(automaton: Automaton, order: int) -> bool:
-    """Whether walking the automaton stays in bounds, and, for models that are quick to check, makes sense."""
-    trie = automaton.trie
+    """Return True if walking the automaton stays in bounds and, for models that are quick to check, makes sense."""
+    trie, index, counts = automaton.trie, automaton.index, automaton.counts
     firsts = trie.first_of_length
     streams = (firsts, trie.words, trie.base, trie.offset, trie.rest)
     shapes_fit = bool(
@@ -67,38 +66,19 @@ def _is_sound(automaton: Automaton, order: int) -> bool:
         and len(trie.base) == int(groups_for(np.diff(firsts)[1:order]).sum())
         and len(trie.offset) == len(trie.base) + 1
         and len(trie.rest) == int(trie.offset[-1]) + 1
-        and _ascends(trie.offset)
-        and _fits_index(automaton)
-        and _fits_counts(automaton)
+        and trie.offset[0] == 0
+        and np.diff(trie.offset.astype(np.int64)).min(initial=1) >= 1  # the rests of a group take 1 to 32 words
+        and np.diff(trie.offset.astype(np.int64)).max(initial=1) <= 32
+        and (index is None or (index.dtype == np.uint64 and index.shape == (slots_for(trie.nodes - firsts[2]),)))
+        and (counts is None or (counts.dtype in (np.uint32, np.uint64) and counts.shape == (trie.nodes - 1,)))
         and _fits(automaton.log_prob, int(firsts[-1]) - 1, order, trie.vocab_size)
         and _fits(automaton.log_backoff, int(firsts[order]) - 1, order - 1, trie.vocab_size if order > 1 else 0)
     )
     return shapes_fit and (trie.nodes > _CHECKED_UP_TO or _makes_sense(automaton))
 
 
-def _ascends(offset: np.ndarray) -> bool:
-    """Whether the rests of each group take 1 to 32 words; quick to check, since there are few groups."""
-    steps = np.diff(offset.astype(np.int64))
-    return bool(offset[0] == 0 and (steps >= 1).all() and (steps <= 32).all())
-
-
-def _fits_index(automaton: Automaton) -> bool:
-    """Whether the hash index, if there is one, has the number of slots that the nodes need."""
-    index, trie = automaton.index, automaton.trie
-    longer = trie.nodes - int(trie.first_of_length[2])
-    return index is None or bool(index.dtype == np.uint64 and index.shape == (slots_for(longer),))
-
-
-def _fits_counts(automaton: Automaton) -> bool:
-    """Whether there is a count for each n-gram, if counts are kept."""
-    counts = automaton.counts
-    return counts is None or (
-        counts.dtype in (np.uint32, np.uint64) and counts.shape == (automaton.trie.nodes - 1,)
-    )
-
-
 def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
-    """Whether there is a number for each of `size` nodes of `lengths` lengths; `words` of them are single words."""
+    """Return True if each of `size` nodes of `lengths` lengths has a number; `words` of them are single words."""
     if values.plain.dtype != np.float32 or values.plain.shape != (size if values.bits == 0 else words,):
         return False
     return values.bits == 0 or bool(
@@ -110,7 +90,7 @@ def _fits(values: Values, size: int, lengths: int, words: int) -> bool:
 
 
 def _makes_sense(automaton: Automaton) -> bool:
-    """Whether the children of each context are sorted and follow those of the one before; values are logarithms."""
+    """Return True if the children of each context are sorted, the contexts in order, and values logarithms."""
     trie = automaton.trie
     for n in range(1, trie.order):
         contexts = np.arange(trie.first_of_length[n], trie.first_of_length[n + 1] + 1)

@@ -35,7 +35,9 @@ Floats = NDArray[np.float64]
 
 _MOST_ROUNDS = 1000
 _ENOUGH = 1e-7
-_LEAST = 1e-4  # the smallest weight that tuning gives: with 0, what only the other model has would be impossible
+_LEAST = (
+    1e-4  # the smallest weight that tuning gives: with 0, tokens that only this model predicts become impossible
+)
 
 
 def interpolate(
@@ -46,7 +48,14 @@ def interpolate(
     weight: float | None = None,
     progress: Reports = False,
 ) -> NgramModel:
-    """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given."""
+    """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given.
+
+    >>> import chainrule as cr
+    >>> cats, dogs = (cr.train("ngram", text, order=2, smoothing="mle") for text in ("the cat\\n", "the dog\\n"))
+    >>> both = interpolate(cats, dogs, weight=0.5)
+    >>> both.tokenizer.words
+    ['cat', 'the', 'dog']
+    """
     if (held_out is None) == (weight is None):
         raise ModelError("give either held-out text to tune the weight on, or the weight")
     if weight is not None and not 0 < weight < 1:
@@ -82,8 +91,8 @@ def _mixable(first: LanguageModel, second: LanguageModel) -> tuple[NgramModel, N
 
 
 def tune_weight(first: Floats, second: Floats) -> float:
-    """The λ that maximises the likelihood of a text, given ln p of each token under the two models."""
-    possible = (first > -np.inf) | (second > -np.inf)  # a token impossible under both says nothing about λ
+    """Return the λ that maximises the likelihood of a text, given ln p of each token under the two models."""
+    possible = (first > -np.inf) | (second > -np.inf)  # other tokens do not depend on λ
     if not possible.any():
         return 0.5
     with np.errstate(over="ignore"):
@@ -99,7 +108,7 @@ def tune_weight(first: Floats, second: Floats) -> float:
 
 
 def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
-    """The tokenizer that both models have, or, for word tokens, one that knows the words of both."""
+    """Return the tokenizer that both models have, or, for word tokens, one that knows the words of both."""
     if first.to_json() == second.to_json():
         return first
     if first.splitting is not None and first.splitting == second.splitting:
@@ -125,7 +134,7 @@ class _Side:
     to_own: Ints
     """This model's id of each common id; its <unk> for words it does not know."""
     known: NDArray[np.bool_]
-    """Whether this model knows the word of each common id."""
+    """True for each common id whose word this model knows."""
 
     @classmethod
     def of(cls, lm: NgramModel, common: Tokenizer) -> _Side:
@@ -141,12 +150,12 @@ class _Side:
         return cls(lm, lm.automaton, to_common, to_own, known)
 
     def scores(self, words: Ints) -> Floats:
-        """ln p of the last word of each row of common ids, given the others."""
+        """Return ln p of the last word of each row of common ids, given the others."""
         scores: Floats = self.automaton.last_word_scores(self.to_own[words])
         return np.where(self.known[words[:, -1]], scores, -np.inf)
 
     def text_scores(self, ids: Ints, eos: int, context: Context) -> Floats:
-        """ln p of each token of a text in common ids."""
+        """Return ln p of each token of a text in common ids."""
         _, ends = line_bounds(ids, eos)
         rows = [self.to_own[ids]] if context == "stream" else np.split(self.to_own[ids], ends[:-1])
         return np.where(self.known[ids], np.concatenate(score_rows(self.lm, rows)), -np.inf)
@@ -166,7 +175,7 @@ class _Side:
 
 
 def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Automaton:
-    """The automaton of every n-gram of either side, with the mixture's probabilities."""
+    """Return the automaton of every n-gram of either side, with the mixture's probabilities."""
     parts = _union(sides, tokenizer)
     trie = parts.assemble().trie
     word = words_of_codes(trie.vocab_size).astype(np.int64)
@@ -179,7 +188,7 @@ def _mixture(sides: Sequence[_Side], weight: float, tokenizer: Tokenizer) -> Aut
 
 
 def _union(sides: Sequence[_Side], tokenizer: Tokenizer) -> Parts:
-    """The parts of every n-gram of either side, with values of 0 that are still to be filled in."""
+    """Return the parts of every n-gram of either side, with values of 0 that are still to be filled in."""
     size = tokenizer.vocab_size
     code = codes_of_words(size).astype(np.int64)
     place_of = [code[side.to_common[words_of_codes(side.automaton.trie.vocab_size)]] for side in sides]

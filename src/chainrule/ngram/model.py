@@ -15,17 +15,16 @@ from chainrule.contract.capabilities import Capabilities, Choose, Costs, Found, 
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.store.index import with_index
 from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
 from chainrule.system.parallel import Patience, at_once, cores, worth_a_kernel
-from chainrule.tokens.base import Tokenizer, cut_lines
+from chainrule.tokens.base import Tokenizer, cut_lines, line_bounds
 
 if TYPE_CHECKING:
     from chainrule.ngram.sampling.drafter import Drafter
     from chainrule.ngram.sampling.writer import Writer
 
 KIND_NAME = "ngram"
-_NANOSECONDS = 1 << 22  # to write one token without kernels
+_NANOSECONDS = 1 << 22  # to sample one token without kernels
 _WIDEST = 256  # beams; the next tokens of more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
@@ -35,7 +34,7 @@ _OFFERS_ON_CPU = frozenset({"draft", "likeliest", "next_probs", "prepare", "scor
 
 @dataclass(frozen=True)
 class NgramState(State):
-    """One automaton state for each row, and the words that it stands for, which are kept to save time."""
+    """One automaton state for each row, and its words, which are kept to save time."""
 
     nodes: Array
     words: Array
@@ -85,7 +84,7 @@ class NgramModel(LanguageModel):
         return "cpu" if self.automaton.where is None else str(self.automaton.where)
 
     def on(self, device: str, dtype: str = "float32") -> NgramModel:
-        """This model with its arrays on a device: in NumPy on the CPU, in torch elsewhere.
+        """Return this model with its arrays on a device: in NumPy on the CPU, in torch elsewhere.
 
         Sums are taken in double precision, whatever `dtype` is, so that no precision is lost by backing off.
         """
@@ -98,7 +97,7 @@ class NgramModel(LanguageModel):
         return _tensors(self._on_host())
 
     def ngrams(self, context: str | Sequence[str] = "") -> Continuations:
-        """The n-grams that begin with a context: the words that were seen after it, with p and, if kept, counts.
+        """Return the n-grams that begin with a context: the words seen after it, with p and, if kept, counts.
 
         The context is a text, or a list of tokens, in which "<s>" is the start of a line. It is taken as it is: a
         text does not begin with <s>. Only its last tokens count, as many as the model's contexts have.
@@ -106,14 +105,14 @@ class NgramModel(LanguageModel):
         return continuations(self._on_host(), self.tokenizer, ids_of(self.tokenizer, context))
 
     def bigrams(self, words: str | Sequence[str] | None = None, *, most: int = 10, ends: bool = False) -> Bigrams:
-        """How often, and how probably, each of these words follows each other: the tables of a lecture.
+        """Return how often, and how probably, each of these words follows each other: the tables of a lecture.
 
-        None: the `most` likeliest words of the model. With `ends`, <s> comes before the words and </s> after them.
+        None: the most probable words of the model, `most` of them. With `ends`, also <s> and </s> at the two ends.
         """
         if words is None:
-            likeliest = self.ngrams().ids
+            by_probability = self.ngrams().ids
             special = (self.tokenizer.bos, self.tokenizer.eos, self.tokenizer.unk)
-            ids = [int(i) for i in likeliest if i not in special][:most]
+            ids = [int(i) for i in by_probability if i not in special][:most]
         else:
             ids = ids_of(self.tokenizer, words)
         if ends:
@@ -145,19 +144,15 @@ class NgramModel(LanguageModel):
             check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
         xp = array_namespace(ids_BT)
-        history = self._history(ids_BT.shape[0], state)
+        # without a state <s> alone: no n-gram has it in its middle, so none reaches from one row into the next
+        start = self.automaton.array(np.full((ids_BT.shape[0], 1), self.tokenizer.bos))
+        history = start if state is None else self._state(state).words
         # all rows as one text, each preceded by the words of its state
         text_BT = xp.concat([history, ids_BT], axis=1)
         is_token = text_BT != PAD
         scores_BT = xp.zeros(text_BT.shape, dtype=xp.float64, device=ids_BT.device)
         scores_BT[is_token] = self.automaton.score(text_BT[is_token])
         return scores_BT[:, history.shape[1] :]
-
-    def _history(self, rows: int, state: State | None) -> Array:
-        if state is not None:
-            return self._state(state).words
-        # <s> alone: no n-gram has it in its middle, so none reaches from one row into the next
-        return self.automaton.array(np.full((rows, 1), self.tokenizer.bos))
 
     # -- fast paths ---------------------------------------------------------------------------------------
 
@@ -181,14 +176,9 @@ class NgramModel(LanguageModel):
         return np.concatenate(at_once(self._score_lines, parts)) if len(parts) > 1 else None
 
     def _score_lines(self, block: bytes) -> np.ndarray:
-        """ln p of each token of some lines, by kernels: NumPy would hold the lock that other threads wait for."""
-        from chainrule.ngram.store.scoring_kernels import leave_starts, put_starts
-
-        ids, tokenizer = self.tokenizer.encode_lines(block), self.tokenizer
-        text = np.empty(2 * len(ids), dtype=np.uint32)
-        text = text[: put_starts(ids, tokenizer.bos, tokenizer.eos, text)]
-        scores = self.automaton.score(text, threads=1)
-        return np.asarray(scores[: leave_starts(text, tokenizer.bos, scores)])
+        """Return ln p of each token of some lines, by kernels, which release the lock as NumPy does not."""
+        ids = self.tokenizer.encode_lines(block)
+        return self._score_laid_out(ids, *line_bounds(ids, self.tokenizer.eos), threads=1)
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
         """Score all sequences as one text: no n-gram has <s> in its middle, so none reaches over it."""
@@ -202,21 +192,23 @@ class NgramModel(LanguageModel):
         text[places] = ids
         return np.asarray(self.automaton.score(text)[places])
 
-    def _score_laid_out(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """`score_sequences` by kernels for what NumPy does with indices."""
+    def _score_laid_out(
+        self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, threads: int | None = None
+    ) -> np.ndarray:
+        """Do what `score_sequences` does, by kernels instead of NumPy's indexing."""
         from chainrule.ngram.store.scoring_kernels import lay_out, take_back
 
         text = np.empty(len(ids) + len(starts), dtype=np.uint32)
         lay_out(np.ascontiguousarray(ids, dtype=np.uint32), starts, ends, self.tokenizer.bos, text)
-        scores = self.automaton.score(text)
+        scores = self.automaton.score(text, threads)
         return np.asarray(scores[: take_back(starts, ends, scores)])
 
     def next_probs(self, state: State) -> np.ndarray | None:
-        """p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""
+        """Return p of every next token by a kernel, which takes far fewer powers of e than there are tokens."""
         return self.automaton.next_probs_after(self._state(state).words)
 
     def predictions(self, state: State, ids_BT: Array) -> Iterator[Array]:
-        """The distributions before many tokens: each depends on the N-1 words before it and on nothing else."""
+        """Yield the distributions before many tokens: each depends on the N-1 words before it alone."""
         words_BTN = self._words_before(state, ids_BT)[:, :-1]
         rows, width, order = words_BTN.shape
         at_once = max(_AT_ONCE // (self.tokenizer.vocab_size * max(rows, 1)), 1)
@@ -226,7 +218,7 @@ class NgramModel(LanguageModel):
             yield flat.reshape(rows, some.shape[1], -1)
 
     def match_lengths(self, state: State, ids_BT: Array) -> np.ndarray:
-        """How many of the words before each of the ids, and after the last, are a known context: [B, T+1]."""
+        """Return how many words before each of the ids, and after the last, are a known context: [B, T+1]."""
         words_BTN = self._words_before(state, ids_BT)
         rows, width, order = words_BTN.shape
         nodes = to_numpy(self.automaton.state_of(words_BTN.reshape(rows * width, order)))
@@ -234,7 +226,7 @@ class NgramModel(LanguageModel):
         return lengths.reshape(rows, width)
 
     def _words_before(self, state: State, ids_BT: Array) -> Array:
-        """The N-1 words before each of the ids, and after the last of them, as [B, T+1, N-1]."""
+        """Return the N-1 words before each of the ids, and after the last of them, as [B, T+1, N-1]."""
         check_rows(state, ids_BT)
         ids_BT, history_BN = self._ids(ids_BT), self._state(state).words
         xp = array_namespace(ids_BT)
@@ -243,7 +235,7 @@ class NgramModel(LanguageModel):
         return text_BT[:, self.automaton.array(every_T[:, None] + every_N)]
 
     def prepare(self) -> None:
-        """Load the kernels that compute what comes next."""
+        """Load the kernels that compute the distribution of the next token."""
         if not self._is_prepared:
             self.automaton.prepare()
             self._is_prepared = True
@@ -251,7 +243,7 @@ class NgramModel(LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NgramState, Array, Array] | None:
-        """Write by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
+        """Sample by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
         if self.automaton.where is not None:
             return None
         if not self._patience.count(uniforms_BT.size):
@@ -267,7 +259,7 @@ class NgramModel(LanguageModel):
     def search(
         self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
     ) -> list[list[Found]] | None:
-        """Search by the kernels of writing; None on a GPU, for a few tokens, or for very many hypotheses."""
+        """Search by the kernels of sampling; None on a GPU, for a few tokens, or for very many hypotheses."""
         texts, width = live_PW.shape
         if self.automaton.where is not None or width > _WIDEST or not self._patience.count(rules.limits.sum()):
             return None
@@ -287,7 +279,7 @@ class NgramModel(LanguageModel):
         return words, self._drafter.after(words, count)
 
     def likeliest(self, longest: int) -> list[Likeliest] | None:
-        """The contexts of the model and their likeliest words. None on a GPU."""
+        """Return the contexts of the model and their most probable words. None on a GPU."""
         if self.automaton.where is not None:
             return None
         from chainrule.ngram.sampling.likeliest import likeliest_words
@@ -318,16 +310,16 @@ class NgramModel(LanguageModel):
         return expect_state(state, NgramState)
 
     def _on_host(self) -> Automaton:
-        """The automaton in NumPy, as the folder stores it; the hash index is rebuilt if a device dropped it."""
+        """Return the automaton in NumPy, as folders store it, with the hash index that a device does not have."""
         automaton = self.automaton if self.automaton.where is None else self.automaton.to(None)
-        return with_index(automaton) if self.settings.index and automaton.index is None else automaton
+        return automaton.indexed() if self.settings.index and automaton.index is None else automaton
 
 
 def _last_words(words_BN: Array, ids_BT: Array) -> Array:
-    """The last N-1 words after the ids of each row, too: a state depends on no others."""
+    """Return the last N-1 words after the ids of each row: a state depends on no others."""
     xp = array_namespace(ids_BT)
     words_BT = xp.concat([words_BN, ids_BT], axis=1)
-    if isinstance(ids_BT, np.ndarray) and (ids_BT != PAD).all():  # a shortcut for what is asked most often
+    if isinstance(ids_BT, np.ndarray) and (ids_BT != PAD).all():  # a shortcut for the most frequent case
         return words_BT[:, ids_BT.shape[1] :]
     lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
     places = lengths[:, None] + xp.arange(words_BN.shape[1], dtype=xp.int64, device=ids_BT.device)[None, :]

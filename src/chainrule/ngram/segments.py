@@ -10,7 +10,7 @@ from chainrule.folder import Context
 
 
 def segment_sums(values: Array, begin: Array) -> Array:
-    """The sum over each segment [begin[i], begin[i + 1]) of the values, in double precision."""
+    """Return the sum over each segment [begin[i], begin[i + 1]) of the values, in double precision."""
     xp = array_namespace(values)
     wide = xp.astype(values, xp.float64)
     if not is_numpy_array(wide):
@@ -26,7 +26,7 @@ def segment_sums(values: Array, begin: Array) -> Array:
 
 
 def sequence_starts(ids: Array, eos: int, context: Context) -> Array:
-    """Whether a sequence begins at each id of a text: at the first id, and with line context after each `eos`."""
+    """Mark the ids of a text at which a sequence begins: the first id, and with line context those after `eos`."""
     xp = array_namespace(ids)
     starts = xp.zeros(ids.shape[0], dtype=xp.bool, device=device(ids))
     starts[:1] = True
@@ -36,7 +36,7 @@ def sequence_starts(ids: Array, eos: int, context: Context) -> Array:
 
 
 def insert_starts(ids: Array, starts: Array, bos: int) -> tuple[Array, Array]:
-    """The ids with `bos` inserted wherever `starts` is true, and the index of each id in the longer text."""
+    """Return the ids with `bos` inserted wherever `starts` is true, and the index of each id in the longer text."""
     xp = array_namespace(ids)
     shift = xp.cumulative_sum(xp.astype(starts, xp.int64))
     added = int(shift[-1]) if ids.shape[0] else 0

@@ -75,22 +75,19 @@ class NgramSettings:
     extra_words: str = setting("", "a file of words, one per line, to add to the vocabulary", formerly="vocabulary")
 
     def __post_init__(self) -> None:
-        if self.order < 1:
-            raise SettingsError(f"order should be at least 1, not {self.order}")
         if self.order > 1000:
             raise SettingsError(f"order should be at most 1000, not {self.order} (the kind anygram has no bound)")
-        if not 0 < self.k <= 1e6:
-            raise SettingsError(f"k should be above 0 and at most a million, not {self.k}")
-        if not 1 <= self.good_turing <= 100:
-            raise SettingsError(f"good_turing should be from 1 to 100, not {self.good_turing}")
-        if not 1 <= self.buckets <= 64:
-            raise SettingsError(f"buckets should be from 1 to 64, not {self.buckets}")
-        if not 0 < self.alpha <= 1:
-            raise SettingsError(f"alpha should be above 0 and at most 1, not {self.alpha}")
-        if not 0 <= self.entropy < 1:
-            raise SettingsError(f"entropy should be at least 0 and below 1, not {self.entropy}")
-        if self.bits != 0 and not 2 <= self.bits <= 16:
-            raise SettingsError(f"bits should be from 2 to 16, or 0 for full precision, not {self.bits}")
+        for name, is_valid, expected in (
+            ("order", self.order >= 1, "at least 1"),
+            ("k", 0 < self.k <= 1e6, "above 0 and at most a million"),
+            ("good_turing", 1 <= self.good_turing <= 100, "from 1 to 100"),
+            ("buckets", 1 <= self.buckets <= 64, "from 1 to 64"),
+            ("alpha", 0 < self.alpha <= 1, "above 0 and at most 1"),
+            ("entropy", 0 <= self.entropy < 1, "at least 0 and below 1"),
+            ("bits", self.bits == 0 or 2 <= self.bits <= 16, "from 2 to 16, or 0 for full precision"),
+        ):
+            if not is_valid:
+                raise SettingsError(f"{name} should be {expected}, not {getattr(self, name)}")
         parse_thresholds(self.prune, self.order)
         if self.memory:
             parse_size(self.memory)
@@ -122,7 +119,7 @@ class NgramSettings:
 
     @property
     def is_normalised(self) -> bool:
-        """Whether the model returns probabilities, and not mere scores."""
+        """True if the model returns probabilities, and not scores that do not sum to one."""
         if (
             self.smoothing == "mle" and self.bits
         ):  # nothing is left for unseen words that could make up for rounding
@@ -131,7 +128,7 @@ class NgramSettings:
 
     @property
     def keeps_suffixes(self) -> bool:
-        """Whether n-grams are all those of a text: then each is there without its first word too."""
+        """True if the model has all n-grams of a text, and so each of them also without its first word."""
         return not (self.prune or self.entropy) and self.smoothing not in ("imported", "imported-scores", "mixed")
 
     @property
@@ -141,7 +138,7 @@ class NgramSettings:
 
     @property
     def tunes_on_held_out(self) -> bool:
-        """Whether training needs validation text."""
+        """True if training needs validation text."""
         return self.smoothing in ("jelinek-mercer", "infinite")
 
 
@@ -150,7 +147,7 @@ SMOOTHINGS: tuple[str, ...] = tuple(name for name in get_args(Smoothing) if name
 
 
 def parse_thresholds(text: str, order: int) -> list[int]:
-    """The pruning threshold of each length up to `order`, parsed from text; the last one given is repeated.
+    """Return the pruning threshold of each length up to `order`, parsed from text; the last one given is repeated.
 
     `0,0,1` keeps all words and bigrams, and longer n-grams that occurred more than once.
     """

@@ -1,4 +1,4 @@
-"""Tables of the n-grams of a model, as lectures print them: what follows a context, and words against words.
+"""Tables of the n-grams of a model, as lectures print them: continuations of a context, and words against words.
 
 A model stores ln p of each n-gram, and the backoff of those that are contexts; it has their counts only if it was
 trained with counts=true. Logarithms are to the base 10 here, as in ARPA files.
@@ -31,7 +31,7 @@ _LN_10 = math.log(10)
 
 @dataclass(frozen=True, repr=False)
 class Continuations:
-    """The n-grams of a model that begin with a context, the likeliest first."""
+    """The n-grams of a model that begin with a context, the most probable first."""
 
     context: tuple[str, ...]
     """The tokens before, at most as many as the model's contexts have."""
@@ -43,7 +43,7 @@ class Continuations:
     log10_prob: Floats
     """log10 p(token | context)."""
     log10_backoff: Floats
-    """The log10 of the factor for what was not seen after the n-gram; NaN for the longest n-grams."""
+    """The log10 of the n-gram's backoff, a factor for words not seen after it; NaN for the longest n-grams."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -57,7 +57,7 @@ class Continuations:
         return 10**self.log10_prob
 
     def to_frame(self) -> pandas.DataFrame:
-        """A pandas table with a row for each n-gram; without counts if the model has none."""
+        """Return a pandas table with a row for each n-gram; without counts if the model has none."""
         counted = {} if self.counts is None else {"count": self.counts}
         return frame(
             token=self.tokens,
@@ -83,7 +83,7 @@ class Bigrams:
         return f"<Bigrams of {', '.join(self.words)}>"
 
     def to_frame(self, *, counts: bool = False) -> pandas.DataFrame:
-        """A pandas table of the probabilities, or of the counts: rows come first, columns follow."""
+        """Return a pandas table of the probabilities, or of the counts: rows come first, columns follow."""
         if counts and self.counts is None:
             raise ValueError(WITHOUT_COUNTS)
         values = self.counts if counts and self.counts is not None else self.probabilities
@@ -96,7 +96,7 @@ WITHOUT_COUNTS = "this model keeps no counts: train it with counts=true (--set c
 
 
 def ids_of(tokenizer: Tokenizer, context: str | Sequence[str]) -> list[int]:
-    """The ids of a text, or of tokens one by one, where <s>, </s> and <unk> are the special ones."""
+    """Return the ids of a text, or of tokens one by one, where <s>, </s> and <unk> are the special ones."""
     if isinstance(context, str):
         return [int(i) for i in tokenizer.encode(context)]
     return [_id_of(tokenizer, token) for token in context]
@@ -113,7 +113,7 @@ def _id_of(tokenizer: Tokenizer, token: str) -> int:
 
 
 def continuations(automaton: Automaton, tokenizer: Tokenizer, context: Sequence[int]) -> Continuations:
-    """The n-grams of an automaton in NumPy that begin with a context; none if the context is in no n-gram."""
+    """List the n-grams of an automaton in NumPy that begin with a context; none if no n-gram has it."""
     trie = automaton.trie
     context = list(context)[max(0, len(context) - trie.order + 1) :]
     n, node = len(context), node_of(automaton, context)
@@ -138,7 +138,7 @@ def continuations(automaton: Automaton, tokenizer: Tokenizer, context: Sequence[
 
 
 def bigrams(automaton: Automaton, tokenizer: Tokenizer, ids: Sequence[int]) -> Bigrams:
-    """Words against words, by an automaton in NumPy."""
+    """Make the table of words against words, by an automaton in NumPy."""
     before = np.full((len(ids), max(automaton.trie.order - 1, 0)), automaton.trie.vocab_size, dtype=np.int64)
     before[:, -1:] = np.asarray(ids)[:, None]
     if not len(ids):
@@ -156,7 +156,7 @@ def _values(values: Values, nodes: Ints, row: int) -> Floats:
 
 
 def node_of(automaton: Automaton, ids: Sequence[int]) -> int:
-    """The node of an n-gram; 0 if there is none, and for no words."""
+    """Return the node of an n-gram; 0 if there is none, and for no words."""
     node = np.zeros(1, dtype=np.int64)
     for n, word in enumerate(ids):
         node = automaton.trie.child(node, n, automaton.codes[[word]])

@@ -25,15 +25,14 @@ from chainrule.ngram.infinite.model import KIND_NAME as ANYGRAM_NAME
 from chainrule.ngram.infinite.model import AnyLengthSettings, train_anygram
 from chainrule.ngram.loading import load_ngram
 from chainrule.ngram.model import KIND_NAME, NgramModel
-from chainrule.ngram.settings import NgramSettings, parse_thresholds
+from chainrule.ngram.settings import NgramSettings, Smoothing, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.normalise import quantised
 from chainrule.ngram.store.parts import Parts, pack_words, select
-from chainrule.ngram.store.quantised import quantised
 from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
 from chainrule.system.parallel import EMBEDDED, Executor, worth_a_kernel
 from chainrule.system.progress import Progress
-from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.words.wordlist import read_words
+from chainrule.tokens.words.tokenizer import read_words
 
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
 
@@ -47,11 +46,13 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     if settings.smoothing == "infinite":
         data.progress.note("n-grams of any length are a kind of their own now: train anygram")
         return train_any_length(AnyLengthSettings(settings.extra_words), data)
-    data = _with_vocabulary(settings.extra_words, data)
-    give_back_memory()  # what finding and numbering words took
+    data = _with_extra_words(settings.extra_words, data)
+    give_back_memory()  # that of finding and numbering words
     workspace = _workspace(settings, len(data.train.ids), data.device, data.executor)
     counts = count(settings, data, workspace)
-    automaton, metrics = estimate(settings, counts, data, workspace)
+    held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
+    automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
+    automaton = automaton.to(None)
     del counts
     give_back_memory()
     if settings.entropy:
@@ -62,36 +63,32 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     if settings.bits:
         lm = _quantised(lm, data)
     if settings.index:
-        from chainrule.ngram.store.index import with_index
-
         with data.progress.task("indexing"):
-            lm.automaton = with_index(lm.automaton)
+            lm.automaton = lm.automaton.indexed()
     return lm
 
 
 def train_any_length(settings: AnyLengthSettings, data: TrainingData) -> LanguageModel:
     """Train a model of n-grams of any length."""
-    return train_anygram(_with_vocabulary(settings.extra_words, data), settings)
+    return train_anygram(_with_extra_words(settings.extra_words, data), settings)
 
 
-def _with_vocabulary(path: str, data: TrainingData) -> TrainingData:
-    """The data with the words of a file added to its tokenizer; as it is if no file is named."""
-    return replace(data, tokenizer=with_words_of(data.tokenizer, path)) if path else data
-
-
-def with_words_of(tokenizer: Tokenizer, path: str) -> Tokenizer:
-    """The tokenizer with the words of a file, one per line, added after its own."""
-    if tokenizer.splitting is None:
+def _with_extra_words(path: str, data: TrainingData) -> TrainingData:
+    """Return the data with the words of a file, one per line, added to its tokenizer; as it is without a file."""
+    if not path:
+        return data
+    if data.tokenizer.splitting is None:
         raise SettingsError(
-            f"extra_words adds words, which goes with word tokens, not with {tokenizer.name} tokens"
+            f"extra_words adds words, which goes with word tokens, not with {data.tokenizer.name} tokens"
         )
-    return tokenizer.with_words(read_words(Path(path), tokenizer.splitting))
+    words = read_words(Path(path), data.tokenizer.splitting)
+    return replace(data, tokenizer=data.tokenizer.with_words(words))
 
 
 def _quantised(lm: NgramModel, data: TrainingData) -> NgramModel:
     """Quantise a model, and report the change in perplexity of held-out text, or else of the training text.
 
-    It stays as it is where probabilities of so few bits could not sum to one.
+    The model keeps full precision if probabilities of so few bits could not sum to one.
     """
     settings = lm.settings
     with data.progress.task(f"quantising to {settings.bits} bits"):
@@ -148,19 +145,10 @@ def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> 
     return count_by_sorting(ids, *what, workspace, data.progress)
 
 
-def estimate(
-    settings: NgramSettings, counts: Counts, data: TrainingData, workspace: Workspace
-) -> tuple[Automaton, dict[str, Any]]:
-    """Smooth the counts; returns the automaton, in NumPy, and the metrics to report."""
-    held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
-    automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
-    return automaton.to(None), metrics
-
-
 def smooth(
     settings: NgramSettings, counts: Counts, held_out: HeldOut | None, workspace: Workspace, progress: Progress
 ) -> tuple[Automaton, dict[str, Any]]:
-    """The same as `estimate`, but the automaton stays on the device of the counts.
+    """Smooth the counts; return the automaton, on the device of the counts, and the metrics to report.
 
     The counts are consumed, to save memory.
     """
@@ -193,14 +181,14 @@ def smooth(
 
 
 def _joined_counts(counts: Counts) -> NDArray[np.unsignedinteger]:
-    """The counts of all n-grams, length after length, as the nodes of the trie are."""
+    """Return the counts of all n-grams, length after length, as the nodes of the trie are."""
     levels = [to_numpy(level.count) for level in counts.levels]
     most = max(int(count.max(initial=0)) for count in levels)
     return np.concatenate(levels, dtype=np.uint32 if most < 1 << 32 else np.uint64, casting="unsafe")
 
 
 def _workspace(settings: NgramSettings, tokens: int, device: str, executor: Executor = EMBEDDED) -> Workspace:
-    """A workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk.
+    """Return a workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk.
 
     Where an executor has workers elsewhere, it is in the folder that all of them see.
     """
@@ -219,16 +207,14 @@ def load(folder: ModelFolder) -> LanguageModel:
     return load_anygram(folder) if folder.config.get("smoothing") == "infinite" else load_ngram(folder)
 
 
-_LADDER = {
-    "unigram": (1, ("mle",)),
-    "bigram": (2, ("mle", "laplace", "modified-kneser-ney")),
-    "trigram": (
-        3,
-        ("mle", "laplace", "add-k", "katz", "witten-bell", "jelinek-mercer", "absolute-discounting", "kneser-ney",
-         "modified-kneser-ney"),
-    ),
-    "5-gram": (5, ("stupid-backoff", "witten-bell", "jelinek-mercer", "modified-kneser-ney")),
+_LADDER: dict[int, tuple[Smoothing, ...]] = {
+    1: ("mle",),
+    2: ("mle", "laplace", "modified-kneser-ney"),
+    3: ("mle", "laplace", "add-k", "katz", "witten-bell", "jelinek-mercer", "absolute-discounting", "kneser-ney",
+        "modified-kneser-ney"),
+    5: ("stupid-backoff", "witten-bell", "jelinek-mercer", "modified-kneser-ney"),
 }  # fmt: skip
+"""The smoothing methods that a comparison trains for each order."""
 
 KIND = Kind(
     name=KIND_NAME,
@@ -239,11 +225,11 @@ KIND = Kind(
     ladder=(
         *(
             Rung(
-                f"{name}, {smoothing}",
+                NgramSettings(order=order, smoothing=smoothing).name,
                 {"order": order, "smoothing": smoothing},
                 quick=smoothing == ("mle" if order == 1 else "modified-kneser-ney"),
             )
-            for name, (order, smoothings) in _LADDER.items()
+            for order, smoothings in _LADDER.items()
             for smoothing in smoothings
         ),
     ),

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -46,16 +47,19 @@ class Workspace:
 
     @property
     def spills(self) -> bool:
-        """Whether arrays are allocated in files."""
+        """True if arrays are allocated in files."""
         return self.folder is not None
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """A new array: zeros in a file, uninitialised in memory."""
+        """Return a new array: zeros in a file, uninitialised in memory."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if self.folder is None or size == 0:
             return np.empty(shape, dtype=dtype)
         try:
-            with self._file() as file:
+            make: Any = partial(tempfile.TemporaryFile, prefix="chainrule-")
+            if self.executor.is_remote:
+                make = partial(tempfile.NamedTemporaryFile, prefix="array-", delete=False)
+            with make(dir=self.folder) as file:
                 # reserved now: writing to a mapped page when the disk has become full would kill the process
                 _take_space(file, size)
                 named: Any = file.name if self.executor.is_remote else file
@@ -73,13 +77,8 @@ class Workspace:
             weakref.finalize(array, Path(file.name).unlink, missing_ok=True)
         return array
 
-    def _file(self) -> IO[bytes]:
-        if self.executor.is_remote:
-            return tempfile.NamedTemporaryFile(dir=self.folder, prefix="array-", delete=False)
-        return tempfile.TemporaryFile(dir=self.folder, prefix="chainrule-")
-
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Each piece and the result of `work` for it, done where the executor has it done; memory is released."""
+        """Yield each piece and the result of `work` for it, which the executor computes; release memory."""
         return self.releasing(self.executor.in_order(work, pieces))
 
     def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
@@ -92,7 +91,7 @@ class Workspace:
             self.release()
 
     def put(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array as it is, or a copy of it in a file if this workspace spills."""
+        """Return the array as it is, or a copy of it in a file if this workspace spills."""
         if self.folder is None:
             return array
         moved = self.empty(array.shape, array.dtype)
@@ -101,7 +100,7 @@ class Workspace:
         return moved
 
     def release(self, *arrays: NDArray[Any]) -> None:
-        """Free the memory that holds pages of spilled arrays, whose content stays; without arguments, of all."""
+        """Free the memory of spilled arrays, whose content stays in files; without arguments, of all of them."""
         mapped = [array._mmap for array in arrays if isinstance(array, np.memmap)]  # type: ignore[attr-defined]
         if not arrays:
             with self._lock:
@@ -123,13 +122,13 @@ IN_MEMORY = Workspace()
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the operating system: the C library keeps what threads have freed, for reuse."""
+    """Return freed memory to the operating system: the C library keeps it for reuse."""
     with contextlib.suppress(AttributeError, OSError):  # without glibc, a no-op
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def parse_size(text: str) -> int:
-    """The number of bytes that a text such as 4GB, 512MB or 1e9 means."""
+    """Return the number of bytes that a text such as 4GB, 512MB or 1e9 means."""
     upper = text.strip().upper()
     unit = next((unit for unit in UNITS if upper.endswith(unit)), "")
     try:
@@ -142,7 +141,7 @@ def parse_size(text: str) -> int:
 
 
 def default_memory() -> int:
-    """Half of the machine's memory, in bytes; 4 GB where its size is unknown."""
+    """Return half of the machine's memory, in bytes; 4 GB where its size is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, OSError, ValueError):

@@ -19,7 +19,7 @@ from chainrule.text.pairs import sides_of
 from chainrule.text.split import split
 from chainrule.text.tagged import split_line
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.byte import ByteTokenizer
+from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
 from chainrule.tokens.registry import (
     load_tokenizer,

@@ -1,7 +1,7 @@
 """The interface of every tokenizer: text to ids and back.
 
 Special tokens exist only as ids: <s> (`bos`) starts every sequence and is never predicted, </s> (`eos`) is the
-end of a line, <unk> (`unk`) stands for what the vocabulary lacks. No text becomes a special token: the letters
+end of a line, <unk> (`unk`) stands for text that the vocabulary lacks. No text becomes a special token: the letters
 "<s>" in a corpus are text like any other.
 """
 
@@ -32,7 +32,7 @@ class Tokenizer(ABC):
 
     kind: ClassVar[str]
     lossless: ClassVar[bool]
-    """Whether decoding gives back the text exactly, unless something in it is <unk>."""
+    """True if decoding gives back the text exactly, unless something in it is <unk>."""
     name: str
     """The tokenizer's name on the command line."""
     vocab_size: int
@@ -55,46 +55,50 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode_lines(self, block: bytes) -> Ids:
-        """The ids of a block of lines (clean UTF-8), each line ended by `eos`, the last one too."""
+        """Return the ids of a block of lines (clean UTF-8), each line ended by `eos`, the last one too."""
 
     @abstractmethod
     def encode_line(self, line: bytes) -> list[int]:
-        """The ids of one line without its end: the slow, obvious reference for `encode_lines`."""
+        """Return the ids of one line without its end: the slow, obvious reference for `encode_lines`."""
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; `eos` gives a line end, `bos` nothing. Exact where the tokenizer is lossless."""
+        """Return the text of ids; `eos` gives a line end, `bos` nothing. Exact where the tokenizer is lossless."""
 
     @abstractmethod
     def token(self, token_id: int) -> str:
-        """One token as text for people to read; special tokens by name."""
+        """Return one token as text for people to read; special tokens by name."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The JSON object from which `from_json` makes the tokenizer again."""
+        """Return the JSON object from which `from_json` makes the tokenizer again."""
 
-    # What follows has a default that serves every tokenizer; some override it.
+    # These methods have a default that serves every tokenizer; some tokenizers override it.
 
     def encode_text(self, block: bytes) -> Ids:
-        """The ids of lines that are one text, for models whose context flows across lines.
+        """Return the ids of lines that are one text, for models whose context flows across lines.
 
-        Here those of `encode_lines`; a published tokenizer may have tokens that reach over a line end.
+        By default those of `encode_lines`; a published tokenizer may have tokens that reach over a line end.
         """
         return self.encode_lines(block)
 
-    def settled(self, prompt: str) -> tuple[list[int], bytes]:
-        """The ids with which every text begins that continues a prompt, and the bytes of the prompt after them.
+    def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
+        """Return the ids that a prompt keeps whatever text follows it, and the bytes of the prompt after them.
 
-        Here all of its ids: right for tokens that do not depend on what follows, such as characters.
+        By default all of its ids, which is right for tokens that do not depend on later text, such as characters.
         """
         return self.encode(prompt).tolist(), b""
 
+    def settled(self, prompt: str) -> tuple[list[int], bytes]:
+        """Do what `stable_ids` does, under its earlier name."""
+        return self.stable_ids(prompt)
+
     def pieces(self) -> list[bytes] | None:
-        """The bytes that each id stands for, b"" for a special one; None if they depend on the ids around it."""
+        """Return the bytes of each id, b"" for a special one; None if they depend on the ids around it."""
         return None
 
     def with_words(self, words: Iterable[bytes]) -> Self:
-        """A copy of this tokenizer with more words after its own; an error unless its tokens are words."""
+        """Return a copy of this tokenizer with more words after its own; an error unless its tokens are words."""
         raise TokenizerError(f"words can be added to word tokens, not to {self.name} tokens")
 
     # The methods below are the same for all tokenizers.
@@ -113,7 +117,7 @@ class Tokenizer(ABC):
         return decoded(self.spellings)
 
     def encode(self, text: str) -> Ids:
-        """The ids of a text; line ends inside it are `eos`, and none is added at its end."""
+        """Return the ids of a text; line ends inside it are `eos`, and none is added at its end."""
         ids = self.encode_lines(utf8(text))
         return ids if text.endswith("\n") else ids[:-1]
 
@@ -123,12 +127,12 @@ class Tokenizer(ABC):
         return narrowest(self.vocab_size)
 
     def continuation(self, before: Sequence[int], new: Sequence[int]) -> str:
-        """The text that the ids `new` add after the ids `before`."""
+        """Return the text that the ids `new` add after the ids `before`."""
         nearby = list(before[-_NEARBY:])
         return self.decode([*nearby, *new])[len(self.decode(nearby)) :]
 
     def special(self, token_id: int) -> str | None:
-        """The name of a special token; None for any other."""
+        """Return the name of a special token; None for any other."""
         if token_id == self.bos:
             return "<s>"
         if token_id == self.eos:
@@ -137,13 +141,16 @@ class Tokenizer(ABC):
 
 
 def narrowest(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
-    """The narrowest type that holds every id of a vocabulary of this size."""
+    """Return the narrowest type that holds every id of a vocabulary of this size."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def utf8(text: str) -> bytes:
-    """The UTF-8 bytes of a text; a lone surrogate (half a character), which a string can hold, is an error."""
-    _require_text(text)
+    """Return the UTF-8 bytes of a text; refuse a lone surrogate (half a character), which a string can hold."""
+    given: Any = text
+    if not isinstance(given, str):
+        hint = ": decode them first" if isinstance(given, (bytes, bytearray)) else ""
+        raise TokenizerError(f"expected one text (str), found {type(given).__name__}{hint}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -152,30 +159,24 @@ def utf8(text: str) -> bytes:
         ) from None
 
 
-def _require_text(text: Any) -> None:
-    if not isinstance(text, str):
-        hint = ": decode them first" if isinstance(text, (bytes, bytearray)) else ""
-        raise TokenizerError(f"expected one text (str), found {type(text).__name__}{hint}")
-
-
 def decoded(words: list[bytes]) -> list[str]:
-    """Words as text, all at once: none has a line end in it, and a call per word takes several times as long."""
+    """Decode words all at once: none has a line end in it, and a call per word takes several times as long."""
     return b"\n".join(words).decode().split("\n") if words else []
 
 
 def lines_of(block: bytes) -> list[bytes]:
-    """The lines of a block, without their ends; LF is the only line end."""
+    """Return the lines of a block, without their ends; LF is the only line end."""
     return block.removesuffix(b"\n").split(b"\n")
 
 
 def line_bounds(ids: NDArray[np.integer], eos: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The index at which each line of ids begins, and the index one past its end; every line ends in `eos`."""
+    """Return the index at which each line of ids begins, and one past its end; every line ends in `eos`."""
     ends = np.flatnonzero(ids == eos) + 1
     return np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], ends
 
 
 def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:
-    """The ids of a block, encoded line by line: the reference for `tokenizer.encode_lines`."""
+    """Return the ids of a block, encoded line by line: the reference for `tokenizer.encode_lines`."""
     ids: list[int] = []
     for line in lines_of(block):
         ids.extend(tokenizer.encode_line(line))
@@ -184,7 +185,7 @@ def encode_lines_slowly(tokenizer: Tokenizer, block: bytes) -> Ids:
 
 
 def encode_in_parallel(tokenizer: Tokenizer, block: bytes, *, as_text: bool = False) -> Ids:
-    """The same ids as `tokenizer.encode_lines` gives, but each core encodes some lines of a long block.
+    """Return the same ids as `tokenizer.encode_lines` gives, but each core encodes some lines of a long block.
 
     `as_text`: as `encode_text` gives, where that is something else.
     """

@@ -1,4 +1,7 @@
-"""Characters (Unicode code points) as tokens."""
+"""Characters (Unicode code points) as tokens, and bytes as tokens.
+
+Bytes leave nothing to learn and nothing unknown. The byte 10, a line end, is </s> itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ _CODE_POINTS = 0x110000
 
 
 class CharTokenizer(Tokenizer):
-    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the characters, most frequent first."""
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the characters, most frequent first.
+
+    >>> CharTokenizer("eat").encode("tea!").tolist()
+    [5, 3, 4, 0]
+    """
 
     kind: ClassVar[str] = "char"
     lossless: ClassVar[bool] = True
@@ -29,7 +36,7 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit) -> CharTokenizer:
-        """A tokenizer that knows every character of the text within the limit."""
+        """Return a tokenizer that knows every character of the text within the limit."""
         totals = np.zeros(_CODE_POINTS, dtype=np.int64)
         for block in blocks:
             codes = _code_points(block)
@@ -55,14 +62,8 @@ class CharTokenizer(Tokenizer):
         return [places.get(character, self.unk) for character in line.decode()]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return "".join(self._text(int(i)) for i in ids)
-
-    def _text(self, token_id: int) -> str:
-        if token_id == self.eos:
-            return "\n"
-        if token_id == self.bos:
-            return ""
-        return "<unk>" if token_id == self.unk else self.characters[token_id - 3]
+        special = {self.eos: "\n", self.bos: "", self.unk: "<unk>"}
+        return "".join(special[i] if i in special else self.characters[i - 3] for i in map(int, ids))
 
     def token(self, token_id: int) -> str:
         return self.special(token_id) or self.characters[token_id - 3]
@@ -83,3 +84,44 @@ class CharTokenizer(Tokenizer):
 
 def _code_points(block: bytes) -> Ids:
     return np.frombuffer(block.decode().encode("utf-32-le"), dtype=np.uint32)
+
+
+class ByteTokenizer(Tokenizer):
+    """An id is the byte's value; 256 is <s>.
+
+    >>> ByteTokenizer().encode("né").tolist()
+    [110, 195, 169]
+    """
+
+    kind: ClassVar[str] = "byte"
+    lossless: ClassVar[bool] = True
+    name = "byte"
+    vocab_size = 257
+    bos = 256
+    eos = ord("\n")
+    unk = None
+
+    def encode_lines(self, block: bytes) -> Ids:
+        if not block.endswith(b"\n"):
+            block += b"\n"
+        return np.frombuffer(block, dtype=np.uint8).astype(np.uint32)
+
+    def encode_line(self, line: bytes) -> list[int]:
+        return list(line)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return bytes(i for i in map(int, ids) if i != self.bos).decode(errors="replace")
+
+    def token(self, token_id: int) -> str:
+        character = chr(token_id)
+        return self.special(token_id) or (character if " " <= character <= "~" else f"<0x{token_id:02X}>")
+
+    def pieces(self) -> list[bytes]:
+        return [bytes([i]) if i != self.eos else b"" for i in range(256)] + [b""]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ByteTokenizer:
+        return cls()

@@ -2,13 +2,22 @@
 
 Each line's ids are followed by </s>. The file is the ids and nothing else, uint16 or uint32 by the size of the
 vocabulary; `Encoded` holds the counts that belong to it.
+
+In one process, the blocks of the text are encoded by threads and written in sequence. An executor whose workers are
+other processes writes the same file shard by shard:
+
+    shard   -> a file of its ids, or of numbers of its words with the words themselves      (one task for each)
+    shard   -> its place in the file of all ids, with ids in place of numbers               (one task for each)
+
+One more task reads all text in sequence, for its hash.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,21 +25,23 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.errors import CorpusError
-from chainrule.system.disk import naming
-from chainrule.system.parallel import EMBEDDED, Background, Executor, in_order
+from chainrule.errors import CorpusError, EncodingError
+from chainrule.system.disk import naming, scratch_file_at, scratch_folder
+from chainrule.system.parallel import EMBEDDED, Background, Executor, in_order, worth_a_kernel
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
-from chainrule.tokens.base import Tokenizer, narrowest
-from chainrule.tokens.sharded import ShardedText, encode_shards, learn_and_encode_shards
+from chainrule.text.shards import SHARD_BYTES, Shard, shards_of
+from chainrule.tokens.base import Ids, Tokenizer, narrowest
 from chainrule.tokens.vocabulary import Limit
-from chainrule.tokens.words.learning import Vocabulary, WordLearner
+from chainrule.tokens.words.learning import NANOSECONDS, Vocabulary, WordLearner, merged_vocabulary
 from chainrule.tokens.words.splitting import Splitting
+from chainrule.tokens.words.table import SlowTable, WordTable
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 Note = TypeVar("Note")
 UnsignedIds = NDArray[np.unsignedinteger]
 _NUMBERS: Any = np.dtype("<u4")
+_NOTHING = np.zeros(2, np.int64)
 
 
 @dataclass(frozen=True)
@@ -61,24 +72,30 @@ def encode_corpus(
     executor: Executor = EMBEDDED,
     *,
     as_text: bool = False,
+    shard_bytes: int = SHARD_BYTES,
 ) -> Encoded:
     """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts.
 
     `as_text`: by `encode_text`, block by block, for a model whose context flows across lines.
     """
-    if executor.is_remote and not as_text:
-        check_ids_file(path, corpus)
-        return _encoded(path, encode_shards(corpus, tokenizer, path, executor, progress))
+    check_ids_file(path, corpus)
     dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
 
-    def encode(block: bytes) -> tuple[UnsignedIds, tuple[int, int]]:
+    def encode(block: bytes) -> tuple[UnsignedIds, NDArray[np.int64]]:
         ids = tokenizer.encode_text(block) if as_text else tokenizer.encode_lines(block)
-        unknown = 0 if tokenizer.unk is None else int(np.count_nonzero(ids == tokenizer.unk))
-        return ids.astype(dtype, copy=False), (int(np.count_nonzero(ids == tokenizer.eos)), unknown)
+        unknown = 0 if tokenizer.unk is None else np.count_nonzero(ids == tokenizer.unk)
+        return ids.astype(dtype, copy=False), np.asarray([np.count_nonzero(ids == tokenizer.eos), unknown])
 
-    written = _write(corpus, encode, path, progress)
-    lines, unknown = (sum(column) for column in zip(*written.notes, strict=True))
-    return Encoded(_mapped(path, dtype), lines, written.bytes, unknown, written.fingerprint)
+    if executor.is_remote and not as_text:
+        with scratch_folder(executor.folder) as folder:
+            text, done = _encode_shards(corpus, _EncodeShard(folder, encode), executor, progress, shard_bytes)
+            _put_together(done, [None] * len(done), dtype, folder / "ids", path, executor)
+        notes = [one.note for one in done]
+    else:
+        written = _write(corpus, encode, path, progress)
+        text, notes = written.text, written.notes
+    lines, unknown = np.sum(notes, axis=0).tolist()
+    return Encoded(_mapped(path, dtype), lines, text.bytes, unknown, text.fingerprint)
 
 
 def learn_and_encode(
@@ -88,32 +105,43 @@ def learn_and_encode(
     path: Path,
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
+    *,
+    shard_bytes: int = SHARD_BYTES,
 ) -> tuple[WordTokenizer, Encoded]:
-    """The results of `WordTokenizer.train` and `encode_corpus`, in one pass over the text instead of two.
+    """Return what `WordTokenizer.train` and `encode_corpus` return, after one pass over the text instead of two.
 
     The file first holds the numbers that the learner's tables give to words; when the vocabulary is known, ids
     replace them.
     """
+    check_ids_file(path, corpus)
     if executor.is_remote:
-        check_ids_file(path, corpus)
-        words, text = learn_and_encode_shards(corpus, limit, splitting, path, executor, progress)
-        return WordTokenizer(words, splitting), _encoded(path, text)
-    learner = WordLearner(splitting)
-    written = _write(corpus, learner.learn, path, progress)
-    vocabulary = learner.vocabulary(limit)
-    dtype: Any = np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
-    with Background[list[bytes]]() as background:
-        background.start(vocabulary.spell)
-        _replace_numbers(path, written, vocabulary, dtype)
-        tokenizer = WordTokenizer(background.result() or [], splitting)
-    encoded = Encoded(
-        _mapped(path, dtype), vocabulary.lines, written.bytes, vocabulary.unknown, written.fingerprint
-    )
-    return tokenizer, encoded
+        with scratch_folder(executor.folder) as folder:
+            work = _LearnShard(folder, splitting)
+            text, done = _encode_shards(corpus, work, executor, progress, shard_bytes)
+            counted = [([b"\n", *words.split(b"\n")[:-1]], counts) for words, counts in (one.note for one in done)]
+            vocabulary = merged_vocabulary(counted, limit, splitting)
+            dtype = _id_type(vocabulary)
+            _put_together(done, vocabulary.ids, dtype, folder / "ids", path, executor)
+        words = vocabulary.spell()
+    else:
+        learner = WordLearner(splitting)
+        written = _write(corpus, learner.learn, path, progress)
+        text, vocabulary = written.text, learner.vocabulary(limit)
+        dtype = _id_type(vocabulary)
+        with Background[list[bytes]]() as background:
+            background.start(vocabulary.spell)
+            _replace_numbers(path, written, vocabulary, dtype)
+            words = background.result() or []
+    encoded = Encoded(_mapped(path, dtype), vocabulary.lines, text.bytes, vocabulary.unknown, text.fingerprint)
+    return WordTokenizer(words, splitting), encoded
 
 
-def _encoded(path: Path, text: ShardedText) -> Encoded:
-    return Encoded(_mapped(path, text.dtype), text.lines, text.bytes, text.unknown, text.fingerprint)
+def _id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
+    return np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
+
+
+def _mapped(path: Path, dtype: np.dtype[Any]) -> UnsignedIds:
+    return np.memmap(path, dtype=dtype, mode="r")
 
 
 def check_ids_file(path: Path, corpus: Corpus) -> None:
@@ -123,13 +151,23 @@ def check_ids_file(path: Path, corpus: Corpus) -> None:
 
 
 @dataclass(frozen=True)
+class _Text:
+    """The size and the hash of a text."""
+
+    bytes: int
+    fingerprint: str
+
+
+# -- in this process --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class _Written:
-    """A file of ids: the size and the note of each block, and the bytes and hash of the text."""
+    """A file of ids: the size and the note of each block, and its text."""
 
     sizes: list[int]
     notes: list[Any]
-    bytes: int
-    fingerprint: str
+    text: _Text
 
 
 def _write(
@@ -140,7 +178,6 @@ def _write(
     sizes: list[int] = []
     notes: list[Note] = []
     read = 0
-    check_ids_file(path, corpus)
     with (
         naming(path),
         path.open("wb") as file,
@@ -160,7 +197,7 @@ def _write(
     corpus.note_losses(progress)
     if not sizes:
         raise CorpusError(f"{corpus.name} is empty")
-    return _Written(sizes, notes, read, digest.hexdigest())
+    return _Written(sizes, notes, _Text(read, digest.hexdigest()))
 
 
 def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtype: np.dtype[Any]) -> None:
@@ -183,5 +220,138 @@ def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtyp
         file.truncate()
 
 
-def _mapped(path: Path, dtype: np.dtype[Any]) -> UnsignedIds:
-    return np.memmap(path, dtype=dtype, mode="r")
+# -- by the workers of an executor --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A shard that was encoded to a file of its own."""
+
+    path: Path
+    size: int
+    """How many ids or numbers the file has."""
+    note: Any
+    """The lines and the unknown tokens; for a shard whose words were learned, the words and their counts."""
+    losses: tuple[int, int]
+    """How many bytes were replaced and how many records were skipped."""
+
+
+@dataclass(frozen=True)
+class _EncodeShard:
+    """Encodes a shard with a tokenizer that is known."""
+
+    folder: Path
+    encode: Callable[[bytes], tuple[UnsignedIds, NDArray[np.int64]]]
+
+    def __call__(self, number: int, shard: Shard) -> _Done:
+        path, size, note = self.folder / f"shard-{number}", 0, np.zeros(2, np.int64)
+        shard.cleaning.begin()
+        with scratch_file_at(path) as file:
+            for block in shard.blocks():
+                ids, found = self.encode(block)
+                file.write(ids.data)
+                size += len(ids)
+                note += found
+        return _Done(path, size, note, (shard.cleaning.replaced, shard.cleaning.skipped))
+
+
+@dataclass(frozen=True)
+class _LearnShard:
+    """Numbers and counts the words of a shard."""
+
+    folder: Path
+    splitting: Splitting
+
+    def __call__(self, number: int, shard: Shard) -> _Done:
+        large = worth_a_kernel(shard.path.stat().st_size, NANOSECONDS)
+        table = WordTable(self.splitting) if large else SlowTable(self.splitting)
+        encode = _EncodeShard(
+            self.folder, lambda block: (table.learn(block).astype(_NUMBERS, copy=False), _NOTHING)
+        )
+        done = encode(number, shard)
+        words = b"".join(word + b"\n" for word in table.words()[1:])  # one object travels faster than many
+        return replace(done, note=(words, table.counts()))
+
+
+def _encode_shards(
+    corpus: Corpus, work: _EncodeShard | _LearnShard, executor: Executor, progress: Progress, shard_bytes: int
+) -> tuple[_Text, list[_Done]]:
+    """Encode each shard to a file of its own, and read all text for its hash, which takes longest."""
+    text: _Text | None = None
+    in_files = corpus
+    if not corpus.is_in_files:  # workers read a copy of it
+        path = work.folder / "text"
+        with scratch_file_at(path) as file:
+            text = _hash(corpus.blocks(), file)
+        in_files = Corpus(paths=(path,))
+    pieces: list[list[Shard] | tuple[int, Shard]] = [] if text else [shards_of(in_files, None)]
+    pieces += list(enumerate(shards_of(in_files, shard_bytes)))
+
+    def read_or_encode(piece: list[Shard] | tuple[int, Shard]) -> _Text | _Done:
+        if isinstance(piece, list):
+            return _hash(block for shard in piece for block in shard.blocks())
+        return work(*piece)
+
+    done: list[_Done] = []
+    try:
+        with progress.task("encoding", len(pieces), "shards") as task:
+            for _, found in executor.in_order(read_or_encode, pieces):
+                task.advance(1)
+                if isinstance(found, _Text):
+                    text = found
+                else:
+                    done.append(found)
+    except EncodingError:  # a worker knows the line in its shard only
+        for _ in corpus.blocks():
+            pass
+        raise
+    assert text is not None
+    corpus.cleaning.begin()
+    corpus.cleaning.replaced += sum(one.losses[0] for one in done)
+    corpus.cleaning.skipped += sum(one.losses[1] for one in done)
+    corpus.note_losses(progress)
+    if not sum(one.size for one in done):
+        raise CorpusError(f"{corpus.name} is empty")
+    return text, done
+
+
+def _hash(blocks: Iterable[bytes], copy: Any = None) -> _Text:
+    """Return the size and the hash of a text, as `_write` does; `copy` is a file to write the text to."""
+    digest, read, unended = hashlib.sha256(), 0, False
+    for block in blocks:
+        text = b"\n" + block if unended else block
+        digest.update(text)
+        if copy is not None:
+            copy.write(text)
+        unended = not block.endswith(b"\n")
+        read += len(block)
+    return _Text(read, digest.hexdigest())
+
+
+def _put_together(
+    done: list[_Done],
+    ids: list[Ids] | list[None],
+    dtype: np.dtype[Any],
+    joined: Path,
+    path: Path,
+    executor: Executor,
+) -> None:
+    """Put the ids of all shards into the file `joined`, and move it to `path`.
+
+    Where the files of the shards have numbers, the arrays `ids` map them to ids.
+    """
+    starts = accumulate((one.size for one in done), initial=0)
+
+    def put(piece: tuple[_Done, Ids | None, int]) -> None:
+        one, table, start = piece
+        part = np.fromfile(one.path, dtype if table is None else _NUMBERS)
+        part = part if table is None else table.astype(dtype).take(part)
+        with naming(joined), joined.open("r+b") as file:
+            file.seek(start * dtype.itemsize)
+            file.write(part.data)
+
+    with naming(joined), joined.open("wb") as file:
+        file.truncate(sum(one.size for one in done) * dtype.itemsize)
+    for _ in executor.in_order(put, zip(done, ids, starts, strict=False)):
+        pass
+    shutil.move(joined, path)  # a rename, unless it is on another disk

@@ -5,7 +5,7 @@ is a token of the vocabulary like any other, and a token may reach over several 
 by one, each is encoded by itself and ended by the token of a line end, which is `eos` here.
 
 A published model gives every one of its tokens a probability. So <s>, which is never predicted, is an id of its own
-after all others. What such a model reads first is `start`, the token with which its makers began a text.
+after all others. Such a model first reads `start`, the token with which its makers began a text.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from chainrule.errors import TokenizerError
-from chainrule.tokens.base import Ids, Tokenizer, lines_of, utf8
-from chainrule.tokens.subwords.library import byte_characters
+from chainrule.tokens.base import Ids, Tokenizer, utf8
+from chainrule.tokens.subwords.library import character_bytes, encode_batch, library_tokenizer
 from chainrule.tokens.subwords.tokenizer import readable
 
 
@@ -48,10 +48,13 @@ class PublishedTokenizer(Tokenizer):
     ) -> None:
         """`size` is the number of ids of the model, if that is more than the tokenizer has; `stop` ends a text.
 
-        `closes`: so it ends a line, as in models of single sentences; otherwise the token of a line end does.
+        `closes`: `stop` also ends a line, as in models of single sentences; otherwise the token of a line end does.
         """
         self.definition = definition
         self.reference = library_tokenizer(definition)
+        self.reference.no_padding()
+        self.reference.no_truncation()
+        self.reference.encode_special_tokens = True  # as text: no text becomes a special token
         known = max(self.reference.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self.size = max(known, size or 0)
         for name, token in (("start", start), ("stop", stop), ("mask", mask), ("before", before)):
@@ -70,13 +73,13 @@ class PublishedTokenizer(Tokenizer):
 
     @cached_property
     def is_byte_level(self) -> bool:
-        """Whether tokens are spelled in the characters that stand for bytes."""
+        """True if tokens are spelled in the characters that stand for bytes."""
         decoder = json.loads(self.definition).get("decoder") or {}
         steps = decoder.get("decoders", [decoder])
         return any(step.get("type") == "ByteLevel" for step in steps)
 
     def encode(self, text: str) -> Ids:
-        """The ids of a text as a whole, line ends included; none is added at its end."""
+        """Return the ids of a text as a whole, line ends included; none is added at its end."""
         utf8(text)  # refuses half a character
         return np.asarray(self.reference.encode(text, add_special_tokens=False).ids, dtype=np.uint32)
 
@@ -84,12 +87,7 @@ class PublishedTokenizer(Tokenizer):
         return self.encode(block.decode() if block.endswith(b"\n") else block.decode() + "\n")
 
     def encode_lines(self, block: bytes) -> Ids:
-        lines = [line.decode() for line in lines_of(block)]
-        ids: list[int] = []
-        for encoding in self.reference.encode_batch_fast(lines, add_special_tokens=False):
-            ids += encoding.ids
-            ids.append(self.eos)
-        return np.asarray(ids, dtype=np.uint32)
+        return encode_batch(self.reference, block, self.eos)
 
     def encode_line(self, line: bytes) -> list[int]:
         ids: list[int] = self.reference.encode(line.decode(), add_special_tokens=False).ids
@@ -118,15 +116,14 @@ class PublishedTokenizer(Tokenizer):
 
     @staticmethod
     def _bytes(piece: str) -> bytes | None:
-        """The bytes of a piece in byte characters; None for another one."""
-        if any(character not in _BYTE_OF for character in piece):
-            return None
-        return bytes(_BYTE_OF[character] for character in piece)
+        """Return the bytes of a piece in byte characters; None for another one."""
+        byte_of = character_bytes()
+        return bytes(map(byte_of.__getitem__, piece)) if byte_of.keys() >= set(piece) else None
 
     def to_json(self) -> dict[str, Any]:
         library = {"tokenizers": json.loads(self.definition)}
         described = {"kind": self.kind, "size": self.size, "start": self.start, "stop": self.stop}
-        # what decoders have no use for is left out
+        # decoders have no use for these, and leave them out
         more = {"mask": self.mask, "before": self.before, "closes": self.closes or None}
         return {**described, **{name: value for name, value in more.items() if value is not None}, **library}
 
@@ -135,22 +132,3 @@ class PublishedTokenizer(Tokenizer):
         definition = json.dumps(data["tokenizers"], ensure_ascii=False)
         more = {name: data[name] for name in ("mask", "before", "closes") if name in data}
         return cls(definition, size=data["size"], start=data["start"], stop=data["stop"], **more)
-
-
-_BYTE_OF = {character: byte for byte, character in byte_characters().items()}
-
-
-def library_tokenizer(definition: str) -> Any:
-    """The library's tokenizer of a tokenizer.json; no text becomes a special token."""
-    import tokenizers
-
-    try:
-        found = tokenizers.Tokenizer.from_str(definition)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of the library is no Exception
-        raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
-    found.no_padding()
-    found.no_truncation()
-    found.encode_special_tokens = True
-    return found

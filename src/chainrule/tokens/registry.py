@@ -1,8 +1,8 @@
 """Tokenizers by name: learned from text, written to and read from one tokenizer.json.
 
-Another package adds a tokenizer by an entry point in the group `chainrule.tokenizers`: its name is what --tokenizer
-takes, its object a subclass of `Tokenizer` whose `kind` no other has, with the class methods `train(blocks, limit)`
-and `from_json(data)`.
+Another package adds a tokenizer by an entry point in the group `chainrule.tokenizers`. The name of the entry point
+is the name for --tokenizer. Its object is a subclass of `Tokenizer` with a `kind` of its own and the class methods
+`train(blocks, limit)` and `from_json(data)`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.byte import ByteTokenizer
-from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.char import ByteTokenizer, CharTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import Algorithm
@@ -45,7 +44,14 @@ _CLASSES: dict[str, Any] = {
 
 
 def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Reports = False) -> Tokenizer:
-    """Learn the named tokenizer from text: strings are text, paths are files."""
+    """Learn the named tokenizer from text: strings are text, paths are files.
+
+    >>> tokenizer = train_tokenizer("word", "the cat sat on the mat")
+    >>> tokenizer
+    <WordTokenizer word, 8 tokens>
+    >>> tokenizer.encode("the cat purred").tolist()
+    [3, 4, 0]
+    """
     limit, corpus, progress = limit or Limit(), as_corpus(text), as_progress(progress)
     _check_name(name)
     if name == "byte":
@@ -58,7 +64,8 @@ def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress:
                 task.advance(len(block))
 
         if name not in NAMES:
-            return cast(Tokenizer, _plugin(name).train(blocks(), limit))
+            plugin: Any = _tokenizer_class(find_plugins(PLUGINS)[name])
+            return cast(Tokenizer, plugin.train(blocks(), limit))
         if name == "char":
             return CharTokenizer.train(blocks(), limit)
         if splitting := word_splitting(name):
@@ -83,13 +90,8 @@ def train_and_encode(
 
 
 def tokenizer_names() -> list[str]:
-    """The name of every tokenizer that can be learned, plug-ins included; no plug-in is imported."""
+    """Return the name of every tokenizer that can be learned, plug-ins included; no plug-in is imported."""
     return [*NAMES, *(name for name in find_plugins(PLUGINS) if name not in NAMES)]
-
-
-def _plugin(name: str) -> Any:
-    """The class of the tokenizer that a plug-in adds."""
-    return _tokenizer_class(find_plugins(PLUGINS)[name])
 
 
 def _tokenizer_class(point: EntryPoint) -> type[Tokenizer]:
@@ -100,7 +102,7 @@ def _tokenizer_class(point: EntryPoint) -> type[Tokenizer]:
 
 
 def _class_of(kind: Any) -> Any:
-    """The class whose tokenizers have that kind; None if there is none."""
+    """Return the class whose tokenizers have that kind; None if there is none."""
     if kind in list(_CLASSES):
         return _CLASSES[kind]
     for point in find_plugins(PLUGINS).values():
@@ -120,13 +122,13 @@ def _check_name(name: str) -> None:
 
 
 def word_splitting(name: str) -> Splitting | None:
-    """How the named tokenizer splits words; None where its tokens are not words."""
+    """Return how the named tokenizer splits words; None where its tokens are not words."""
     splittings: dict[str, Splitting] = {"word": "whitespace", "word:unicode": "unicode"}
     return splittings.get(name)
 
 
 def dump_tokenizer(tokenizer: Tokenizer) -> str:
-    """The content of tokenizer.json."""
+    """Return the content of tokenizer.json."""
     return json.dumps({"format": _FORMAT, "version": _VERSION, **tokenizer.to_json()}, ensure_ascii=False)
 
 
@@ -139,7 +141,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def parse_tokenizer(content: str, place: str) -> Tokenizer:
-    """A tokenizer from the content of a tokenizer.json; `place` names it in errors."""
+    """Return a tokenizer from the content of a tokenizer.json; `place` names it in errors."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -147,7 +149,7 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise TokenizerError(f"{place}: not a tokenizer of chainrule (no format {_FORMAT!r} in it)")
     if CHECKSUM in data and not is_signed(content.encode()):
-        raise TokenizerError(f"{place}: damaged: its checksum differs from what was written")
+        raise TokenizerError(f"{place}: damaged: its checksum differs from the one it was written with")
     if data.get("version") != _VERSION:
         raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
     found = _class_of(data.get("kind"))
@@ -162,7 +164,7 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of the file itself."""
+    """Load the tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of a file."""
     path = Path(path)
     file = path / FILE_NAME if path.is_dir() else path
     try:

@@ -1,7 +1,9 @@
-"""The bytes that each token spells, and the tokens that spell the beginning of a text.
+"""The bytes that each token spells: which tokens can spell a text, and where the tokens of a text stand in it.
 
 A text that is still being written ends anywhere, also inside a token. The tokens that can come next are then those
 that start with the rest of the text, and, where tokens join without a space, those that the rest starts with.
+
+Models with different tokenizers are compared on the bytes of a text, which they share.
 """
 
 from __future__ import annotations
@@ -9,9 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from chainrule.tokens.words.splitting import split_words
+
+if TYPE_CHECKING:
+    from chainrule.tokens.base import Tokenizer
 
 _MOST_KNOWN = 4096
 _SPACES = b" \t\r\v\f\n"
@@ -21,15 +29,15 @@ class Spelling:
     """The bytes of every token of a vocabulary; b"" for special tokens, which spell nothing."""
 
     def __init__(self, pieces: Sequence[bytes], *, joins: bool) -> None:
-        """`joins` says whether the text of two tokens is that of one and then of the other, nothing between."""
+        """`joins` is True if tokens follow each other in a text without anything between them."""
         self.pieces = pieces
         self.joins = joins
         self._known: dict[bytes, tuple[NDArray[np.int64], int]] = {}
 
     def choices(self, text: bytes) -> tuple[NDArray[np.int64], int]:
-        """The tokens that can spell a text or its beginning; how many of them, the first ones, spell it to its end.
+        """Return the tokens that can spell a text or its beginning, and how many of them spell it to its end.
 
-        What a prompt ends with is often the same, so the choices for the last few thousand texts are kept.
+        Those come first. Prompts often end alike, so the choices for the last few thousand texts are kept.
         """
         found = self._known.get(text)
         if found is None:
@@ -51,13 +59,13 @@ class Spelling:
         return [self.pieces[i] for i in self._order]
 
     def starting_with(self, text: bytes) -> NDArray[np.int64]:
-        """The tokens whose bytes start with the text, in the order of their bytes."""
+        """Return the tokens whose bytes start with the text, in the order of their bytes."""
         after = _after_all(text)
         last = len(self._sorted) if after is None else bisect_left(self._sorted, after)
         return self._order[bisect_left(self._sorted, text) : last]
 
     def beginning(self, text: bytes) -> NDArray[np.int64]:
-        """The tokens that the text starts with, if it goes on after them; none where tokens do not join."""
+        """Return the tokens that the text starts with, if it goes on after them; none where tokens do not join."""
         found: list[int] = []
         for length in range(1, len(text) if self.joins else 0):
             place = bisect_left(self._sorted, text[:length])
@@ -78,6 +86,63 @@ class Spelling:
 
 
 def _after_all(prefix: bytes) -> bytes | None:
-    """The first text, in the order of bytes, after all those that start with a prefix; None if there is none."""
+    """Return the first text, in byte order, after all those that start with a prefix; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the bytes (first, one past the last) of each token of a text, whose line ends are `eos`.
+
+    A last line without an end has no `eos`; if there is one nevertheless, it stands at the end and has no bytes.
+    """
+    spans: list[tuple[int, int]] = []
+    place, first = 0, 0
+    for line in text.split(b"\n"):
+        last = next((i for i in range(first, len(ids)) if ids[i] == tokenizer.eos), len(ids))
+        spans += [(place + a, place + b) for a, b in byte_spans(tokenizer, line, ids[first:last])]
+        place += len(line)
+        if last < len(ids):
+            spans.append((place, min(place + 1, len(text))))
+        place, first = place + 1, last + 1
+    return spans
+
+
+def byte_spans(tokenizer: Tokenizer, line: bytes, ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the bytes (first, one past the last) of each token of a line; white space between words has none.
+
+    >>> from chainrule.tokens.words.tokenizer import WordTokenizer
+    >>> byte_spans(WordTokenizer([b"the", b"cat"]), b"the cat", [3, 4])
+    [(0, 3), (4, 7)]
+    """
+    if tokenizer.splitting is not None:
+        words: list[bytes | None] = [*split_words(line, tokenizer.splitting)]
+    else:
+        spelling = tokenizer.spelling
+        words = [None if spelling is None else spelling.pieces[token] or None for token in ids]
+    spans: list[tuple[int, int]] = []
+    place, open_since = 0, 0  # tokens from `open_since` on have not been placed: <unk> has no spelling
+    for word in words:
+        found = -1 if word is None else line.find(word, place)
+        if found < 0 and word is not None:  # some vocabularies put a space before the first word
+            found = line.find(word := word.strip(), place)
+        if found < 0 or word is None:
+            spans.append((place, place))
+            continue
+        _share(spans, open_since, place, found, line)
+        place = found + len(word)
+        spans.append((found, place))
+        open_since = len(spans)
+    _share(spans, open_since, place, len(line), line)
+    return spans
+
+
+def _share(spans: list[tuple[int, int]], first: int, start: int, end: int, text: bytes) -> None:
+    """Give the bytes from start to end to the tokens from `first` on: a character each, the rest to the last."""
+    for number in range(first, len(spans)):
+        stop = start + 1
+        while stop < end and text[stop] & 0xC0 == 0x80:
+            stop += 1
+        stop = end if number == len(spans) - 1 else min(stop, end)
+        spans[number] = start, stop
+        start = stop

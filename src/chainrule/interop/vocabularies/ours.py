@@ -23,8 +23,7 @@ from chainrule.interop.vocabularies.definitions import (
     surrounded_by,
 )
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.byte import ByteTokenizer
-from chainrule.tokens.char import CharTokenizer
+from chainrule.tokens.char import ByteTokenizer, CharTokenizer
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import INSIDE, byte_characters
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer

@@ -1,7 +1,7 @@
 """Numba kernels that parse and format the lines of an ARPA file in bulk, byte by byte.
 
-Neither kernel ever guesses. Reading stops at a line that is not plainly an n-gram, writing at a number whose last
-digit is in doubt: Python handles that line, or reports what is wrong with it, and the kernel goes on after it.
+Neither kernel ever guesses. Reading stops at a line that is no ordinary n-gram, writing at a number whose last
+digit is uncertain: Python handles that line, or reports what is wrong with it, and the kernel goes on after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEAR_HALF = 2e-6  # bound on the error of a number scaled to a nine-digit integ
 
 @njit(cache=True, nogil=True)
 def _power(exponent: int) -> float:
-    """10^exponent; a float exponent, since Numba multiplies repeatedly for an integer one and rounds each time."""
+    """Return 10^exponent by a float: with an integer exponent Numba multiplies repeatedly and rounds each time."""
     return _POWERS[exponent] if 0 <= exponent < len(_POWERS) else 10.0 ** np.float64(exponent)
 
 
@@ -114,7 +114,7 @@ def _separators(block: Any, first: int, last: int, places: Any) -> Any:
 def read_lines(block: Any, i: int, n: int, begins: Any, ends: Any, log_prob: Any, log_backoff: Any) -> Any:
     """Parse lines of n-grams of n words from byte i on, as many as the arrays hold; the block ends in a line end.
 
-    Writes where each word begins and ends, ln p and ln backoff. Stops at the first line that is not plainly an
+    Writes where each word begins and ends, ln p and ln backoff. Stops at the first line that is no ordinary
     n-gram. Returns (how many n-grams were read, the position of that line).
     One long loop, since passing arrays between functions would take longer than the work they do.
     """
@@ -234,7 +234,7 @@ def write_lines(
 ) -> Any:
     """Write the lines of the n-grams from `row` on to `out`; word i is spelt pool[starts[i] : starts[i + 1]].
 
-    Stops before a line whose digits are in doubt. Returns (the row of that line, how many bytes were written).
+    Stops before a line whose digits are uncertain. Returns (the row of that line, how many bytes were written).
     """
     at = 0
     while row < len(ids):

@@ -1,7 +1,7 @@
 """Models from ARPA files, and ARPA files from models: exchange with KenLM, SRILM and similar toolkits.
 
 An ARPA file is a model of words, and its readers split text at white space. So a model that is read gets a word
-tokenizer, and only models of word tokens can be written. What the format leaves open is settled as follows:
+tokenizer, and only models of word tokens can be written. Where the format leaves a choice:
 
     <unk>, <s>, </s>    are the tokenizer's own; one that the file lacks gets probability 0
     <s>                 is never predicted, whatever the file says; n-grams with <s> after a word are left out
@@ -10,7 +10,6 @@ tokenizer, and only models of word tokens can be written. What the format leaves
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import ArpaError, ModelError
+from chainrule.folder.integrity import sha256
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import ArpaBlock, write_arpa
 from chainrule.ngram.model import NgramModel
@@ -46,23 +46,25 @@ _LEFT_OUT = -1
 def load_arpa(
     path: str | Path, *, context: Context = "line", encoding: str = "utf-8", progress: Reports = False
 ) -> NgramModel:
-    """The model of an ARPA file, plain or gzip: it scores as the file says, and can be saved like any other."""
+    """Return the model of an ARPA file, plain or gzip; it can be saved like any other."""
     path = Path(path)
     progress = as_progress(progress)
     lm = from_arpa(read_arpa(path, progress, encoding), context, progress)
-    lm.provenance = {"arpa": path.name, "arpa_sha256": _sha256(path), "chainrule": __version__}
+    # a pipe can be read only once
+    checksum = sha256(path) if path.is_file() else None
+    lm.provenance = {"arpa": path.name, "arpa_sha256": checksum, "chainrule": __version__}
     return lm
 
 
 def from_arpa(arpa: ArpaModel, context: Context = "line", progress: Progress = SILENT) -> NgramModel:
-    """The model of the contents of an ARPA file."""
+    """Return the model of the contents of an ARPA file."""
     tokenizer = WordTokenizer([word for word in arpa.words if word not in _SPECIAL])
     levels = _without_bos_inside(arpa, progress)
     with progress.task(f"linking {sum(len(level.ids) for level in levels):,} n-grams"):
         automaton = _automaton(levels, _ids_of(arpa.words), tokenizer.vocab_size)
     smoothing: Smoothing = "imported" if no_probability_exceeds_one(automaton) else "imported-scores"
     if smoothing == "imported-scores":
-        progress.note("its backoffs make probabilities above one: what it gives are scores")
+        progress.note("its backoffs make probabilities above one: the model gives scores")
     settings = NgramSettings(order=automaton.trie.order, smoothing=smoothing)
     lm = NgramModel(automaton, tokenizer, settings, context)
     lm.metrics = {"ngrams": np.diff(automaton.trie.first_of_length)[1:].tolist()}
@@ -80,7 +82,7 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
         )
     progress = as_progress(progress)
     words, number = _spelling(lm.tokenizer, progress)
-    _note_what_is_lost(lm, progress)
+    _note_losses(lm, progress)
     automaton = lm.on("cpu").automaton
     trie = automaton.trie
     sizes = [len(words), *np.diff(trie.first_of_length)[2:].tolist()]
@@ -91,15 +93,8 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
 # -- from a file ------------------------------------------------------------------------------------------
 
 
-def _sha256(path: Path) -> str | None:
-    if not path.is_file():  # a pipe can be read only once
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _ids_of(words: list[bytes]) -> Ints:
-    """The tokenizer's id of each word of a file: special words have fixed ids, the others follow in file order."""
+    """Return the id of each word of a file: special words have fixed ids, the others follow in file order."""
     special = np.fromiter((word in _SPECIAL for word in words), dtype=bool, count=len(words))
     ids = np.cumsum(~special) + len(_SPECIAL) - 1
     ids[special] = [_SPECIAL.index(words[place]) for place in np.flatnonzero(special).tolist()]
@@ -107,13 +102,11 @@ def _ids_of(words: list[bytes]) -> Ints:
 
 
 def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
-    """The levels without n-grams that have <s> after a word, as no text has; empty levels at the end go, too."""
+    """Leave out n-grams with <s> after a word, which no text has, and then empty levels at the end."""
     levels, dropped = list(arpa.levels), 0
     bos = arpa.words.index(_SPECIAL[_BOS]) if _SPECIAL[_BOS] in arpa.words else _LEFT_OUT
     for place, level in enumerate(levels):
-        inside = np.zeros(len(level.ids), dtype=bool)
-        for column in level.ids.T[1:]:
-            inside |= column == bos
+        inside = (level.ids[:, 1:] == bos).any(axis=1)
         if inside.any():
             dropped += int(inside.sum())
             levels[place] = ArpaLevel(level.ids[~inside], level.log_prob[~inside], level.log_backoff[~inside])
@@ -125,7 +118,7 @@ def _without_bos_inside(arpa: ArpaModel, progress: Progress) -> list[ArpaLevel]:
 
 
 def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
-    """The automaton of the levels of a file; `ids` maps words of the file to ids below `size`.
+    """Return the automaton of the levels of a file; `ids` maps words of the file to ids below `size`.
 
     Goes from short n-grams to long ones and sorts each level as estimate/levels.py says. For n words, `keys` holds
     the n-grams listed and the first n words of every longer one, each as (index of the first n-1 words, code of the
@@ -142,7 +135,7 @@ def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
         keys = [places[k] * size + code_of[levels[n - 2 + k].ids[:, n - 1]] for k in range(1, len(places))]
         complete, missing = _complete(keys)
         places = [np.searchsorted(complete, key) for key in keys]
-        begins.append(_begins(complete // size, len(log_prob[-1])))
+        begins.append(np.searchsorted(complete, np.arange(len(log_prob[-1]) + 1) * size))
         words.append((complete % size).astype(np.uint32))
         log_prob.append(_scattered(places[0], levels[n - 1].log_prob, len(complete), -np.inf))
         log_backoff.append(_scattered(places[0], levels[n - 1].log_backoff, len(complete), 0.0))
@@ -153,38 +146,27 @@ def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
 
 
 def _scattered(places: Ints, values: NDArray[np.float32], size: int, otherwise: float) -> NDArray[np.float32]:
-    """An array of `size` values: `values` at the indices `places`, and `otherwise` elsewhere."""
+    """Return an array of `size` values: `values` at the indices `places`, and `otherwise` elsewhere."""
     array = np.full(size, otherwise, dtype=np.float32)
     array[places] = values
     return array
 
 
 def _complete(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """The sorted keys of a level, listed or only in longer n-grams; and the indices of those not listed.
+    """Return the sorted keys of a level, listed or only in longer n-grams; and the indices of those not listed.
 
     `keys[0]` are the listed ones, the others come from longer n-grams.
     """
     listed = np.sort(keys[0])
-    missing = [key[~_is_in(listed, key)] for key in keys[1:]]
+    padded = np.append(listed, -1)
+    missing = [key[padded[np.searchsorted(listed, key)] != key] for key in keys[1:]]
     added = np.unique(np.concatenate([np.zeros(0, np.int64), *missing]))
     before = np.searchsorted(listed, added)
     return np.insert(listed, before, added), before + np.arange(len(added))
 
 
-def _is_in(ordered: Ints, keys: Ints) -> NDArray[np.bool_]:
-    if not len(ordered):
-        return np.zeros(len(keys), dtype=bool)
-    found: NDArray[np.bool_] = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)] == keys
-    return found
-
-
-def _begins(contexts: Ints, size: int) -> Ints:
-    """The index of the first n-gram of each of `size` contexts, and one past the last n-gram."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(contexts, minlength=size))])
-
-
 def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:
-    """The automaton of the parts; n-grams that were filled in get the probability of backing off, short ones first.
+    """Assemble the parts, and give n-grams that were filled in the probability of backing off, short ones first.
 
     p(w | h) = backoff(h) · p(w | h')
 
@@ -204,7 +186,7 @@ def _backed_off(parts: Parts, filled: list[Ints]) -> Automaton:
 
 
 def no_probability_exceeds_one(automaton: Automaton) -> bool:
-    """Whether no word is more than certain after a context; only a positive log-backoff can make it so.
+    """Return True if no word is more than certain after a context; only a positive log-backoff can make it so.
 
     Files with such backoffs exist (KenLM's own lm/test.arpa), and KenLM scores with them as they are.
     """
@@ -222,7 +204,7 @@ def no_probability_exceeds_one(automaton: Automaton) -> bool:
 
 
 def _sums_after(automaton: Automaton, contexts: Ints, n: int) -> NDArray[np.float64]:
-    """Σ_w p(w | h) = Σ_seen p(w | h) + backoff(h) (1 - Σ_seen p(w | h')) for each context h of n words."""
+    """Return Σ_w p(w | h) = Σ_seen p(w | h) + backoff(h) (1 - Σ_seen p(w | h')) for contexts h of n words."""
     trie = automaton.trie
     begin, end = trie.children(contexts, n)
     bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(end - begin)])
@@ -240,7 +222,7 @@ def _sums_after(automaton: Automaton, contexts: Ints, n: int) -> NDArray[np.floa
 
 
 def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], Ints]:
-    """The words of the file, and the index of each id among them (-1 if it is left out).
+    """Return the words of the file, and the index of each id among them (-1 if it is left out).
 
     If the text itself contains the word <unk>, as WikiText does, that word is written as <unk>; the tokenizer's own
     unknown word, which then stands for next to nothing, is left out.
@@ -255,7 +237,7 @@ def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], In
     return words, number
 
 
-def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
+def _note_losses(lm: NgramModel, progress: Progress) -> None:
     if lm.tokenizer.splitting != "whitespace":
         progress.note(f"readers split text at white space: have it split as {lm.tokenizer.name} does beforehand")
     if lm.context == "stream":
@@ -266,7 +248,7 @@ def _note_what_is_lost(lm: NgramModel, progress: Progress) -> None:
 
 
 def _unigrams(automaton: Automaton, number: Ints) -> Iterator[ArpaBlock]:
-    """The unigrams in the order of their ids, so that a model read from the file has the same ids."""
+    """Yield the unigrams in the order of their ids, so that a model read from the file has the same ids."""
     ids = np.flatnonzero(number != _LEFT_OUT)
     places = automaton.codes[ids]
     backoff = automaton.log_backoff.at(places, 0) if automaton.trie.order > 1 else None

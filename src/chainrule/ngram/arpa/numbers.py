@@ -1,7 +1,7 @@
 """The numbers of an ARPA file, log10 in the file and ln in memory.
 
 The format has no minus infinity. The logarithm of zero is written as -99, as SRILM does; a log-probability or
-log-backoff of -99 or less, of <s> or of any other word, is read as minus infinity.
+log-backoff of -99 or less is read as minus infinity, whatever the word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def read_number(text: bytes) -> float | None:
-    """The ln, rounded to float32, of a log10 in text; None if the text is not a finite number."""
+    """Return the ln, rounded to float32, of a log10 in text; None if the text is not a finite number."""
     if not _NUMBER.fullmatch(text):
         return None
     log10 = float(text)
@@ -33,6 +33,6 @@ def read_number(text: bytes) -> float | None:
 
 
 def write_number(ln: float) -> bytes:
-    """The text of the log10 of a number given as ln, in as many digits as a float32 needs."""
+    """Return the text of the log10 of a number given as ln, in as many digits as a float32 needs."""
     log10 = max(ln / LN10, ZERO) if ln == -math.inf else ln / LN10
     return b"%.9g" % (log10 + 0.0)  # + 0.0 turns a negative zero into 0

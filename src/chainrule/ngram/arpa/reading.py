@@ -1,6 +1,6 @@
 r"""ARPA files, which are back-off n-gram models as text, read without adding or changing anything.
 
-    what is before \data\ is prose and is skipped
+    text before \data\ is skipped
     \data\
     ngram 1=4                     how many n-grams of each length there are
     ngram 2=3
@@ -19,8 +19,8 @@ model would have are not filled in here, and the file's value for <s> is passed 
 although <s> is never predicted. numbers.py says what -99 is.
 
 A file is read in blocks of whole lines. `_Reader` reads any line in plain Python and reports what is wrong with it;
-in large files a kernel reads the lines that are plainly n-grams, all but a few, and leaves the others to `_Reader`.
-The sizes in the header are compared with what is found and never trusted: arrays grow as lines arrive.
+in large files a kernel reads ordinary n-grams, which are nearly all lines, and leaves the others to `_Reader`.
+The sizes in the header are compared with the n-grams found, and never trusted: arrays grow as lines arrive.
 """
 
 from __future__ import annotations
@@ -40,17 +40,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.errors import ArpaError
-from chainrule.ngram.arpa.encodings import recoding
 from chainrule.ngram.arpa.numbers import read_number
-from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system.parallel import worth_a_kernel
 from chainrule.system.progress import SILENT, Progress, Task
 from chainrule.text.files import whole_lines
 
 if TYPE_CHECKING:
     from chainrule.tokens.words.table import WordTable
-
-__all__ = ["ArpaLevel", "ArpaModel", "read_arpa", "write_arpa"]
 
 _BLOCK = 2 << 20  # bytes read at a time
 _LONGEST_LINE = 1 << 24  # bytes; a file with a longer line is not an ARPA file, and must not fill the memory
@@ -85,12 +81,11 @@ class ArpaModel:
 
 
 def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "utf-8") -> ArpaModel:
-    """The contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
+    """Return the contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
-    recode = recoding(encoding, path)
     try:
         with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
-            for block in _blocks(recode(_pieces(raw, task)), path):
+            for block in _blocks(_as_utf8(_pieces(raw, task), encoding, path), path):
                 reader = reader or _Reader(path, fast=worth_a_kernel(len(block), _NANOSECONDS))
                 reader.feed(block)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
@@ -100,8 +95,26 @@ def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "ut
         raise ArpaError(f"{path}: {error.strerror or error}") from error
     reader = reader or _Reader(path, fast=False)
     if reader.more:
-        progress.note(f"{path}: what follows \\end\\ is not read")
+        progress.note(f"{path}: the text after \\end\\ is not read")
     return reader.model()
+
+
+def _as_utf8(pieces: Iterator[bytes], encoding: str, path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file in UTF-8; those of a file in UTF-8 as they are."""
+    try:
+        found = codecs.lookup(encoding)
+    except LookupError:
+        raise ArpaError(f"there is no encoding {encoding!r}: latin-1, cp1252, koi8-r, ... are some") from None
+    if found.name == "utf-8":
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(found.name)()
+    try:
+        for piece in pieces:
+            yield decoder.decode(piece).encode()
+        yield decoder.decode(b"", final=True).encode()
+    except UnicodeError as error:
+        raise ArpaError(f"{path}: not {encoding}: {error}") from None
 
 
 def _size(raw: IO[bytes]) -> int | None:
@@ -109,7 +122,7 @@ def _size(raw: IO[bytes]) -> int | None:
 
 
 def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
-    """The bytes of a file, decompressed; gzip is recognised by its first bytes, not by the file's name."""
+    """Yield the bytes of a file, decompressed; gzip is recognised by its first bytes, not by the file's name."""
     is_gzip = cast(io.BufferedReader, raw).peek(2)[:2] == b"\x1f\x8b"
     file = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_gzip else raw
     done = 0
@@ -121,7 +134,7 @@ def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:
 
 
 def _blocks(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Blocks of whole lines, the last of each ended too; a file with a line longer than any n-gram is refused."""
+    """Yield blocks of whole lines, each with its line end; refuse a file with a line longer than any n-gram."""
     for number, block in enumerate(whole_lines(pieces, longest=_LONGEST_LINE)):
         if len(block) > _LONGEST_LINE and b"\n" not in block:
             raise ArpaError(f"{path}: not an ARPA file: a line of more than {_LONGEST_LINE >> 20} MB")
@@ -145,7 +158,7 @@ class _Rows:
         self.count += 1
 
     def extend(self, chunk: ArpaLevel, line: int) -> None:
-        """Add the n-grams of consecutive lines, of which `line` is the first."""
+        """Add the n-grams of consecutive lines; `line` is the number of the first."""
         self._anchor(line)
         self._flush()
         self._chunks.append(chunk)
@@ -164,12 +177,12 @@ class _Rows:
             self._single = []
 
     def line_of(self, row: int) -> int:
-        """The number of the line on which an n-gram stands."""
+        """Return the number of the line on which an n-gram stands."""
         anchor = bisect_right(self._anchors, row, key=lambda anchor: anchor[0]) - 1
         return self._anchors[anchor][1] + row - self._anchors[anchor][0]
 
     def level(self) -> ArpaLevel:
-        """All n-grams collected, as one level; they are no longer kept here."""
+        """Return all n-grams collected, as one level; they are no longer kept here."""
         self._flush()
         nothing = np.zeros(0, np.float32)
         chunks = [ArpaLevel(np.zeros((0, self.n), np.int32), nothing, nothing), *self._chunks]
@@ -182,7 +195,7 @@ class _Rows:
 
 
 class _Reader:
-    """A parser of ARPA files that is fed block by block: what it has read so far, and which section it is in."""
+    """Parses an ARPA file block by block; keeps the n-grams read so far and the current section."""
 
     def __init__(self, path: Path, fast: bool) -> None:
         self.path, self.fast = path, fast
@@ -215,7 +228,7 @@ class _Reader:
         self.more = self.more or bool(block[position:].strip())
 
     def model(self) -> ArpaModel:
-        """The contents of the file, once all of it was fed; an error if it was cut off."""
+        """Return the contents of the file, once all of it was fed; an error if it was cut off."""
         last = max(self.line - 1, 1)
         if self.section == _PROSE:
             self.fail("the file ends without a line \\data\\: it is not an ARPA file", last)
@@ -307,7 +320,7 @@ class _Reader:
         self.levels.append(level)
 
     def _number_words(self) -> int | None:
-        """Index the words for the lookups of longer n-grams. Returns the first repeated word, or None."""
+        """Index the words for the lookups of longer n-grams, and return the first repeated word, or None."""
         self.index = {word: number for number, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
             first = {word: number for number, word in reversed(list(enumerate(self.words)))}
@@ -321,7 +334,7 @@ class _Reader:
     # -- many lines, by a kernel --------------------------------------------------------------------------
 
     def _read_many(self, block: bytes, position: int) -> int:
-        """Read n-grams up to a line that is not plainly an n-gram. Returns the position of that line."""
+        """Read n-grams up to the first line that needs `_read_line`, and return the position of that line."""
         from chainrule.ngram.arpa.kernels import read_lines
 
         n, data = self.section, np.frombuffer(block, np.uint8)
@@ -350,7 +363,7 @@ class _Reader:
 
 
 def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> int:
-    """The number of unigrams, whose words end at `ends`, before the first byte that is not UTF-8."""
+    """Return the number of unigrams, whose words end at `ends`, before the first byte that is not UTF-8."""
     try:
         block[begin:end].decode()
     except UnicodeDecodeError as error:
@@ -359,7 +372,7 @@ def _count_utf8(block: bytes, begin: int, end: int, ends: NDArray[np.int64]) -> 
 
 
 def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
-    """The index of the first row that equals an earlier one, or None."""
+    """Return the index of the first row that equals an earlier one, or None."""
     hashes = np.zeros(len(ids), dtype=np.uint64)
     for column in ids.T:
         hashes = (hashes ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -378,7 +391,7 @@ def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
 
 
 def _with_unk(words: list[bytes]) -> list[bytes]:
-    """The words with <UNK>, as CMU's tools spell it, renamed to <unk>, unless <unk> is among them already."""
+    """Rename <UNK>, as CMU's tools spell it, to <unk>, unless <unk> is among the words already."""
     if b"<unk>" not in words:
         for number, word in enumerate(words):
             if word.lower() == b"<unk>":

@@ -80,7 +80,7 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, compressed if its name ends in .gz, that replaces `path` once all is written."""
+    """Yield a new file, compressed if its name ends in .gz, that replaces `path` once all is written."""
     with replaced_file(path) as raw:
         if path.suffix.lower() == ".gz":
             # no name and no time in the header: the same model always makes the same file
@@ -91,7 +91,7 @@ def _replaced(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _checked(blocks: Iterable[ArpaBlock], n: int, size: int, vocab_size: int) -> Iterator[ArpaBlock]:
-    """The blocks, cut to at most `_ROWS_AT_ONCE` rows; raises ValueError for values that no reader would accept."""
+    """Yield the blocks in at most `_ROWS_AT_ONCE` rows; raise ValueError for values that no reader would accept."""
     if n == 1 and size != vocab_size:
         raise ValueError(f"every word has one unigram: {vocab_size} words, but {size} unigrams")
     listed = np.zeros(vocab_size if n == 1 else 0, dtype=bool)
@@ -141,7 +141,7 @@ class _Writer:
         log_backoff: NDArray[np.floating] | None,
         with_backoff: bool,
     ) -> bytes:
-        """The text of a block: a line for each n-gram."""
+        """Return the text of a block: a line for each n-gram."""
         with np.errstate(over="ignore"):  # below float32's range becomes minus infinity, -99 in the file
             floats = np.minimum(log_prob, 0).astype(np.float32)
             backoffs = np.zeros_like(floats) if log_backoff is None else log_backoff.astype(np.float32)
@@ -152,7 +152,7 @@ class _Writer:
     def _line(
         self, ids: NDArray[np.integer], log_prob: np.float32, log_backoff: np.float32, with_backoff: bool
     ) -> bytes:
-        """The line of one n-gram, in Python: the reference for the kernel."""
+        """Return the line of one n-gram, in Python: the reference for the kernel."""
         fields = [write_number(float(log_prob)), b" ".join(self.words[i] for i in ids)]
         if with_backoff:
             fields.append(write_number(float(log_backoff)))

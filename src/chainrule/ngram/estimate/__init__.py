@@ -9,7 +9,6 @@ In reading order:
     passes.py        a method applied to all levels, from short n-grams to long ones
     prune.py         n-grams left out, by count or by entropy
     count.py         fast counting: every length from one sort
-    sorting.py       Numba kernels of count.py: windows of words, sorted and counted
-    link_kernels.py  its kernel for links to suffixes
+    kernels.py       Numba kernels of count.py: windows of words sorted and counted, links to suffixes
     partitions.py    fast counting by workers that share files, partition by partition
 """

@@ -1,11 +1,14 @@
-"""Fast counting: the n-grams of every length from one sort of the text's windows (`sorting.py` has the kernels).
+"""Fast counting: the n-grams of every length from one sort of the text's windows (`kernels.py` has the kernels).
 
+Part after part of the windows is cut out, sorted and counted. The n-grams of each part wait in chunks until all
+parts are counted; then the chunks of each length are copied into the arrays of its level, and each n-gram is linked
+to the one without its first word. `partitions.py` has other processes do the same work on files.
 `levels.count_by_unique` gets the same counts in the slow, obvious way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,26 +21,44 @@ from chainrule.contract.lm import Context
 from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import Workspace, give_back_memory
-from chainrule.system.parallel import in_order
-from chainrule.system.progress import SILENT, Progress
+from chainrule.system.parallel import Executor, in_order
+from chainrule.system.progress import SILENT, Progress, Task
 
 Ids = NDArray[np.integer]
 Ints = NDArray[np.int64]
 
-_PLACES_AT_ONCE = 1 << 21
+_TOKENS_OF_A_STRETCH = 1 << 21
 _WINDOWS_PER_PART = 1 << 15  # these, and their order, fit into a core's cache
 _MOST_PARTS = 1 << 12
 _BYTES_OF_WINDOWS = 1 << 28  # in memory at a time
 _CONTEXTS_AT_ONCE = 1 << 18
-_SHELF = 1 << 21  # n-grams in each array of a shelf
+_NGRAMS_OF_A_CHUNK = 1 << 21
 
 Index = type[np.unsignedinteger[Any]]
 Ngrams = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """N-grams of one length: the code of the last word, the count, and the number of children of each."""
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Some n-grams of one length, in memory or in a file; the chunks of a length in sequence are all of them."""
+
+    size: int
+    largest: int
+    """The largest count."""
+    children: int
+    """The number of children of all n-grams together."""
+    load: Callable[[], Ngrams]
+
+    @classmethod
+    def of(cls, ngrams: Ngrams, load: Callable[[], Ngrams]) -> Chunk:
+        """Describe n-grams that `load` returns."""
+        word, count, children = ngrams
+        return cls(len(word), int(count.max(initial=0)), int(children.sum(dtype=np.int64)), load)
+
+
 def bytes_needed(tokens: int, order: int) -> int:
-    """An estimate of the peak memory of counting and then smoothing."""
+    """Estimate the peak memory of counting and then smoothing."""
     return tokens * order * 11 + (1 << 28)
 
 
@@ -52,54 +73,69 @@ def count_by_sorting(
     progress: Progress = SILENT,
     index: Index | None = None,
 ) -> Counts:
-    """The counts of every n-gram up to `order` in a text whose lines each end in `eos`.
+    """Count every n-gram up to `order` in a text whose lines each end in `eos`.
 
-    Part after part of the text's windows is cut out, sorted and counted, as many at a time as stay small beside the
-    counts. `index` is the type of indices into levels.
+    `index` is the type of indices into levels.
     """
     workspace = workspace or Workspace()
-    index = index or index_type(2 * len(ids) + 1, vocab_size)
-    with progress.task(f"counting {order}-grams", len(ids), "tokens") as task:
-        words = np.bincount(ids, minlength=vocab_size)
-        counts = Counts(vocab_size, bos, [unigrams(words, index)])
-        if order == 1:
-            return counts
-        code = codes_of_words(vocab_size)
-        text = Windows(ids, code, bos, eos if context == "line" else -1)
-        words[bos] = words[eos] if context == "line" else 1
-        parts = Parts.of(words, code)
-        rounds = -(-len(ids) * order * 4 // _BYTES_OF_WINDOWS)
-        shelves = [_Shelf(workspace) for _ in range(order)]
-        for some in np.array_split(np.arange(parts.number), min(rounds, parts.number)):
-            _count_parts(text, int(some[0]), len(some), parts, shelves, workspace)
-            task.advance(len(ids) * len(some) / parts.number)
-        give_back_memory()
-        _join(counts, shelves, index, workspace)
-        give_back_memory()
-    with progress.task("linking"):
-        for n in range(2, order + 1):
-            counts.levels[n - 1].suffix = linked(counts.levels[:n], index, workspace)
+    text = Windows(ids, codes_of_words(vocab_size), bos, eos if context == "line" else -1, _TOKENS_OF_A_STRETCH)
+    counts = count_windows(text, order, _count_here, workspace, progress, index)
+    link_levels(counts, workspace, progress)
     return counts
 
 
-def _count_parts(
-    text: Windows, first: int, many: int, parts: Parts, shelves: list[_Shelf], workspace: Workspace
-) -> None:
-    """Count `many` parts of the text from part `first` on, and put their n-grams onto the shelf of each length."""
-    windows_from = partial(text.windows, order=len(shelves), parts=parts, first=first, many=many)
-    blocks = [block for _, block in in_order(windows_from, text.stretches())]
-    workspace.release(text.ids)
-    for _, levels in in_order(lambda part: count_part(part, blocks, parts.bits), range(many)):
-        for shelf, level in zip(shelves, levels, strict=True):
-            shelf.put(*level)
+def count_windows(
+    text: Windows,
+    order: int,
+    count: Callable[[Windows, Parts, int, Workspace, Task], list[list[Chunk]]],
+    workspace: Workspace,
+    progress: Progress,
+    index: Index | None = None,
+) -> Counts:
+    """Count every n-gram of a text; `count` returns the chunks of each length. The levels have no suffixes yet."""
+    size, tokens = len(text.code), len(text.ids)
+    index = index or index_type(2 * tokens + 1, size)
+    with progress.task(f"counting {order}-grams", tokens, "tokens") as task:
+        words = text.frequencies(workspace.executor)
+        counts = Counts(size, text.bos, [_unigrams(words, index)])
+        if order > 1:
+            words[text.bos] = words[text.ends_at] if text.ends_at >= 0 else 1
+            chunks = count(text, Parts.of(words, text.code), order, workspace, task)
+            _join(counts, chunks, index, workspace)
+            give_back_memory()
+    return counts
+
+
+def link_levels(counts: Counts, workspace: Workspace, progress: Progress) -> None:
+    """Link each n-gram of two and more words to the one without its first word."""
+    with progress.task("linking"):
+        for n in range(2, counts.order + 1):
+            counts.levels[n - 1].suffix = _suffixes(counts.levels[:n], workspace)
+
+
+def _count_here(text: Windows, parts: Parts, order: int, workspace: Workspace, task: Task) -> list[list[Chunk]]:
+    """Count all parts in this process, as many at a time as have windows that stay small beside the counts."""
+    rounds = -(-len(text.ids) * order * 4 // _BYTES_OF_WINDOWS)
+    buffers = [_Buffer(workspace) for _ in range(order)]
+    for some in np.array_split(np.arange(parts.number), min(rounds, parts.number)):
+        windows = partial(text.windows, order=order, parts=parts, first=int(some[0]), many=len(some))
+        blocks = [block for _, block in in_order(windows, text.stretches())]
+        workspace.release(text.ids)
+        for _, levels in in_order(partial(count_part, blocks=blocks, bits=parts.bits), range(len(some))):
+            for buffer, ngrams in zip(buffers, levels, strict=True):
+                buffer.put(ngrams)
+        task.advance(len(text.ids) * len(some) / parts.number)
+    give_back_memory()
+    return [buffer.chunks() for buffer in buffers]
 
 
 def index_type(largest: int, vocab_size: int = 0) -> Index:
-    """The narrowest type that holds every index and count up to `largest`, and every word."""
+    """Return the narrowest type that holds every index and count up to `largest`, and every word."""
     return np.uint32 if max(largest, vocab_size) < 1 << 32 else np.uint64
 
 
-def unigrams(words: Ints, index: Index) -> Level:
+def _unigrams(words: Ints, index: Index) -> Level:
+    """Make the level of single words, given how often each word occurs."""
     size = len(words)
     code = codes_of_words(size)
     count = np.empty(size, dtype=index)
@@ -110,7 +146,7 @@ def unigrams(words: Ints, index: Index) -> Level:
 
 @dataclass(frozen=True)
 class Parts:
-    """The division of the windows into parts: by their first word, then by their second (see `sorting.py`)."""
+    """The division of the windows into parts: by their first word, then by their second (see `kernels.py`)."""
 
     number: int
     """The number of parts."""
@@ -155,16 +191,27 @@ class Windows:
     code: NDArray[np.uint32]
     bos: int
     ends_at: int
-    at_once: int = _PLACES_AT_ONCE
+    at_once: int
     """The tokens of a stretch."""
 
-    def stretches(self) -> Iterable[int]:
-        """Where stretches of the text begin."""
+    def stretches(self) -> range:
+        """Return where stretches of the text begin."""
         return range(0, len(self.ids), self.at_once)
 
+    def frequencies(self, executor: Executor) -> Ints:
+        """Count how often each word occurs."""
+
+        def count(place: int) -> Ints:
+            return np.bincount(self.ids[place : place + self.at_once], minlength=len(self.code))
+
+        total = np.zeros(len(self.code), dtype=np.int64)
+        for _, found in executor.in_order(count, self.stretches()):
+            total += found
+        return total
+
     def windows(self, place: int, *, order: int, parts: Parts, first: int, many: int) -> Block:
-        """The windows that begin in the stretch at `place`, of `many` parts from `first` on, sorted by part."""
-        from chainrule.ngram.estimate.sorting import fill_windows, window_parts
+        """Return the windows of `many` parts from `first` on that begin in a stretch at `place`, by part."""
+        from chainrule.ngram.estimate.kernels import fill_windows, window_parts
 
         last = min(place + self.at_once, len(self.ids))
         at_start = place == 0 or int(self.ids[place - 1]) == self.ends_at
@@ -178,8 +225,8 @@ class Windows:
 
 
 def count_part(part: int, blocks: list[Block], bits: int) -> list[Ngrams]:
-    """The n-grams of one part, for each length."""
-    from chainrule.ngram.estimate.sorting import fill_levels, shared_columns, sort_windows
+    """Return the n-grams of one part, for each length."""
+    from chainrule.ngram.estimate.kernels import fill_levels, shared_columns, sort_windows
 
     windows = np.concatenate([block.windows[block.begin[part] : block.begin[part + 1]] for block in blocks])
     place = sort_windows(windows, bits)
@@ -192,92 +239,105 @@ def count_part(part: int, blocks: list[Block], bits: int) -> list[Ngrams]:
     return [(level[0], level[1], level[2]) for level in np.split(table, first[1:-1], axis=1)]
 
 
-class _Shelf:
-    """A buffer of the n-grams of one length, which arrive part by part: last words, counts, numbers of children.
+class _Buffer:
+    """The n-grams of one length, which arrive part by part, in few large arrays.
 
-    They lie in few large arrays, whose memory (or file) is freed as soon as they are taken. Most counts are small:
-    they take two bytes, or four in an array where one of them needs that.
+    The memory, or the file, of a large array is freed as soon as nothing refers to it. Most counts are small: they
+    take one or two bytes, or four in an array where one of them needs that.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._chunks: list[Ngrams] = []
-        self._used = _SHELF
-        self.size = 0
-        self.largest = 0
+        self._chunks: list[Chunk] = []
+        self._parts: list[Ngrams] = []
+        self._size = 0
 
-    def put(self, word: NDArray[Any], count: NDArray[Any], children: NDArray[Any]) -> None:
+    def put(self, ngrams: Ngrams) -> None:
         """Add some n-grams."""
-        largest = int(count.max(initial=0))
-        self.largest = max(self.largest, largest)
-        self.size += len(word)
-        for first in range(0, len(word), _SHELF):
-            part = slice(first, first + _SHELF)
-            self._put(word[part], count[part], children[part], largest)
+        word, count, children = ngrams
+        narrow = np.min_scalar_type(int(count.max(initial=0)))  # an n-gram has no more children than its count
+        self._parts.append((word.copy(), count.astype(narrow), children.astype(narrow)))
+        self._size += len(word)
+        if self._size >= _NGRAMS_OF_A_CHUNK:
+            self._close()
 
-    def _put(self, word: NDArray[Any], count: NDArray[Any], children: NDArray[Any], largest: int) -> None:
-        chunk = self._chunks[-1] if self._chunks else None
-        if chunk is None or self._used + len(word) > _SHELF or largest > np.iinfo(chunk[1].dtype).max:
-            self._finish()
-            types = (np.uint32, *[np.uint16 if largest < 1 << 16 else np.uint32] * 2)
-            chunk = tuple(self._workspace.empty(_SHELF, dtype) for dtype in types)  # type: ignore[assignment]
-            self._chunks.append(chunk)  # type: ignore[arg-type]
-        to = slice(self._used, self._used + len(word))
-        chunk[0][to], chunk[1][to], chunk[2][to] = word, count, children  # type: ignore[index]
-        self._used = to.stop
+    def _close(self) -> None:
+        """Make one chunk of the n-grams that came since the last one."""
+        word, count, children = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        chunk = self._workspace.put(word), self._workspace.put(count), self._workspace.put(children)
+        self._chunks.append(Chunk.of(chunk, lambda: chunk))
+        self._parts, self._size = [], 0
 
-    def _finish(self) -> None:
-        if self._chunks:
-            word, count, children = self._chunks[-1]
-            self._chunks[-1] = (word[: self._used], count[: self._used], children[: self._used])
-            self._workspace.release(*self._chunks[-1])
-        self._used = 0
-
-    def take(self) -> Iterator[Ngrams]:
-        """The n-grams on the shelf, array by array; each array is freed as soon as it has been used."""
-        self._finish()
-        while self._chunks:
-            yield self._chunks.pop(0)
+    def chunks(self) -> list[Chunk]:
+        """Return all n-grams that were put in, in their order."""
+        if self._parts:
+            self._close()
+        return self._chunks
 
 
-def _join(counts: Counts, shelves: list[_Shelf], index: Index, workspace: Workspace) -> None:
-    """Append the levels from length 2 on to `counts`: the n-grams of each shelf, one part after the other."""
+def _join(counts: Counts, chunks: list[list[Chunk]], index: Index, workspace: Workspace) -> None:
+    """Append the levels from length 2 on to `counts`; each chunk is freed as soon as it has been copied."""
+    order, sizes = len(chunks), [sum(chunk.size for chunk in level) for level in chunks]
     begin: NDArray[Any] = np.zeros(counts.vocab_size + 1, dtype=index)
-    for words, _, children in shelves[0].take():
+    for first in chunks[0]:
+        words, _, children = first.load()
         np.add.at(begin[1:], words, children)  # a frequent word has several parts
-    all_words = workspace.empty(sum(shelf.size for shelf in shelves[1:]), np.uint32)  # as the trie packs them
-    for n, shelf in enumerate(shelves[1:], start=2):
-        np.cumsum(begin, out=begin)
-        word, all_words = all_words[: shelf.size], all_words[shelf.size :]
-        count = workspace.empty(shelf.size, np.min_scalar_type(shelf.largest))
-        next_begin = workspace.empty(shelf.size + 1 if n < len(shelves) else 1, index)
-        next_begin[0] = 0
-        at = 0
-        for words, part, children in shelf.take():
-            to = at + len(words)
-            word[at:to], count[at:to] = words, part
-            if n < len(shelves):
-                next_begin[at + 1 : to + 1] = children
-            at = to
+    begin = workspace.put(np.cumsum(begin, out=begin))
+    all_words = workspace.empty(sum(sizes[1:]), np.uint32)  # as the trie packs them
+    for n in range(2, order + 1):
+        word, all_words = all_words[: sizes[n - 1]], all_words[sizes[n - 1] :]
+        most = max((chunk.largest for chunk in chunks[n - 1]), default=0)
+        count = workspace.empty(sizes[n - 1], np.min_scalar_type(most))
+        below = workspace.empty(sizes[n - 1] + 1 if n < order else 1, index)
+        below[0] = 0
+        copy = _Copy(word, count, below if n < order else None)
+        for _ in workspace.in_order(copy, _taken(chunks[n - 1])):
+            pass
         counts.levels.append(Level(word, count, begin, word))
-        begin = next_begin
+        begin = below
         workspace.release()
 
 
-def linked(levels: list[Level], index: Index, workspace: Workspace) -> NDArray[Any]:
-    """The suffixes of the last level, which `levels.link_suffixes` finds too; here in parallel, by a kernel."""
-    from chainrule.ngram.estimate.link_kernels import link_suffixes
+def _taken(chunks: list[Chunk]) -> Iterator[tuple[Chunk, int, int]]:
+    """Take the chunks of a length from the list; with each, the n-grams and children of all chunks before it."""
+    size = children = 0
+    while chunks:
+        chunk = chunks.pop(0)
+        yield chunk, size, children
+        size, children = size + chunk.size, children + chunk.children
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Copies the n-grams of a chunk to their place in the arrays of a level."""
+
+    word: NDArray[Any]
+    count: NDArray[Any]
+    begin: NDArray[Any] | None
+    """Where the n-grams of one more word begin; None for the longest."""
+
+    def __call__(self, piece: tuple[Chunk, int, int]) -> None:
+        chunk, at, longer = piece
+        word, count, children = chunk.load()
+        to = at + len(word)
+        self.word[at:to], self.count[at:to] = word, count
+        if self.begin is not None:
+            self.begin[at + 1 : to + 1] = longer + np.cumsum(children, dtype=np.int64)
+
+
+def _suffixes(levels: list[Level], workspace: Workspace) -> NDArray[Any]:
+    """Return the suffixes of the last level, as `levels.link_suffixes` finds them; here by a kernel."""
+    from chainrule.ngram.estimate.kernels import link_suffixes
 
     above, below = levels[-1], levels[-2]
     if len(levels) == 2:
         return np.asarray(above.word)
-    suffix, size = workspace.empty(len(above), index), len(levels[0])
+    suffix, size = workspace.empty(len(above), levels[0].suffix.dtype), len(levels[0])
 
     def link(stretch: tuple[int, int]) -> None:
         link_suffixes(*stretch, above.begin, above.word, below.suffix, below.begin, below.word, size, suffix)
 
     contexts = len(above.begin) - 1
-    edges = [*range(0, contexts, _CONTEXTS_AT_ONCE), contexts]
-    for _ in workspace.in_order(link, pairwise(edges)):
+    for _ in workspace.in_order(link, pairwise([*range(0, contexts, _CONTEXTS_AT_ONCE), contexts])):
         pass
     return suffix

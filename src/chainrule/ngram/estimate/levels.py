@@ -21,8 +21,7 @@ from array_api_compat import array_namespace, device, is_numpy_array
 from chainrule.arrays import Array
 from chainrule.folder import Context
 from chainrule.ngram.segments import insert_starts, sequence_starts
-from chainrule.ngram.store.codes import codes_of_words
-from chainrule.ngram.store.search import find
+from chainrule.ngram.store.codes import codes_of_words, find
 
 
 @dataclass
@@ -32,8 +31,8 @@ class Level:
     word: Array
     """The code of each n-gram's last word."""
     count: Array
-    """How often each n-gram occurred (the unigram <s>, never predicted, 0 times); for Kneser-Ney, after how many
-    different words."""
+    """The count of each n-gram, 0 for the unigram <s>, which is never predicted. For Kneser-Ney: the number of
+    different words before it."""
     begin: Array
     """The index of the first n-gram of each context, and one past the last: one number more than contexts."""
     suffix: Array
@@ -57,7 +56,7 @@ class Counts:
         return len(self.levels)
 
     def starting_with_bos(self, n: int) -> slice:
-        """The slice of level n that holds the n-grams that begin with <s>."""
+        """Return the slice of level n that holds the n-grams that begin with <s>."""
         first = int(codes_of_words(self.vocab_size)[self.bos])
         last = first + 1
         for level in self.levels[1:n]:
@@ -66,7 +65,7 @@ class Counts:
 
 
 def parents(begin: Array) -> Array:
-    """The index of each n-gram's context, given `begin` of the level."""
+    """Return the index of each n-gram's context, given `begin` of the level."""
     xp = array_namespace(begin)
     contexts = xp.arange(begin.shape[0] - 1, dtype=xp.int64, device=device(begin))
     return xp.repeat(contexts, begin[1:] - begin[:-1])
@@ -88,7 +87,7 @@ def link_suffixes(levels: list[Level]) -> None:
 
 
 def count_by_unique(ids: Array, order: int, vocab_size: int, bos: int, eos: int, context: Context) -> Counts:
-    """The counts of every n-gram up to `order` in a text whose lines each end in `eos`: a sort for each length.
+    """Count every n-gram up to `order` in a text whose lines each end in `eos`, by a sort for each length.
 
     A GPU, where sorts are fast, counts this way; on a CPU it is the slow reference for `count.py`.
     """
@@ -121,13 +120,13 @@ def count_by_unique(ids: Array, order: int, vocab_size: int, bos: int, eos: int,
 
 
 def _unique(xp: Array, keys: Array) -> tuple[Array, Array, Array]:
-    """The distinct keys in order, the index of each key among them, and how often each distinct key occurs."""
+    """Return the distinct keys in order, the index of each key among them, and the count of each distinct key."""
     if keys.shape[0] == 0:
         return keys, keys, keys
     if is_numpy_array(keys):
         found = xp.unique_all(keys)
         return found.values, xp.reshape(found.inverse_indices, keys.shape), found.counts
-    import torch  # which lacks the standard's `unique_all`, but whose own `unique` can count
+    import torch  # it lacks the standard's `unique_all`, but its own `unique` can count
 
     values, inverse, counts = torch.unique(keys, return_inverse=True, return_counts=True)
     return values, inverse, counts

@@ -1,13 +1,15 @@
-"""The smoothing method that settings name, with its parameters taken from the counts or from held-out text."""
+"""The smoothing method that the settings name, with parameters from the counts or from held-out text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
 
 from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import smooth
@@ -17,6 +19,13 @@ from chainrule.ngram.estimate.tuning import HeldOut, tune_lambdas
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.workspace import IN_MEMORY, Workspace
 from chainrule.system.progress import Progress
+
+_DISCOUNTS = {
+    "absolute-discounting": (smooth.one_discount, smooth.FALLBACK_ONE),
+    "kneser-ney": (smooth.one_discount, smooth.FALLBACK_ONE),
+    "modified-kneser-ney": (smooth.three_discounts, smooth.FALLBACK_THREE),
+}
+"""The closed form of the discounts of each method, and the discounts to use where it has no valid result."""
 
 
 @dataclass(frozen=True)
@@ -35,57 +44,43 @@ def choose_method(
     progress: Progress,
     workspace: Workspace = IN_MEMORY,
 ) -> MethodOfCounts:
-    """The smoothing method that the settings name, with its parameters, and the counts that it smooths."""
-    name = settings.smoothing
-    if name == "mle":
-        return MethodOfCounts(counts, lambda n: smooth.mle)
-    if name in ("laplace", "add-k"):
-        k = 1.0 if name == "laplace" else settings.k
-        return MethodOfCounts(counts, lambda n: lambda seen: smooth.add_k(seen, k, counts.vocab_size - 1))
-    if name == "witten-bell":
-        return MethodOfCounts(counts, lambda n: smooth.witten_bell)
-    if name == "stupid-backoff":
-        return MethodOfCounts(counts, lambda n: lambda seen: smooth.stupid_backoff(seen, settings.alpha))
+    """Return the smoothing method that the settings name, with its parameters, and the counts that it smooths."""
+    name, size = settings.smoothing, counts.vocab_size - 1  # <s> is never predicted
+    without_parameters: dict[str, Method] = {
+        "mle": smooth.mle,
+        "laplace": partial(smooth.add_k, k=1.0, vocabulary=size),
+        "add-k": partial(smooth.add_k, k=settings.k, vocabulary=size),
+        "witten-bell": smooth.witten_bell,
+        "stupid-backoff": partial(smooth.stupid_backoff, alpha=settings.alpha),
+    }
+    if name in without_parameters:
+        return MethodOfCounts(counts, lambda n: without_parameters[name])
     if name == "jelinek-mercer":
-        return _jelinek_mercer(settings, counts, held_out, progress)
+        edges = bucket_edges(settings.buckets)
+        lambdas = _lambdas(settings, counts, held_out, edges, progress)
+        weights = lambdas.round(6) if edges else lambdas.round(6).squeeze(axis=1)
+        method = partial(smooth.jelinek_mercer, edges=edges)
+        return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": weights.tolist()})
     if name == "katz":
-        ratios = _good_turing(settings, counts, progress)
-        return MethodOfCounts(counts, _with(smooth.katz, ratios, counts), {"good_turing": _rounded(ratios)})
-    if name not in ("absolute-discounting", "kneser-ney", "modified-kneser-ney"):
+        k = settings.good_turing
+        counts_of_counts = [smooth.counts_of_counts(level.count, k + 1) for level in counts.levels]
+        ratios = [smooth.good_turing_ratios(n, k) for n in counts_of_counts]
+        _note_fallback(settings, "Good-Turing ratio", ratios, smooth.FALLBACK_RATIOS, progress)
+        return MethodOfCounts(
+            counts, _for_each_length(smooth.katz, ratios, counts), {"good_turing": _rounded(ratios)}
+        )
+    if name not in _DISCOUNTS:
         raise SettingsError(f"there is no smoothing method {name!r}")
     if name != "absolute-discounting":
         counts = with_continuation_counts(counts, workspace)
-    closed_form, fallback = (
-        (smooth.three_discounts, smooth.FALLBACK_THREE)
-        if name == "modified-kneser-ney"
-        else (smooth.one_discount, smooth.FALLBACK_ONE)
-    )
-    discounts = _discounts(settings, counts, closed_form, fallback, progress)
-    return MethodOfCounts(
-        counts, _with(smooth.absolute_discounting, discounts, counts), {"discounts": _rounded(discounts)}
-    )
-
-
-def _discounts(
-    settings: NgramSettings,
-    counts: Counts,
-    closed_form: Callable[[Sequence[int]], list[float] | None],
-    fallback: list[float],
-    progress: Progress,
-) -> list[list[float]]:
-    """The discounts of each length, from its counts of counts; the fallback, with a note, if those give none."""
-    found = [closed_form(smooth.counts_of_counts(level.count, 4)) for level in counts.levels]
-    discounts = [values or fallback for values in found]
+    closed_form, fallback = _DISCOUNTS[name]
+    discounts = [closed_form(smooth.counts_of_counts(level.count, 4)) or fallback for level in counts.levels]
     _note_fallback(settings, "discount", discounts, fallback, progress)
-    return discounts
-
-
-def _good_turing(settings: NgramSettings, counts: Counts, progress: Progress) -> list[list[float]]:
-    """The Good-Turing ratios of each length; a note names those whose counts of counts give none."""
-    k = settings.good_turing
-    found = [smooth.good_turing_ratios(smooth.counts_of_counts(level.count, k + 1), k) for level in counts.levels]
-    _note_fallback(settings, "Good-Turing ratio", found, smooth.FALLBACK_RATIOS, progress)
-    return found
+    return MethodOfCounts(
+        counts,
+        _for_each_length(smooth.absolute_discounting, discounts, counts),
+        {"discounts": _rounded(discounts)},
+    )
 
 
 def _note_fallback(
@@ -101,44 +96,38 @@ def _note_fallback(
 
 
 def _lengths(lengths: list[int]) -> str:
-    """The lengths as text, such as `4- to 20-grams` or `1- and 3-grams`."""
+    """Return the lengths as text, such as `4- to 20-grams` or `1- and 3-grams`."""
     first, last = lengths[0], lengths[-1]
     if len(lengths) > 2 and lengths == list(range(first, last + 1)):
         return f"{first}- to {last}-grams"
     return " and ".join(f"{n}-" for n in lengths) + "grams"
 
 
-def _with(function: Callable[..., smooth.Smoothed], parameters: list[list[float]], counts: Counts) -> Any:
-    """The method for each length: the function with that length's parameters, on the device of the counts."""
+def _for_each_length(
+    method: Callable[..., smooth.Smoothed], parameters: Iterable[Any], counts: Counts
+) -> Callable[[int], Method]:
+    """Give the method the parameters of each length, on the device of the counts."""
     word = counts.levels[0].word
     xp = array_namespace(word)
     arrays = [xp.asarray(values, dtype=xp.float64, device=device(word)) for values in parameters]
-    return lambda n: lambda seen: function(seen, arrays[n - 1])
+    return lambda n: lambda seen: method(seen, arrays[n - 1])
 
 
 def _rounded(parameters: list[list[float]]) -> list[list[float]]:
     return [[round(value, 6) for value in values[1:]] for values in parameters]
 
 
-def _jelinek_mercer(
-    settings: NgramSettings, counts: Counts, held_out: HeldOut | None, progress: Progress
-) -> MethodOfCounts:
-    edges = bucket_edges(settings.buckets)
+def _lambdas(
+    settings: NgramSettings, counts: Counts, held_out: HeldOut | None, edges: list[float], progress: Progress
+) -> NDArray[np.float64]:
+    """Tune Jelinek-Mercer's weights on held-out text; without any, every weight is 1/2."""
     if held_out is None:
         progress.note(f"{settings.name}: no held-out text to tune the interpolation on: every weight is 1/2")
-        lambdas = np.full((counts.order, len(edges) + 1), 0.5)
-    else:
-        with progress.task("tuning the interpolation"):
-            lambdas = tune_lambdas(counts, held_out, edges)
-    metrics = {"lambdas": lambdas.round(6).squeeze(axis=1).tolist() if not edges else lambdas.round(6).tolist()}
-    word = counts.levels[0].word
-    xp = array_namespace(word)
-    weights = xp.asarray(lambdas, dtype=xp.float64, device=device(word))
-    return MethodOfCounts(
-        counts, lambda n: lambda seen: smooth.jelinek_mercer(seen, weights[n - 1], edges), metrics
-    )
+        return np.full((counts.order, len(edges) + 1), 0.5)
+    with progress.task("tuning the interpolation"):
+        return tune_lambdas(counts, held_out, edges)
 
 
 def bucket_edges(buckets: int) -> list[float]:
-    """The upper ends of the buckets of context counts: 1, 2, 4, 8, ...; the last bucket is open."""
+    """Return the upper ends of the buckets of context counts: 1, 2, 4, 8, ...; the last bucket is open."""
     return [float(2**i) for i in range(buckets - 1)]

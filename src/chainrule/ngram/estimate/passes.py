@@ -15,14 +15,14 @@ from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.estimate.smooth import Seen, Smoothed
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import IN_MEMORY, Workspace, give_back_memory
-from chainrule.system.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import worth_a_kernel
 from chainrule.system.progress import SILENT, Progress
 
 NGRAMS_AT_ONCE = 1 << 16
 """How many n-grams one thread smooths at a time: few enough for its cache."""
 
 _NANOSECONDS = 64  # to count an n-gram with NumPy
-_COUNTED_AT_ONCE = 1 << 26  # n-grams whose counts a worker has in memory; the level above is read for each so many
+_COUNTED_AT_ONCE = 1 << 26  # n-grams that a worker counts at a time, each time reading the whole level above
 
 Method = Callable[[Seen], Smoothed]
 
@@ -40,17 +40,13 @@ class Estimate:
 
     def take_logs(self, workspace: Workspace = IN_MEMORY) -> None:
         """Replace all values by their natural logarithms; ln 0 is -inf."""
-        xp = array_namespace(self.prob)
-        if not is_numpy_array(self.prob):
-            self.prob, self.backoff = xp.log(self.prob), xp.log(self.backoff)
-            return
-
-        self.prob = _logarithms(self.prob, workspace)
-        self.backoff = _logarithms(self.backoff, workspace)
+        self.prob, self.backoff = _logarithms(self.prob, workspace), _logarithms(self.backoff, workspace)
 
 
 def _logarithms(array: Array, workspace: Workspace) -> Array:
-    """The natural logarithms of an array, in its place; in another array where work may be done twice."""
+    """Return the natural logarithms of an array, in its place; in another array where work may be done twice."""
+    if not is_numpy_array(array):
+        return array_namespace(array).log(array)
     logs = workspace.empty(len(array), array.dtype) if workspace.executor.is_remote else array
 
     def log(first: int) -> None:
@@ -64,45 +60,37 @@ def _logarithms(array: Array, workspace: Workspace) -> Array:
 
 
 def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -> Counts:
-    """The counts of Kneser-Ney: after how many different words each n-gram occurred, except for the longest.
+    """Return the counts of Kneser-Ney: the number of different words before each n-gram, except for the longest.
 
-    N-grams that begin with <s> have nothing before them, and keep their counts.
+    N-grams that begin with <s> have no word before them, and keep their counts.
     """
 
-    def level(n: int) -> Level:
+    pieces = [
+        (n, first)
+        for n, level in enumerate(counts.levels[:-1], start=1)
+        for first in range(0, len(level), _COUNTED_AT_ONCE)
+    ]
+    different = [_empty(counts, len(level), workspace, level.count.dtype) for level in counts.levels[:-1]]
+
+    def count(piece: tuple[int, int]) -> None:
+        n, first = piece
         below, above = counts.levels[n - 1], counts.levels[n]
+        last = min(first + _COUNTED_AT_ONCE, len(below))
         # never more than the count of the n-gram, whose type is thus wide enough
-        different = _bincount(above.suffix, len(below), below.count.dtype)
+        found = _count_places(above.suffix, first, last, below.count.dtype)
         from_start = counts.starting_with_bos(n)
-        different[from_start] = below.count[from_start]
-        return Level(below.word, workspace.put(different), below.begin, below.suffix)
-
-    if workspace.executor.is_remote:
-        levels = [_continuation_level(counts, n, workspace) for n in range(1, counts.order)]
-    else:
-        levels = [level for _, level in workspace.releasing(in_order(level, range(1, counts.order)), every=1)]
-    return Counts(counts.vocab_size, counts.bos, [*levels, counts.levels[-1]])
-
-
-def _continuation_level(counts: Counts, n: int, workspace: Workspace) -> Level:
-    """The same for one level, by workers that share files: each counts a range of its n-grams."""
-    below, above = counts.levels[n - 1], counts.levels[n]
-    different = workspace.empty(len(below), below.count.dtype)
-    from_start = counts.starting_with_bos(n)
-
-    def count(first: int) -> None:
-        from chainrule.ngram.estimate.sorting import count_places_from
-
-        last = min(first + _COUNTED_AT_ONCE, len(different))
-        found = count_places_from(above.suffix, first, np.zeros(last - first, dtype=different.dtype))
         kept = slice(max(from_start.start, first), min(from_start.stop, last))
         if kept.start < kept.stop:
             found[kept.start - first : kept.stop - first] = below.count[kept]
-        different[first:last] = found
+        different[n - 1][first:last] = found
 
-    for _ in workspace.in_order(count, range(0, len(different), _COUNTED_AT_ONCE)):
+    for _ in workspace.releasing(workspace.executor.in_order(count, pieces), every=1):
         pass
-    return Level(below.word, different, below.begin, below.suffix)
+    levels = [
+        Level(level.word, found, level.begin, level.suffix)
+        for level, found in zip(counts.levels, different, strict=False)
+    ]
+    return Counts(counts.vocab_size, counts.bos, [*levels, counts.levels[-1]])
 
 
 def smooth_levels(
@@ -121,7 +109,7 @@ def smooth_levels(
     xp = array_namespace(counts.levels[0].word)
     sizes = [len(level) for level in counts.levels]
     first = [0, *accumulate(sizes)]
-    result = Estimate(*(_empty(counts, size, workspace) for size in (first[-1], first[-2])))
+    result = Estimate(*(_empty(counts, size, workspace, xp.float32) for size in (first[-1], first[-2])))
     below = _before_words(counts, xp)
     with progress.task("smoothing", first[-1], "n-grams") as task:
         for n, level in enumerate(counts.levels, start=1):
@@ -176,15 +164,15 @@ class _Smoother:
         return is_full
 
 
-def _empty(counts: Counts, size: int, workspace: Workspace) -> Array:
+def _empty(counts: Counts, size: int, workspace: Workspace, dtype: Any) -> Array:
     xp = array_namespace(counts.levels[0].word)
     if workspace.spills:
-        return workspace.empty(size, np.float32)
-    return xp.empty(size, dtype=xp.float32, device=device(counts.levels[0].word))
+        return workspace.empty(size, dtype)
+    return xp.empty(size, dtype=dtype, device=device(counts.levels[0].word))
 
 
 def _before_words(counts: Counts, xp: Array) -> Array:
-    """The distribution below the unigrams: uniform over all words except <s>."""
+    """Return the distribution below the unigrams: uniform over all words except <s>."""
     size = counts.vocab_size
     uniform = xp.full(size, 1.0 / (size - 1), dtype=xp.float64, device=device(counts.levels[0].word))
     uniform[int(codes_of_words(size)[counts.bos])] = 0.0
@@ -205,13 +193,14 @@ def _stretches(level: Level) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _bincount(places: Array, size: int, dtype: Any) -> Array:
+def _count_places(places: Array, first: int, last: int, dtype: Any) -> Array:
+    """Count how often each index from `first` to `last` - 1 occurs in `places`."""
     if not is_numpy_array(places):
         import torch
 
-        return torch.bincount(places, minlength=size)
+        return torch.bincount(places, minlength=last)[first:last]
     if not worth_a_kernel(len(places), _NANOSECONDS):
-        return np.bincount(places, minlength=size).astype(dtype)
-    from chainrule.ngram.estimate.sorting import count_places
+        return np.bincount(places, minlength=last)[first:last].astype(dtype)
+    from chainrule.ngram.estimate.kernels import count_places
 
-    return count_places(places, np.zeros(size, dtype=dtype))
+    return count_places(places, first, np.zeros(last - first, dtype=dtype))

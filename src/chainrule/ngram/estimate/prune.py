@@ -1,4 +1,4 @@
-"""Pruning: rare n-grams are left out while smoothing, n-grams that hardly matter after it."""
+"""Pruning: rare n-grams are left out during smoothing, and n-grams that hardly change the model after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST = 1e-12  # a probability mass below this is rounding error
 
 
 def kept_by_count(counts: Counts, thresholds: Sequence[int]) -> list[Array]:
-    """A mask for each level: n-grams that occurred more often than its threshold; all of them, if that is 0."""
+    """Return a mask for each level: the n-grams that occurred more often than its threshold; all if that is 0."""
     return [
         level.count > threshold if threshold else level.count >= 0
         for level, threshold in zip(counts.levels, thresholds, strict=True)
@@ -35,7 +35,7 @@ def by_entropy(automaton: Automaton, threshold: float) -> Automaton:
 
         D = -p(h) { p(w | h) [ln p(w | h') + ln α'(h) - ln p(w | h)] + [ln α'(h) - ln α(h)] (1 - Σ_seen p(v | h)) }
 
-    It goes from the longest n-grams to the shortest, and keeps the context of every n-gram that it keeps.
+    The longest n-grams are pruned first. The context of an n-gram that is kept is kept too.
     """
     trie = automaton.trie
     parts = take_apart(automaton)
@@ -52,7 +52,7 @@ def by_entropy(automaton: Automaton, threshold: float) -> Automaton:
 
 
 def _loss(own: Floats, lower: Floats, begin: NDArray[np.int64], p_context: Floats) -> Floats:
-    """D, as in `by_entropy`, of each n-gram of a level; `own` is p(w | h), `lower` is p(w | h')."""
+    """Return D, as in `by_entropy`, of each n-gram of a level; `own` is p(w | h), `lower` is p(w | h')."""
     sizes = np.diff(begin)
     left = np.maximum(1 - segment_sums(own, begin), _LEAST)
     unseen = np.maximum(1 - segment_sums(lower, begin), _LEAST)
@@ -67,7 +67,7 @@ def _loss(own: Floats, lower: Floats, begin: NDArray[np.int64], p_context: Float
 def _joint_log_probs(
     automaton: Automaton, log_prob: NDArray[np.float32], begins: Sequence[NDArray[np.int64]]
 ) -> list[Floats]:
-    """ln p(h) of every context h, length by length: the product of its words' probabilities, with p(<s>) = 1."""
+    """Return ln p(h) of the contexts h of each length: the product of their words' probabilities; p(<s>) = 1."""
     firsts = automaton.trie.first_of_length
     joint = [log_prob[: firsts[2] - 1].astype(np.float64)]
     joint[0][int(codes_of_words(automaton.trie.vocab_size)[automaton.bos])] = 0.0

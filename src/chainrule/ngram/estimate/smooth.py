@@ -1,19 +1,26 @@
-"""Smoothing: counts become probabilities, and every context keeps something for what it has not seen.
+"""Smoothing: from counts to probabilities that leave something for words that were not seen.
 
-Below, c(h w) is how often w followed the context h, c(h) = Σ_w c(h w), T(h) is how many different words followed
-it, h' is h without its first word, N the order, and V the number of words that can be predicted (</s> and <unk>
-among them, <s> not). Before the shortest context lies the uniform distribution 1/V; so the mass of an unknown word
-is explicit: it is what the unigrams leave, divided by V.
+The symbols are those of the lectures:
 
-Each method is a function of what was seen after some contexts of one length. It says how much probability each
-context itself gives its words, and one of two rules spreads the rest as the shorter context says:
+    h         a context, the words before; h' is h without its first word
+    c(h w)    how often the word w followed the context h;  c(h) = Σ_w c(h w)
+    T(h)      how many different words followed h
+    N         the order: the number of words of the longest n-grams
+    V         the number of words that can be predicted; </s> and <unk> are among them, <s> is not
+
+Each method is a function of the words seen after some contexts of one length. It computes own(w | h), the
+probability that the context itself gives each of these words. One of two rules then spreads the rest of the mass in
+proportion to p(w | h'):
 
     interpolate:   p(w | h) = own(w | h) + γ(h) p(w | h')       for every word;  γ(h) = 1 - Σ_w own(w | h)
     back off:      p(w | h) = own(w | h)                        for words seen after h
                             = α(h) p(w | h')                    for others;      α(h) by Σ_w p(w | h) = 1
 
-Either way the result is p(w | h) of each n-gram h w in the counts, and for each context the factor (γ or α) of
-p(w | h') for all other words. N-grams that are to be pruned give their own mass to that factor.
+The context shorter than the empty one has the uniform distribution, 1/V. So the probability of an unknown word is
+explicit: the mass that the unigrams leave, divided by V.
+
+The result is p(w | h) of each n-gram h w in the counts, and for each context the factor of p(w | h') for all other
+words, γ(h) or α(h). An n-gram that is pruned gives its own mass to this factor.
 """
 
 from __future__ import annotations
@@ -43,9 +50,9 @@ class Seen:
     lower: Array
     """p(w | h') of each n-gram."""
     is_full: Array
-    """Whether each context is as long as contexts get: N-1 words, or all words from the start of a line."""
+    """True for a context that cannot be longer: it has N-1 words, or all words from the start of a line."""
     kept: Array | None = None
-    """Whether each n-gram is kept rather than pruned; None keeps all."""
+    """True for an n-gram that is kept, False for one that is pruned; None keeps all."""
 
     @cached_property
     def total(self) -> Array:
@@ -58,12 +65,12 @@ class Seen:
         return self.sum(self.count > 0)
 
     def of(self, per_context: Array) -> Array:
-        """The value of each n-gram's context."""
+        """Return the value of each n-gram's context."""
         xp = array_namespace(self.begin)
         return xp.repeat(per_context, self.begin[1:] - self.begin[:-1])
 
     def sum(self, per_ngram: Array) -> Array:
-        """The sum over each context's n-grams, in double precision."""
+        """Return the sum over each context's n-grams, in double precision."""
         return segment_sums(per_ngram, self.begin)
 
 
@@ -77,15 +84,18 @@ def interpolate(seen: Seen, own: Array) -> Smoothed:
     if seen.kept is not None:
         own = xp.where(seen.kept, own, 0.0)
     left = 1.0 - seen.sum(own)
-    left = xp.where(left > _ROUNDING, left, 0.0)  # exactly 0, not a rounding error, if all is given away
+    left = xp.where(left > _ROUNDING, left, 0.0)  # exactly 0 instead of a rounding error
     return own + seen.of(left) * seen.lower, left
 
 
 def back_off(seen: Seen, own: Array) -> Smoothed:
-    """p(w | h) = own(w | h) if seen, else α(h) p(w | h'); α(h) = (1 - Σ own) / (1 - Σ p(w | h')) over the seen.
+    """p(w | h) = own(w | h) for words seen after h, else α(h) p(w | h').
 
-    Where nothing is left for unseen words though there are some, the context counts as seen once more than it was;
-    where all words were seen, or all but a millionth of the mass of p(w | h'), what is left goes back to the seen.
+    α(h) = (1 - Σ_seen own(w | h)) / (1 - Σ_seen p(w | h'))
+
+    There are two exceptions. If the seen words take all the mass although there are others, the context counts as
+    seen once more than it was. If all words were seen, or words with all but a millionth of the mass of p(w | h'),
+    the mass that is left goes back to the seen words.
     """
     xp = array_namespace(own)
     is_seen = seen.count > 0 if seen.kept is None else (seen.count > 0) & seen.kept
@@ -102,13 +112,13 @@ def back_off(seen: Seen, own: Array) -> Smoothed:
 
 
 def mle(seen: Seen) -> Smoothed:
-    """Maximum likelihood. A word never seen after a known context is impossible.
+    """Maximum likelihood: relative frequencies. A word that was never seen after a context is impossible there.
 
     p(w | h) = c(h w) / c(h)
 
-    A context that was never seen says nothing: it is shortened to one that was.
+    A context that was never seen is shortened until it is one that was.
     """
-    return interpolate(seen, seen.count / seen.of(_some(seen.total)))
+    return interpolate(seen, seen.count / seen.of(_one_if_zero(seen.total)))
 
 
 def add_k(seen: Seen, k: float, vocabulary: int) -> Smoothed:
@@ -116,7 +126,7 @@ def add_k(seen: Seen, k: float, vocabulary: int) -> Smoothed:
 
     p(w | h) = (c(h w) + k) / (c(h) + k V)        for contexts h of N-1 words
 
-    As interpolation: own = c(h w) / (c(h) + k V), and the rest goes to the uniform 1/V that shorter contexts give.
+    As interpolation: own(w | h) = c(h w) / (c(h) + k V), and shorter contexts have the uniform distribution 1/V.
     """
     xp = array_namespace(seen.count)
     own = seen.count / seen.of(seen.total + k * vocabulary)
@@ -124,66 +134,67 @@ def add_k(seen: Seen, k: float, vocabulary: int) -> Smoothed:
 
 
 def jelinek_mercer(seen: Seen, lambdas: Array, edges: Sequence[float]) -> Smoothed:
-    """Jelinek and Mercer 1980: what the context says, mixed with what the shorter one says.
+    """Jelinek and Mercer 1980: the relative frequency after a context, mixed with p after the shorter context.
 
     p(w | h) = λ c(h w) / c(h) + (1 - λ) p(w | h')
 
-    λ depends on the length of h and, in buckets that end at `edges`, on c(h): a context that was seen often is more
-    reliable. Contexts that were never seen have λ = 0.
+    λ depends on the length of h and on c(h), since a context that was seen often is more reliable: `lambdas` has a
+    weight for each bucket of c(h), and `edges` are the upper ends of the buckets. A context never seen has λ = 0.
     """
     xp = array_namespace(seen.count)
     ends = xp.asarray(edges, dtype=xp.float64, device=device(seen.count))
     bucket = xp.searchsorted(ends, seen.total)
     weight = xp.where(seen.total > 0, lambdas[bucket], 0.0)
-    return interpolate(seen, seen.of(weight) * seen.count / seen.of(_some(seen.total)))
+    return interpolate(seen, seen.of(weight) * seen.count / seen.of(_one_if_zero(seen.total)))
 
 
 def witten_bell(seen: Seen) -> Smoothed:
-    """Witten and Bell 1991: a new word is as likely as new words were so far.
+    """Witten and Bell 1991: a new word after h is as probable as new words have been there, T(h) / (c(h) + T(h)).
 
     p(w | h) = (c(h w) + T(h) p(w | h')) / (c(h) + T(h))
     """
-    return interpolate(seen, seen.count / seen.of(_some(seen.total + seen.types)))
+    return interpolate(seen, seen.count / seen.of(_one_if_zero(seen.total + seen.types)))
 
 
 def absolute_discounting(seen: Seen, discounts: Array) -> Smoothed:
-    """Ney, Essen and Kneser 1994: every count loses the same D, and what is lost goes to the shorter context.
+    """Ney, Essen and Kneser 1994: a discount D is taken from every count and given to the shorter context.
 
     p(w | h) = (c(h w) - D) / c(h) + γ(h) p(w | h')
 
-    Kneser-Ney is this on other counts: below the longest n-grams, c(h w) is not how often h w occurred but after
-    how many different words, because the shorter context is only used where the longer one has not seen the
-    word. Modified Kneser-Ney (Chen and Goodman 1998) takes D_1, D_2 and D_3+ from counts of 1, 2, and 3 or more.
+    Kneser-Ney is the same on other counts. For all but the longest n-grams, c(h w) is the number of different words
+    before h w, and not the number of times h w occurred: the shorter context matters where the longer one was not
+    seen with the word. Modified Kneser-Ney (Chen and Goodman 1998) takes D_1, D_2 and D_3+ from counts of 1, 2, and
+    3 or more.
 
-    `discounts` holds D for the counts 0, 1, 2, ..., the last one for all above.
+    `discounts` holds D for the counts 0, 1, 2, ...; the last one is for all higher counts.
     """
     xp = array_namespace(seen.count)
     discount = discounts[xp.clip(xp.astype(seen.count, xp.int64), 0, discounts.shape[0] - 1)]
-    return interpolate(seen, xp.clip(seen.count - discount, 0.0, None) / seen.of(_some(seen.total)))
+    return interpolate(seen, xp.clip(seen.count - discount, 0.0, None) / seen.of(_one_if_zero(seen.total)))
 
 
 def katz(seen: Seen, ratios: Array) -> Smoothed:
-    """Katz 1987: small counts r are discounted to d_r r by the Good-Turing estimate; unseen words get the rest.
+    """Katz 1987: the Good-Turing estimate discounts a small count r to d_r r; unseen words get the rest.
 
     p(w | h) = d_r r / c(h)        if r = c(h w) > 0,    else α(h) p(w | h')
 
-    `ratios` holds d_r for r = 0, 1, 2, ..., the last one for all above.
+    `ratios` holds d_r for r = 0, 1, 2, ...; the last one is for all higher counts.
     """
     xp = array_namespace(seen.count)
     ratio = ratios[xp.clip(xp.astype(seen.count, xp.int64), 0, ratios.shape[0] - 1)]
-    return back_off(seen, ratio * seen.count / seen.of(_some(seen.total)))
+    return back_off(seen, ratio * seen.count / seen.of(_one_if_zero(seen.total)))
 
 
 def stupid_backoff(seen: Seen, alpha: float) -> Smoothed:
-    """Brants et al. 2007: relative frequencies, and a fixed factor per shorter context. Scores, not probabilities.
+    """Brants et al. 2007: relative frequencies, and a fixed factor α for each step to a shorter context.
 
     S(w | h) = c(h w) / c(h)       if h w was seen
              = α S(w | h')         else, also where h itself was never seen
 
-    The uniform distribution, which only words that were never seen fall back to, is multiplied by α once more.
+    These are scores: they do not sum to one. A word that was never seen at all gets the uniform 1/V, also times α.
     """
     xp = array_namespace(seen.count)
-    own = seen.count / seen.of(_some(seen.total))
+    own = seen.count / seen.of(_one_if_zero(seen.total))
     factor = xp.full_like(seen.total, alpha)
     if seen.kept is not None:
         own = xp.where(seen.kept, own, 0.0)
@@ -191,7 +202,7 @@ def stupid_backoff(seen: Seen, alpha: float) -> Smoothed:
 
 
 def counts_of_counts(count: Array, up_to: int) -> list[int]:
-    """The numbers n_0, n_1, ... of n-grams with the counts 0, 1, ... up to `up_to`."""
+    """Return the numbers n_0, n_1, ... of n-grams with the counts 0, 1, ... up to `up_to`."""
     xp = array_namespace(count)
     pieces = [count]
     if is_numpy_array(count):  # the comparisons of a long array would take as much memory again
@@ -200,14 +211,14 @@ def counts_of_counts(count: Array, up_to: int) -> list[int]:
 
 
 def one_discount(n: Sequence[int]) -> list[float] | None:
-    """Absolute discounting's D = n_1 / (n_1 + 2 n_2), for counts of 0 and 1 or more; None if n_1 or n_2 is 0."""
+    """Return absolute discounting's D = n_1 / (n_1 + 2 n_2) for counts of 0 and of 1 or more; None if one is 0."""
     if n[1] == 0 or n[2] == 0:
         return None
     return [0.0, n[1] / (n[1] + 2 * n[2])]
 
 
 def three_discounts(n: Sequence[int]) -> list[float] | None:
-    """Modified Kneser-Ney's discounts in closed form, for counts of 0, 1, 2, 3+; None if one is not valid.
+    """Return modified Kneser-Ney's discounts for counts of 0, 1, 2, and 3 or more; None if one is not valid.
 
     Y = n_1 / (n_1 + 2 n_2),   D_r = r - (r + 1) Y n_{r+1} / n_r
     """
@@ -228,13 +239,14 @@ FALLBACK_RATIOS = [0.0, 0.5, 0.75, 0.9, 1.0]
 
 
 def good_turing_ratios(n: Sequence[int], k: int) -> list[float]:
-    """Katz's d_r for r = 0, 1, ..., k and above.
+    """Return Katz's d_r for r = 0, 1, ..., k, and for all higher counts.
 
     r* = (r + 1) n_{r+1} / n_r,    m = (k + 1) n_{k+1} / n_1,    d_r = (r* / r - m) / (1 - m)
 
-    Counts of counts that are small or irregular give ratios out of range. As SRILM has it, k is then lowered until
-    some n-gram has the count k + 1, and d_r = 1 (the count r is trusted) where r* exceeds r or d_r is not positive.
-    SRILM trusts even the count 1 then, which leaves next to nothing for unseen words; `FALLBACK_RATIOS` are better.
+    n_r is the number of n-grams that occurred r times. Where these numbers are small or irregular, a ratio can be
+    out of range. As in SRILM, k is then lowered until some n-gram has the count k + 1, and d_r = 1 (the count r is
+    trusted) where r* exceeds r or d_r is not positive. SRILM then trusts even the count 1, which leaves next to
+    nothing for unseen words; `FALLBACK_RATIOS` leave more.
     """
     while k > 0 and (n[1] == 0 or n[k + 1] == 0):
         k -= 1
@@ -244,7 +256,7 @@ def good_turing_ratios(n: Sequence[int], k: int) -> list[float]:
 
 
 def _good_turing_ratio(r: int, n: Sequence[int], m: float) -> float:
-    """d_r, or 1 where it is out of range."""
+    """Return d_r, or 1 where it is out of range."""
     if n[r] == 0 or m == 1:
         return 1.0
     star = (r + 1) * n[r + 1] / (r * n[r])
@@ -252,7 +264,7 @@ def _good_turing_ratio(r: int, n: Sequence[int], m: float) -> float:
     return ratio if star <= 1 and _ROUNDING < ratio <= 1 else 1.0
 
 
-def _some(total: Array) -> Array:
-    """The totals with 1 in place of 0, so that 0 / 0 becomes 0 / 1."""
+def _one_if_zero(total: Array) -> Array:
+    """Return the totals with 1 in place of 0, so that 0 / 0 becomes 0 / 1."""
     xp = array_namespace(total)
     return xp.where(total > 0, total, 1.0)

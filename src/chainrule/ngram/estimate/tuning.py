@@ -12,14 +12,13 @@ from chainrule.arrays import to_numpy
 from chainrule.folder import Context
 from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.segments import insert_starts, sequence_starts
-from chainrule.ngram.store.codes import codes_of_words
-from chainrule.ngram.store.search import find
+from chainrule.ngram.store.codes import codes_of_words, find
 
 Floats = NDArray[np.float64]
 
 _MOST_ROUNDS = 100
 _ENOUGH = 1e-7  # nats per token: rounds end when one gains less
-_MOST = 1 - 1e-4  # a weight is never 1: text must stay possible even if the held-out text needed no shorter context
+_MOST = 1 - 1e-4  # a weight is never 1: other texts may need the shorter context even if the held-out text did not
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,13 @@ class HeldOut:
 
 
 def tune_lambdas(counts: Counts, held_out: HeldOut, edges: Sequence[float]) -> Floats:
-    """Jelinek-Mercer's weights [length, bucket of c(h)] that make held-out text most likely.
+    """Return Jelinek-Mercer's weights, [length, bucket of c(h)], that maximise the likelihood of held-out text.
 
-    The mixture is a generative process: from the longest context that was seen, stop at length n with probability
-    λ_n and draw the word from c(h w) / c(h), else go on to the shorter context. E-step: how likely is it that the
-    process stopped at n for this word, or got as far as n? M-step: λ_n = stops at n / arrivals at n.
+    The mixture is a random process. It begins at the longest context that was seen. At a context of n words it
+    stops with probability λ_n and draws the word from c(h w) / c(h); otherwise it goes on to the shorter context.
+
+    E-step: for each word, the probability that the process stopped at n, and that it arrived at n.
+    M-step: λ_n = expected stops at n / expected arrivals at n.
     """
     ratios, totals = held_out_ratios(counts, held_out)
     bucket = np.searchsorted(np.asarray(edges, dtype=np.float64), totals)
@@ -67,26 +68,22 @@ def tune_lambdas(counts: Counts, held_out: HeldOut, edges: Sequence[float]) -> F
 
 
 def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
-    """c(h w) / c(h) and c(h) of each event under contexts of 0 to N-1 words; 0 where there is no such context."""
+    """Return c(h w) / c(h) and c(h) of each token after contexts of 0 to N-1 words; 0 for an unseen context."""
     ids = np.asarray(held_out.ids, dtype=np.int64)
     text, places = insert_starts(ids, sequence_starts(ids, held_out.eos, held_out.context), counts.bos)
     codes = codes_of_words(counts.vocab_size)[text].astype(np.int64)
     ratios, totals = np.zeros((counts.order, len(text))), np.zeros((counts.order, len(text)))
-    levels = [_on_host(level.word, level.count, level.begin) for level in counts.levels]
     node = np.zeros(len(text), dtype=np.int64)  # the n-gram that ends at each position, -1 if unseen
-    for n, (word, count, begin) in enumerate(levels):
+    for n, level in enumerate(counts.levels):
+        word, count, begin = (to_numpy(a).astype(np.int64) for a in (level.word, level.count, level.begin))
         context = np.concatenate([[0 if n == 0 else -1], node[:-1]])
         here = np.flatnonzero(context >= 0)
         first, last = begin[context[here]], begin[context[here] + 1]
         found = codes[here] if n == 0 else find(word.__getitem__, first, last, codes[here])
         cumulative = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
         totals[n, here] = cumulative[last] - cumulative[first]
-        # -1, which means that it was not found, is the index of the 0 at the end; a length may have no n-grams
+        # the index -1, for n-grams not found, is that of the 0 at the end; a length may have no n-grams
         ratios[n, here] = np.append(count, 0)[found] / np.maximum(totals[n, here], 1)
         node = np.full(len(text), -1, dtype=np.int64)
         node[here] = found
     return ratios[:, places], totals[:, places]
-
-
-def _on_host(*arrays: object) -> tuple[NDArray[np.int64], ...]:
-    return tuple(to_numpy(array).astype(np.int64) for array in arrays)

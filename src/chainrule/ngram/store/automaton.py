@@ -6,9 +6,9 @@ backoff, and the search goes on with the state's suffix, down to single words, a
     p(w | h) = p_stored(h w)                if h w is in the trie
              = backoff(h) · p(w | h')       else; h' is h without its first word
 
-A context that is not in the trie has a backoff of 1: it costs nothing, so a state tells all about the text before.
-Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or not, so that
-the words of the text are needed beside the state.
+A context that is not in the trie has a backoff of 1. It costs nothing, so nothing but the state is needed of the
+text before. Stupid backoff is the exception: every context of up to N - 1 words costs the same α, in the trie or
+not, so that the words of the text are needed beside the state.
 
 Written against the Array API, the same code walks NumPy arrays and torch tensors, on a GPU too. For many tokens in
 NumPy, the kernels of kernels.py do the same faster.
@@ -19,7 +19,7 @@ Where words are given as arrays of fixed width, the id V means "no word".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,15 +28,22 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array
+from chainrule.errors import SettingsError
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
-from chainrule.ngram.store.struct import TrieArrays, ValueArrays
-from chainrule.ngram.store.trie import Trie, move
-from chainrule.ngram.store.values import GRID_BITS, Values
+from chainrule.ngram.store.trie import Trie, TrieArrays, move
+from chainrule.ngram.store.values import GRID_BITS, ValueArrays, Values
 from chainrule.system.parallel import Patience, at_once, cores, stretches
 
 _NANOSECONDS = 1024  # to score one token with NumPy
 _CALL = 1000  # tokens that could be scored in the time it takes NumPy to look up a single context
 _WORTH_A_THREAD = 1 << 13  # the fewest tokens per thread
+_FULL = 0.7  # the share of the slots of a hash index that are taken
+_MOST_LEFT_OVER = 1 << 16
+
+
+def slots_for(nodes: int) -> int:
+    """Return the number of slots of a hash index of `nodes` nodes."""
+    return int(nodes / _FULL) + 64
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Automaton:
     """Log-backoffs of the nodes 1, 2, ... of up to N - 1 words."""
     bos: int
     index: Array | None = None
-    """A hash index of every node by its parent and word, for speed (index.py)."""
+    """A hash index of every node by its parent and word, for speed; None if there is none."""
     where: Any = None
     """The torch device of the arrays; None for NumPy."""
     log_alpha: float = 0.0
@@ -59,23 +66,55 @@ class Automaton:
     counts: NDArray[np.unsignedinteger] | None = None
     """How often each of the n-grams 1, 2, ... occurred; always in NumPy. None if counts are not kept."""
     keeps_suffixes: bool = False
-    """Whether the trie is known to have every n-gram of it without its first word too, as that of a text has."""
+    """True if each n-gram is also in the trie without its first word, as in the trie of a text."""
     _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     def to(self, where: Any) -> Automaton:
-        """This automaton with its arrays on a torch device, without the hash index, or, for None, in NumPy."""
-        values = self.log_prob.to(where), self.log_backoff.to(where)
+        """Return this automaton with its arrays on a torch device, without the hash index; for None, in NumPy."""
+        prob, back = self.log_prob.to(where), self.log_backoff.to(where)
         index = None if where else self.index
-        return Automaton(self.trie.to(where), *values, self.bos, index, where, self.log_alpha, self.counts,
-                         self.keeps_suffixes)  # fmt: skip
+        return replace(self, trie=self.trie.to(where), log_prob=prob, log_backoff=back, index=index, where=where)
+
+    def indexed(self) -> Automaton:
+        """Return this automaton with a hash index: a child is found by one lookup instead of a search.
+
+        The index makes scoring faster and a model about twice as large, so it is optional (`index=hash`). A slot
+        holds 32 bits of the hash of (parent, code) and the child's node number. With 30% of the slots empty, a
+        lookup of a missing n-gram finds the entry of another one about once in 10^9 times.
+
+        Each thread fills its own range of slots; entries that find no free slot there are inserted last, by one
+        thread.
+        """
+        from chainrule.ngram.store.kernels import fill_index
+
+        trie = self.trie
+        if trie.nodes >= 1 << 32:
+            raise SettingsError("index=hash goes with models of less than 2^32 n-grams")
+        index: NDArray[np.uint64] = np.zeros(slots_for(trie.nodes - int(trie.first_of_length[2])), dtype=np.uint64)
+        parts = stretches(len(index), cores())
+
+        def fill(slots: tuple[int, int]) -> NDArray[np.uint64]:
+            left_over = np.zeros(_MOST_LEFT_OVER, dtype=np.uint64)
+            over = 0
+            for n in range(1, trie.order):
+                nodes = (int(trie.first_of_length[n]), int(trie.first_of_length[n + 1]))
+                over += fill_index(*nodes, n, self.trie_arrays, *slots, index, left_over[over:])
+            return left_over[:over]
+
+        for (_, slot), entries in zip(parts, at_once(fill, parts), strict=True):
+            for entry in entries:
+                while index[slot % len(index)] != 0:
+                    slot += 1
+                index[slot % len(index)] = entry
+        return replace(self, index=index)
 
     @property
     def keeps_sums(self) -> bool:
-        """Whether backoffs make up for the rounding of probabilities: not if they were rounded to as few bits."""
+        """True if backoffs make up for the rounding of probabilities: not if they were rounded to as few bits."""
         return self.log_prob.bits == 0 or self.log_backoff.bits in (0, GRID_BITS)
 
     def array(self, values: Any) -> Array:
-        """Integers as an int64 array on the device of this automaton."""
+        """Return integers as an int64 array on the device of this automaton."""
         if self.where is None:
             return np.asarray(values, dtype=np.int64)
         import torch
@@ -95,27 +134,27 @@ class Automaton:
         return move(words, self.where)
 
     def start(self) -> int:
-        """The state after <s>; repeating <s> leads to the same state."""
+        """Return the state after <s>; repeating <s> leads to the same state."""
         return 0 if self.trie.order == 1 else 1 + int(codes_of_words(self.trie.vocab_size)[self.bos])
 
     def step(self, states: Array, words: Array) -> Array:
-        """The states after one more word each."""
+        """Return the states after one more word each."""
         xp = array_namespace(states)
         history = self.words_of(states)
         return self.state_of(xp.concat([history, words[:, None]], axis=1)[:, 1:])
 
     def state_of(self, history: Array) -> Array:
-        """The state after the words of each row [B, N-1]: the node of the longest suffix that is in the trie."""
+        """Return the state after the words of each row [B, N-1]: the node of the longest suffix in the trie."""
         if self.where is not None or not self._patience.count(_CALL + history.size):
             return self.state_slowly(history)
-        from chainrule.ngram.store.next_kernels import find_longest
+        from chainrule.ngram.store.scoring_kernels import find_longest
 
         states = np.empty(len(history), dtype=np.int64)
         find_longest(self.ends_fast(history), states)
         return states
 
     def state_slowly(self, history: Array) -> Array:
-        """The same as `state_of` without the Numba kernel: used on a GPU, and as the reference."""
+        """Return the same as `state_of` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         state = xp.zeros(history.shape[0], dtype=xp.int64, device=device(history))
         for node in self.ends_slowly(history):  # from short to long: the longest in the trie wins
@@ -123,15 +162,15 @@ class Automaton:
         return state
 
     def ends_fast(self, history: Array) -> Array:
-        """The nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where the trie has none."""
-        from chainrule.ngram.store.next_kernels import find_ends
+        """Return the nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where there is none."""
+        from chainrule.ngram.store.scoring_kernels import find_ends
 
         ends = np.empty(history.shape[::-1], dtype=np.int64)
         find_ends(history, ends, self.trie_arrays)
         return ends
 
     def ends_slowly(self, history: Array) -> list[Array]:
-        """The same as `ends_fast` without the Numba kernel: used on a GPU, and as the reference."""
+        """Return the same as `ends_fast` without the Numba kernel: used on a GPU, and as the reference."""
         xp = array_namespace(history)
         rows, width = history.shape
         codes = self.codes[history]
@@ -148,7 +187,7 @@ class Automaton:
         return ends
 
     def words_of(self, states: Array) -> Array:
-        """The words of each state, right-aligned in [B, N-1]; V ("no word") before the words of shorter states."""
+        """Return the words of each state, right-aligned in [B, N-1], after V ("no word") for shorter states."""
         xp = array_namespace(states)
         reach, length = self.trie.order - 1, self.trie.length(states)
         total = length
@@ -171,7 +210,7 @@ class Automaton:
         return xp.where(source >= 0, by_place[rows, xp.clip(source, 0, None)], self.trie.vocab_size)
 
     def matches(self, codes: Array) -> list[Array]:
-        """For each length 1 to N, the node of the n-gram that ends at each position of a text; 0 for none."""
+        """Return, for each length 1 to N, the node of the n-gram that ends at each position; 0 for none."""
         xp = array_namespace(codes)
         nodes = [self.trie.child(xp.zeros_like(codes), 0, codes)]
         for n in range(1, self.trie.order):
@@ -183,13 +222,13 @@ class Automaton:
         return nodes
 
     def score(self, text: Array, threads: int | None = None) -> Array:
-        """ln p of each word of a text, given the up to N-1 words before it."""
+        """Return ln p of each word of a text, given the up to N-1 words before it."""
         if self.where is None and self._patience.count(text.shape[0]):
             return self._score_fast(text, threads or cores())
         return self.score_slowly(text)
 
     def score_slowly(self, text: Array) -> Array:
-        """The same as `score`, to the last bit, without the Numba kernel: used on a GPU, and as the reference."""
+        """Do the same as `score`, to the last bit, without the kernel: used on a GPU, and as the reference."""
         xp = array_namespace(text)
         matches = self.matches(self.codes[text])
         known = matches[0] > 0
@@ -202,7 +241,7 @@ class Automaton:
         return log_probs
 
     def _costs(self, text: Array, matches: list[Array]) -> Iterator[Array]:
-        """For contexts of 1, 2, ... N-1 words: the log-backoff of the one before each position but the first."""
+        """Yield, for contexts of 1 to N-1 words, the log-backoff of the one before each position but the first."""
         xp = array_namespace(text)
         known = matches[0] > 0
         reaches = known[:-1]  # whether a context of n words ends at each position
@@ -217,7 +256,7 @@ class Automaton:
                 yield xp.where(context > 0, own, 0.0)
 
     def last_word_scores(self, words: Array) -> Array:
-        """ln p of the last word of each row [K, n], given the others."""
+        """Return ln p of the last word of each row [K, n], given the others."""
         xp = array_namespace(words)
         nothing = xp.full((words.shape[0], 1), self.trie.vocab_size, dtype=xp.int64, device=device(words))
         rows = xp.concat([nothing, words], axis=1)
@@ -274,24 +313,24 @@ class Automaton:
         return np.asarray(np.exp(self._unigrams))
 
     def next_log_probs(self, states: Array) -> Array:
-        """ln p of every word after each state, as [B, V], for a text that had no words but those of the state."""
+        """Return ln p of every word after each state, as [B, V], for a text of no words but those of the state."""
         return self.next_after(self.words_of(states))
 
     def next_after(self, history: Array) -> Array:
-        """ln p of every word after the last N-1 words of each row, as [B, V]."""
+        """Return ln p of every word after the last N-1 words of each row, as [B, V]."""
         if not self._is_worth_kernels(history):
             return self.next_slowly(history)
-        from chainrule.ngram.store.next_kernels import fill_next
+        from chainrule.ngram.store.scoring_kernels import fill_next
 
         log_probs = np.tile(self._unigrams, (history.shape[0], 1))
         fill_next(self.ends_fast(history), self.words, log_probs, self.trie_arrays, *self.value_arrays)
         return log_probs
 
     def next_probs_after(self, history: Array) -> NDArray[np.float32] | None:
-        """e to `next_after`, in single precision, by a kernel; None where that does it without a kernel."""
+        """Return e to `next_after`, in single precision, by a kernel; None where that does it without a kernel."""
         if not self._is_worth_kernels(history):
             return None
-        from chainrule.ngram.store.next_kernels import fill_next_probs
+        from chainrule.ngram.store.scoring_kernels import fill_next_probs
 
         probs = np.empty((history.shape[0], self.trie.vocab_size), dtype=np.float32)
         arrays = self.trie_arrays, *self.value_arrays
@@ -299,7 +338,7 @@ class Automaton:
         return probs
 
     def prepare(self) -> None:
-        """Load the kernels of `state_of` and `next_after` now, not when they have become worth it."""
+        """Load the kernels of `state_of` and `next_after` now, before they pay off."""
         self._patience.end()
         if self.where is None and not self.log_alpha:
             history = self.words_of(self.array([self.start()]))
@@ -308,12 +347,12 @@ class Automaton:
             self.next_probs_after(history)
 
     def _is_worth_kernels(self, history: Array) -> bool:
-        """Whether what follows contexts is computed by kernels, which stupid backoff has none for."""
+        """Return True if kernels compute the words after these contexts; stupid backoff has no kernels."""
         amount = _CALL + history.shape[0] * self.trie.vocab_size // 64
         return self.where is None and not self.log_alpha and self._patience.count(amount)
 
     def next_slowly(self, history: Array) -> Array:
-        """The same as `next_after`, to the last bit, without the kernel; longer contexts overwrite shorter ones."""
+        """Do the same as `next_after`, to the last bit, without the kernel: longer contexts overwrite shorter."""
         xp = array_namespace(history)
         rows = xp.tile(self._unigrams, (history.shape[0], 1))
         for n, context in enumerate(self.ends_slowly(history), start=1):
@@ -335,6 +374,6 @@ class Automaton:
         return rows
 
     def _are_contexts(self, words: Array) -> Array:
-        """Whether each row is a context that a text can have: it has no gap, and no <s> but its first word."""
+        """Mark the rows that are contexts a text can have: without gaps, and without <s> after the first word."""
         xp = array_namespace(words)
         return xp.all(words < self.trie.vocab_size, axis=1) & xp.all(words[:, 1:] != self.bos, axis=1)

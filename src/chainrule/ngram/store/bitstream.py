@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 from array_api_compat import array_namespace, device
-from numpy.typing import NDArray
 
 from chainrule.arrays import Array
 from chainrule.system.parallel import EMBEDDED, Executor, worth_a_kernel
@@ -20,7 +19,7 @@ _NUMBERS_AT_ONCE = 1 << 20  # a multiple of 32: no two threads write the same wo
 
 
 def read_bits(words: Array, place: Array, bits: Array | int) -> Array:
-    """The numbers of `bits` bits that begin at the bit offsets `place` of a stream, as int64."""
+    """Return the numbers of `bits` bits that begin at the bit offsets `place` of a stream, as int64."""
     xp = array_namespace(place)
     word = place >> 5
     low = xp.astype(words[word], xp.int64) & 0xFFFFFFFF
@@ -29,12 +28,12 @@ def read_bits(words: Array, place: Array, bits: Array | int) -> Array:
 
 
 def bits_for(largest: int) -> int:
-    """The number of bits that a number up to `largest` takes; at least one."""
+    """Return the number of bits that a number up to `largest` takes; at least one."""
     return max(1, int(largest).bit_length())
 
 
 def words_for(numbers: int, bits: int) -> int:
-    """The length of a stream in 32-bit words, with one word of padding, since `read_bits` reads two at once."""
+    """Return the length of a stream in 32-bit words, one of them padding: `read_bits` reads two at once."""
     return -(-numbers * bits // 32) + 1
 
 
@@ -43,9 +42,8 @@ def pack(
 ) -> Array:
     """Pack numbers into a bit stream; ValueError if one does not fit into `bits` bits.
 
-    Large streams are written into the array that `empty(words)` returns, which must be all 0, by the workers of the
-    executor. The words are uint32;
-    in torch, which has no uint32 arithmetic, they are int32 with the same bits.
+    The workers of the executor write large streams into the array that `empty(words)` returns, which must be all 0.
+    The words are uint32; in torch, which has no uint32 arithmetic, they are int32 with the same bits.
     """
     xp = array_namespace(values)
     size = values.shape[0]
@@ -54,40 +52,30 @@ def pack(
     if size and not 0 <= int(xp.min(values)) <= int(xp.max(values)) < 1 << bits:
         raise ValueError(f"a number does not fit into {bits} bits")
     if isinstance(values, np.ndarray) and worth_a_kernel(size, _NANOSECONDS):
-        return _pack_fast(values, bits, empty, executor)
+        words = words_for(size, bits)
+        stream: Array = np.zeros(words, dtype=np.uint32) if empty is None else empty(words)
+
+        def pack_some(first: int) -> None:
+            from chainrule.ngram.store.kernels import pack_bits
+
+            pack_bits(values, first, min(first + _NUMBERS_AT_ONCE, size), bits, stream)
+
+        for _ in executor.in_order(pack_some, range(0, size, _NUMBERS_AT_ONCE)):
+            pass
+        return stream
     groups = -(-size // 32)
     rows = xp.zeros(groups * 32, dtype=xp.int64, device=device(values))
     rows[:size] = values
     rows = xp.reshape(rows, (groups, 32))
-    words = xp.zeros((groups, bits + 1), dtype=xp.int64, device=device(values))
+    packed = xp.zeros((groups, bits + 1), dtype=xp.int64, device=device(values))
     for k in range(32):
         word, shift = divmod(k * bits, 32)
         moved = rows[:, k] << shift
-        words[:, word] |= moved & 0xFFFFFFFF
-        words[:, word + 1] |= moved >> 32
+        packed[:, word] |= moved & 0xFFFFFFFF
+        packed[:, word + 1] |= moved >> 32
     stream = xp.zeros(groups * bits + 1, dtype=xp.int64, device=device(values))
-    stream[:-1] = xp.reshape(words[:, :-1], (-1,))
-    return _as_words(stream[: words_for(size, bits)])
-
-
-def _as_words(stream: Array) -> Array:
+    stream[:-1] = xp.reshape(packed[:, :-1], (-1,))
+    stream = stream[: words_for(size, bits)]
     if isinstance(stream, np.ndarray):
         return stream.astype(np.uint32)
-    xp = array_namespace(stream)
     return xp.astype(stream - ((stream >> 31) << 32), xp.int32)
-
-
-def _pack_fast(
-    values: NDArray[np.integer], bits: int, empty: Callable[[int], Array] | None, executor: Executor
-) -> NDArray[np.uint32]:
-    size = words_for(len(values), bits)
-    stream: NDArray[np.uint32] = np.zeros(size, dtype=np.uint32) if empty is None else empty(size)
-
-    def pack_some(first: int) -> None:
-        from chainrule.ngram.store.bitstream_kernels import pack_bits
-
-        pack_bits(values, first, min(first + _NUMBERS_AT_ONCE, len(values)), bits, stream)
-
-    for _ in executor.in_order(pack_some, range(0, len(values), _NUMBERS_AT_ONCE)):
-        pass
-    return stream

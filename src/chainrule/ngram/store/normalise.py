@@ -3,12 +3,16 @@
     α(h) = (1 - Σ p(w | h)) / (1 - Σ p(w | h')), over the words w seen after h
 
 A context that has seen every word, or all but a millionth of the mass of p(w | h'), has nothing to divide by: its
-backoff stays, and its sum is what its own probabilities make it.
+backoff stays as it is, and its probabilities may not sum to one.
+
+An automaton can therefore be stored in fewer bits. Its backoffs are computed from the rounded probabilities, and
+stored on a grid of 24 bits, as precisely as single precision would have them. Where rounded probabilities would
+leave next to nothing for unseen words, some are rounded down instead of to the nearest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +20,8 @@ from numpy.typing import NDArray
 from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import words_of_codes
+from chainrule.ngram.store.trie import Trie
+from chainrule.ngram.store.values import GRID_BITS, Values, codebook, nearest, packed, quantise
 from chainrule.system.parallel import in_order, worth_a_kernel
 
 Ints = NDArray[np.int64]
@@ -23,6 +29,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-6
 _CONTEXTS_AT_ONCE = 1 << 16
+_LEAST_LEFT = 0.5  # the share of what a context leaves for unseen words that rounding must leave it
 _NANOSECONDS = 500  # to find an n-gram with NumPy
 
 
@@ -73,7 +80,7 @@ class _Level:
         return float(np.abs(left - given).max(initial=0.0))
 
     def _lower_log_probs(self, children: Ints, shorter: Ints) -> Floats:
-        """ln p(w | h') of n-grams h w, given the nodes of their h'."""
+        """Return ln p(w | h') of n-grams h w, given the nodes of their h'."""
         automaton, trie = self.automaton, self.automaton.trie
         found = self._search(shorter, trie.word(children))
         if len(self.longer):
@@ -86,7 +93,7 @@ class _Level:
         return log_probs
 
     def _search(self, nodes: Ints, codes: Ints) -> Ints:
-        """The child of each node of n - 1 words by the code of its last word; 0 where there is none."""
+        """Return the child of each node of n - 1 words by the code of its last word; 0 where there is none."""
         if self.n == 1:
             return codes + 1
         here = np.flatnonzero(nodes)
@@ -105,8 +112,64 @@ class _Level:
 
 
 def lower_log_probs(automaton: Automaton, first: int, last: int, n: int) -> Floats:
-    """ln p(w | h') of the n-grams h w first to last - 1, of n words each; h' is h without its first word."""
+    """Return ln p(w | h') of the n-grams h w first to last - 1, of n words each; h' is h without its first word."""
     to_word = words_of_codes(automaton.trie.vocab_size).astype(np.int64)
     words = to_word[automaton.trie.ngrams(first, last, n)[:, 1:]]
     scores: Floats = automaton.last_word_scores(words)
     return scores
+
+
+def quantised(automaton: Automaton, bits: int, *, normalised: bool = True) -> tuple[Automaton, float]:
+    """Round log-probabilities to `bits` bits; also return how far from one they sum at most. NumPy only.
+
+    Scores, which are not `normalised`, keep their backoffs.
+    """
+    log_prob = _rounded(automaton.trie, np.asarray(automaton.log_prob.plain), bits)
+    log_backoff = np.array(automaton.log_backoff.plain)
+    plain = replace(automaton, log_prob=log_prob, log_backoff=Values.of(log_backoff))
+    worst = normalise_backoffs(plain) if normalised else 0.0
+    grid = quantise(log_backoff, automaton.trie.first_of_length[1:-1] - 1, GRID_BITS)
+    return replace(automaton, log_prob=log_prob, log_backoff=grid), worst
+
+
+def _rounded(trie: Trie, log_prob: NDArray[np.float32], bits: int) -> Values:
+    """Return the log-probabilities in `bits` bits, such that each context leaves something for unseen words."""
+    indices, books = [], []
+    for n in range(1, trie.order):
+        first, last = int(trie.first_of_length[n + 1]), int(trie.first_of_length[n + 2])
+        book = codebook(log_prob[first - 1 : last - 1], 1 << bits)
+
+        def round_some(
+            contexts: tuple[int, int], n: int = n, book: NDArray[np.float32] = book
+        ) -> NDArray[np.integer]:
+            begin, end = trie.children(np.arange(*contexts), n)
+            values = log_prob[int(begin[0]) - 1 : int(end[-1]) - 1]
+            return leave_something(nearest(book, values), values, book, np.append(begin, end[-1]) - begin[0])
+
+        indices += [index for _, index in in_order(round_some, trie.blocks(n, _CONTEXTS_AT_ONCE))]
+        books.append(book)
+    return packed(log_prob[: trie.vocab_size], indices, books, bits)
+
+
+def leave_something(
+    indices: NDArray[np.integer], values: NDArray[np.float32], book: NDArray[np.float32], begin: NDArray[np.int64]
+) -> NDArray[np.integer]:
+    """Lower some indices of rounded log-probabilities by one, so that no context gives away too much.
+
+    Where rounding to the nearest leaves less than half of 1 - Σ p(w | h), probabilities that were rounded up are
+    rounded down instead, those with the smallest effect first, until the context leaves as much as it did.
+    """
+    exact, rounded = (np.exp(logs.astype(np.float64)) for logs in (values, book[indices]))
+    left, wanted = 1 - segment_sums(rounded, begin), 1 - segment_sums(exact, begin)
+    is_tight = left < wanted * _LEAST_LEFT
+    if not is_tight.any():
+        return indices
+    context = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+    tight = np.flatnonzero(is_tight[context] & (rounded > exact) & (indices > 0))
+    gain = rounded[tight] - np.exp(book[indices[tight] - 1].astype(np.float64))
+    order = np.lexsort((gain, context[tight]))
+    tight, gain = tight[order], gain[order]
+    before = np.cumsum(gain) - gain
+    before -= before[np.searchsorted(context[tight], context[tight])]  # gained so far in the same context
+    indices[tight[before < (wanted - left)[context[tight]]]] -= 1
+    return indices

@@ -42,7 +42,7 @@ class Parts:
         return np.cumsum([0, 1, self.vocab_size, *(int(begin[-1]) for begin in self.begins)])
 
     def assemble(self, workspace: Workspace = IN_MEMORY) -> Automaton:
-        """The automaton of these parts; what it takes large arrays for lies in the workspace."""
+        """Return the automaton of these parts; large arrays are allocated in the workspace."""
         base, offset, rest = pack_begins(self.begins, workspace)
         stream = pack_words(self.words, self.vocab_size) if self.stream is None else self.stream
         trie = Trie(self.vocab_size, self.first_of_length, stream, base, offset, rest)
@@ -60,7 +60,7 @@ def pack_words(words: Sequence[Array], vocab_size: int, workspace: Workspace | N
 
 
 def take_apart(automaton: Automaton) -> Parts:
-    """The parts of an automaton, unpacked; quantised values become plain."""
+    """Return the parts of an automaton, unpacked; quantised values become plain."""
     trie = automaton.trie
     firsts = trie.first_of_length
     levels = [np.arange(firsts[n], firsts[n + 1]) for n in range(1, trie.order + 1)]
@@ -76,7 +76,7 @@ def take_apart(automaton: Automaton) -> Parts:
 
 
 def select(parts: Parts, keep: Sequence[Array]) -> Parts:
-    """The parts of the n-grams to keep, of their contexts, and of every word.
+    """Return the parts of the n-grams to keep, of their contexts, and of every word.
 
     `keep` holds a mask of the n-grams of each length from 1 on.
     """
@@ -99,14 +99,14 @@ def select(parts: Parts, keep: Sequence[Array]) -> Parts:
 
 
 def _kept_before(mask: Array) -> Array:
-    """The prefix sums of a mask: how many n-grams are kept before each index, and in all."""
+    """Return the prefix sums of a mask: how many n-grams are kept before each index, and in all."""
     xp = array_namespace(mask)
     counts = xp.cumulative_sum(xp.astype(mask, xp.int64))
     return xp.concat([xp.zeros(1, dtype=xp.int64, device=device(mask)), counts])
 
 
 def normalise(parts: Parts) -> Automaton:
-    """The automaton of the parts, with backoffs, which overwrite theirs, that make every context sum to one."""
+    """Assemble the parts, and overwrite their backoffs by those that make every context sum to one."""
     automaton = parts.assemble()
     normalise_backoffs(automaton)
     return automaton

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -24,17 +24,36 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import Array, to_numpy
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits
-from chainrule.ngram.store.search import find
+from chainrule.ngram.store.codes import find
 from chainrule.ngram.workspace import IN_MEMORY, Workspace
-from chainrule.system.parallel import in_order, worth_a_kernel
+from chainrule.system.parallel import worth_a_kernel
 
 Ints = NDArray[np.int64]
 
-_TOGETHER_BITS = 5
-TOGETHER = 1 << _TOGETHER_BITS
+_GROUP_BITS = 5
+GROUP = 1 << _GROUP_BITS
 """The number of contexts of a group, which share a base."""
 _GROUPS_AT_ONCE = 1 << 15
 _NANOSECONDS = 64  # to pack where the children of one context begin, with NumPy
+
+
+class TrieArrays(NamedTuple):
+    """The structure of the trie (`Trie` explains each array), and its hash index."""
+
+    code: NDArray[Any]
+    """The code of each word; V, which means "no word", is its own code."""
+    size: int
+    """V, the number of words."""
+    table: NDArray[Any]
+    words: Array
+    base: Array
+    offset: Array
+    rest: Array
+    word_bits: int
+    slots: NDArray[Any]
+    """The slots of the hash index; empty if there is none."""
+    bos: int
+    """The code of <s>, over which no context reaches."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +99,7 @@ class Trie:
         return table
 
     def to(self, where: Any) -> Trie:
-        """This trie with its arrays as torch tensors on a device, or, for None, as NumPy arrays."""
+        """Return this trie with its arrays as torch tensors on a device, or, for None, as NumPy arrays."""
         base, offset = (to_numpy(array).astype(np.int64) for array in (self.base, self.offset))
         if where is None:
             base, offset = _narrow(base), _narrow(offset)
@@ -88,17 +107,17 @@ class Trie:
         return Trie(self.vocab_size, self.first_of_length, *streams)
 
     def begin(self, nodes: Array, n: int) -> Array:
-        """The first child of each node of n words, as its index among the nodes of n + 1 words."""
+        """Return the first child of each node of n words, as its index among the nodes of n + 1 words."""
         xp = array_namespace(nodes)
         context = nodes - int(self.table[n, 0])
-        group = (context >> _TOGETHER_BITS) + int(self.table[n, 1])
+        group = (context >> _GROUP_BITS) + int(self.table[n, 1])
         word = xp.astype(self.offset[group], xp.int64)
         bits = xp.astype(self.offset[group + 1], xp.int64) - word
-        rest = read_bits(self.rest, (word << 5) + (context & (TOGETHER - 1)) * bits, bits)
+        rest = read_bits(self.rest, (word << 5) + (context & (GROUP - 1)) * bits, bits)
         return xp.astype(self.base[group], xp.int64) + rest
 
     def children(self, nodes: Array, n: int) -> tuple[Array, Array]:
-        """The first child of each node of n words, and one past its last."""
+        """Return the first child of each node of n words, and one past its last."""
         above = int(self.first_of_length[n + 1])
         if n == 0:
             xp = array_namespace(nodes)
@@ -106,7 +125,7 @@ class Trie:
         return self.begin(nodes, n) + above, self.begin(nodes + 1, n) + above
 
     def word(self, nodes: Array) -> Array:
-        """The code of the last word of each node."""
+        """Return the code of the last word of each node."""
         xp = array_namespace(nodes)
         longer = nodes - int(self.first_of_length[2])
         is_longer = longer >= 0
@@ -116,7 +135,7 @@ class Trie:
         return xp.where(is_longer, codes, nodes - 1)
 
     def child(self, nodes: Array, n: int, codes: Array) -> Array:
-        """The child of each node of n words by the code of its last word; 0 where there is none, as for code V."""
+        """Return the child of each node of n words with this last word; 0 where there is none, as for code V."""
         xp = array_namespace(nodes)
         known = codes < self.vocab_size
         if n == 0:
@@ -126,7 +145,7 @@ class Trie:
         return xp.where(found >= 0, found, 0)
 
     def parent(self, nodes: Array, n: int) -> Array:
-        """The parent of each node of n words: the n-gram without its last word."""
+        """Return the parent of each node of n words: the n-gram without its last word."""
         xp = array_namespace(nodes)
         if n == 1:
             return xp.zeros_like(nodes)
@@ -135,18 +154,18 @@ class Trie:
             int(self.first_of_length[n] - self.first_of_length[n - 1]),
         )
         place = nodes - int(self.first_of_length[n])
-        bases = self.base[int(self.table[n - 1, 1]) :][: (contexts >> _TOGETHER_BITS) + 1]
+        bases = self.base[int(self.table[n - 1, 1]) :][: (contexts >> _GROUP_BITS) + 1]
         group = xp.searchsorted(bases, xp.astype(place, bases.dtype), side="right") - 1
-        low = xp.astype(group, xp.int64) << _TOGETHER_BITS
-        high = xp.clip(low + TOGETHER, None, contexts)
-        for _ in range(_TOGETHER_BITS):  # find the last context whose children begin at `place` or before
+        low = xp.astype(group, xp.int64) << _GROUP_BITS
+        high = xp.clip(low + GROUP, None, contexts)
+        for _ in range(_GROUP_BITS):  # find the last context whose children begin at `place` or before
             middle = (low + high) // 2
             before = self.begin(middle + first, n - 1) <= place
             low, high = xp.where(before, middle, low), xp.where(before, high, middle)
         return low + first
 
     def ngrams(self, first: int, last: int, n: int) -> Ints:
-        """The codes of the words of the nodes first to last - 1, which have n words each, as [K, n]; NumPy only."""
+        """Return the codes of the words of nodes first to last - 1, of n words each, as [K, n]; NumPy only."""
         nodes = np.arange(first, last)
         if n == 1 or first == last:
             return (nodes - 1)[:, None] if n == 1 else np.zeros((0, n), dtype=np.int64)
@@ -157,12 +176,12 @@ class Trie:
         return np.concatenate([rows, self.word(nodes)[:, None]], axis=1)
 
     def blocks(self, n: int, size: int = 1 << 18) -> Iterator[tuple[int, int]]:
-        """The nodes of n words in blocks of at most `size`, each as (first, one past the last)."""
+        """Yield the nodes of n words in blocks of at most `size`, each as (first, one past the last)."""
         for first in range(int(self.first_of_length[n]), int(self.first_of_length[n + 1]), size):
             yield first, min(first + size, int(self.first_of_length[n + 1]))
 
     def length(self, nodes: Array) -> Array:
-        """The number of words of each node."""
+        """Return the number of words of each node."""
         xp = array_namespace(nodes)
         firsts = xp.asarray(
             np.array(self.first_of_length[1:-1]), device=device(nodes)
@@ -171,7 +190,7 @@ class Trie:
 
 
 def move(array: Array, where: Any) -> Array:
-    """The array as a torch tensor on a device, or, for None, as a NumPy array.
+    """Return the array as a torch tensor on a device, or, for None, as a NumPy array.
 
     Torch has no arithmetic for uint32 and uint64: bit streams become int32 with the same bits, which `read_bits`
     takes too.
@@ -186,22 +205,23 @@ def move(array: Array, where: Any) -> Array:
 
 
 def groups_for(contexts: Any) -> Any:
-    """The number of groups of 32 that hold the beginnings of `contexts` contexts and the end of the last one."""
-    return (contexts >> _TOGETHER_BITS) + 1
+    """Return how many groups of 32 hold the beginnings of `contexts` contexts and the end of the last one."""
+    return (contexts >> _GROUP_BITS) + 1
 
 
 def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tuple[Array, Array, Array]:
-    """The arrays `base`, `offset` and `rest` of a trie.
+    """Return the arrays `base`, `offset` and `rest` of a trie.
 
     `begins` holds, for each length from 1 on, where the children of each context begin, and one past the last.
     """
-    if begins and workspace.executor.is_remote:
-        return _pack_begins_in_files(begins, workspace)
     if not begins:
         nothing = np.zeros(0, dtype=np.uint32)
         return nothing, np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.uint32)
+    amount = sum(begin.shape[0] for begin in begins)
+    if isinstance(begins[0], np.ndarray) and (workspace.executor.is_remote or worth_a_kernel(amount, _NANOSECONDS)):
+        return _pack_begins_fast(begins, workspace)
     xp, where = array_namespace(begins[0]), device(begins[0])
-    packed = [group for _, group in in_order(_pack_groups, begins)]
+    packed = [_pack_groups(begin) for begin in begins]
     ends = xp.cumulative_sum(xp.concat([width for _, width, _ in packed]))
     offset = xp.concat([xp.zeros(1, dtype=xp.int64, device=where), ends])
     rests = [rest for _, _, rest in packed]
@@ -210,18 +230,18 @@ def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tu
     return _narrow(xp.concat([base for base, _, _ in packed])), _narrow(offset), rest
 
 
-def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tuple[Array, Array, Array]:
-    """The same by workers that share files: the widths of all groups, then the rests, some groups at a time."""
+def _pack_begins_fast(begins: Sequence[Array], workspace: Workspace) -> tuple[Array, Array, Array]:
+    """Do the same by kernels: find the widths of all groups, then pack the rests, some groups at a time."""
+    from chainrule.ngram.store.kernels import group_widths, pack_groups
+
     groups = [groups_for(len(begin) - 1) for begin in begins]
     firsts = [0, *accumulate(groups)]
     base, width = (workspace.empty(firsts[-1], np.int64) for _ in range(2))
 
     def measure(piece: tuple[int, int, int]) -> None:
-        from chainrule.ngram.store.bitstream_kernels import group_widths
-
         level, first, last = piece
         to = slice(firsts[level] + first, firsts[level] + last)
-        group_widths(begins[level][first * TOGETHER : last * TOGETHER], base[to], width[to])
+        group_widths(begins[level][first * GROUP : last * GROUP], base[to], width[to])
 
     pieces = [
         (level, first, min(first + _GROUPS_AT_ONCE, size))
@@ -233,14 +253,13 @@ def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tupl
     offset = workspace.empty(firsts[-1] + 1, np.int64)
     offset[0] = 0
     np.cumsum(width, out=offset[1:])
-    rest = workspace.empty(int(offset[-1]) + 1, np.uint32)
+    size = int(offset[-1]) + 1
+    rest = workspace.empty(size, np.uint32) if workspace.spills else np.zeros(size, np.uint32)
 
     def pack_some(piece: tuple[int, int, int]) -> None:
-        from chainrule.ngram.store.bitstream_kernels import pack_groups
-
         level, first, last = piece
         starts = offset[firsts[level] + first : firsts[level] + last + 1]
-        pack_groups(begins[level][first * TOGETHER : last * TOGETHER], starts, rest)
+        pack_groups(begins[level][first * GROUP : last * GROUP], starts, rest)
 
     for _ in workspace.in_order(pack_some, pieces):
         pass
@@ -248,30 +267,16 @@ def _pack_begins_in_files(begins: Sequence[Array], workspace: Workspace) -> tupl
 
 
 def _pack_groups(begin: Array) -> tuple[Array, Array, Array]:
-    """The base, the bit width and the packed rests of each group of 32 contexts of one length."""
-    if isinstance(begin, np.ndarray) and worth_a_kernel(len(begin), _NANOSECONDS):
-        return _pack_groups_fast(begin)
+    """Return the base, the bit width and the packed rests of each group of 32 contexts of one length."""
     xp = array_namespace(begin)
     groups = groups_for(begin.shape[0] - 1)
-    rows = xp.zeros(groups * TOGETHER, dtype=xp.int64, device=device(begin))
+    rows = xp.zeros(groups * GROUP, dtype=xp.int64, device=device(begin))
     rows[: begin.shape[0]] = xp.astype(begin, xp.int64)
     rows[begin.shape[0] :] = rows[begin.shape[0] - 1]
-    rows = xp.reshape(rows, (groups, TOGETHER))
+    rows = xp.reshape(rows, (groups, GROUP))
     base = rows[:, 0]
     width = bit_lengths(rows[:, -1] - base)
     return base, width, _pack_rows(rows - base[:, None], width)
-
-
-def _pack_groups_fast(begin: NDArray[np.integer]) -> tuple[Ints, Ints, NDArray[np.uint32]]:
-    from chainrule.ngram.store.bitstream_kernels import group_widths, pack_groups
-
-    groups = groups_for(len(begin) - 1)
-    base, width = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)
-    group_widths(begin, base, width)
-    offset = np.concatenate([[0], np.cumsum(width)])
-    stream = np.zeros(int(offset[-1]), dtype=np.uint32)
-    pack_groups(begin, offset, stream)
-    return base, width, stream
 
 
 def _narrow(values: Array) -> Array:
@@ -282,7 +287,7 @@ def _narrow(values: Array) -> Array:
 
 
 def bit_lengths(values: Array) -> Array:
-    """The number of bits that each number takes; at least one."""
+    """Return the number of bits that each number takes; at least one."""
     xp = array_namespace(values)
     bits = xp.ones_like(values)
     for k in range(1, int(xp.max(values)).bit_length()):

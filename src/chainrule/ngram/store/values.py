@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -27,6 +27,15 @@ _SAMPLE = 1 << 20
 _ROUNDS = 30
 _AT_ONCE = 1 << 18
 _LEAST_STEP = 2.0**-40  # of a grid whose values are all the same
+
+
+class ValueArrays(NamedTuple):
+    """A number for each node (`Values` explains each array)."""
+
+    plain: Array
+    codes: Array
+    books: Array
+    bits: int
 
 
 @dataclass(frozen=True)
@@ -49,30 +58,27 @@ class Values:
 
     @classmethod
     def of(cls, plain: Array) -> Values:
-        """Plain values, not quantised."""
+        """Make plain values, not quantised."""
         return cls(plain, np.zeros(0, np.uint32), np.zeros((1, 1), np.float32))
 
     def at(self, place: Array, length: int) -> Array:
-        """The numbers at the indices `place` (node - 1); the nodes all have `length` + 1 words."""
+        """Return the numbers at the indices `place` (node - 1); the nodes all have `length` + 1 words."""
         if self.bits == 0 or length == 0:
             return self.plain[place]
-        # an index that no node has, as callers give for what was not found, must stay inside the stream too
+        # where a caller found no node, it passes any index, which must stay inside the stream too
         longer = (place - self.plain.shape[0]) * (place >= self.plain.shape[0])
         if self.codes.shape[0] < 2:  # there are no n-grams but single words
             return self.books[length - 1, longer]
         index = read_bits(self.codes, longer * self.bits, self.bits)
-        return self.books[length - 1, index] if self.bits < GRID_BITS else _on_grid(self.books[length - 1], index)
+        if self.bits < GRID_BITS:
+            return self.books[length - 1, index]
+        xp = array_namespace(index)
+        low, step = xp.astype(self.books[length - 1], xp.float64)  # double precision is exact here
+        return xp.astype(xp.where(index > 0, low + step * xp.astype(index, xp.float64), -xp.inf), xp.float32)
 
     def to(self, where: Any) -> Values:
-        """These values as torch tensors on a device, or, for None, as NumPy arrays."""
+        """Return these values as torch tensors on a device, or, for None, as NumPy arrays."""
         return Values(move(self.plain, where), move(self.codes, where), move(self.books, where), self.bits)
-
-
-def _on_grid(grid: Array, index: Array) -> Array:
-    """The numbers at indices of a grid, in single precision; computed in double precision, where they are exact."""
-    xp = array_namespace(index)
-    wide = xp.astype(grid, xp.float64)
-    return xp.astype(xp.where(index > 0, wide[0] + wide[1] * xp.astype(index, xp.float64), -xp.inf), xp.float32)
 
 
 def quantise(plain: NDArray[np.float32], bounds: NDArray[np.int64], bits: int) -> Values:
@@ -95,19 +101,19 @@ def quantise(plain: NDArray[np.float32], bounds: NDArray[np.int64], bits: int) -
 def packed(
     words: NDArray[np.float32], indices: list[NDArray[Any]], books: list[NDArray[np.float32]], bits: int
 ) -> Values:
-    """Quantised values: those of single words, plain, and of others, as indices into the books of their lengths."""
+    """Make quantised values: plain ones for single words, for others indices into the books of their lengths."""
     codes = pack(np.concatenate([np.zeros(0, np.uint8), *indices]), bits)
     width = 2 if bits == GRID_BITS else 1 << bits
     return Values(words.copy(), codes, np.asarray(books, dtype=np.float32).reshape(len(books), width), bits)
 
 
 def nearest(book: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[Any]:
-    """The index of the nearest number of a codebook, for each value."""
+    """Return the index of the nearest number of a codebook, for each value."""
     return np.searchsorted((book[1:] + book[:-1]) / 2, values).astype(np.uint8 if len(book) <= 256 else np.uint16)
 
 
 def grid_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The grid from the smallest finite value to the largest: what index 0 would be, and the step."""
+    """Return the grid from the smallest finite value to the largest: what index 0 would be, and the step."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     step = np.float32(max((high - low) / ((1 << GRID_BITS) - 3), _LEAST_STEP))  # 3: room for rounding
@@ -115,7 +121,7 @@ def grid_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def grid_indices(grid: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """The index of the nearest number of a grid, for each value; 0 for -inf."""
+    """Return the index of the nearest number of a grid, for each value; 0 for -inf."""
     low, step = grid.astype(np.float64)
     finite = np.where(np.isfinite(values), values, low).astype(np.float64)
     indices = np.clip(np.rint((finite - low) / step), 1, (1 << GRID_BITS) - 1)
@@ -123,7 +129,7 @@ def grid_indices(grid: NDArray[np.float32], values: NDArray[np.float32]) -> NDAr
 
 
 def codebook(values: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """A codebook: `size` ascending numbers that lie near the values, found by Lloyd's algorithm.
+    """Return a codebook: `size` ascending numbers that lie near the values, found by Lloyd's algorithm.
 
     Half of the initial bins are equally full, half are equally wide. -inf, where it occurs, is one of the numbers,
     and so is the smallest finite value: each value can be rounded down. Where there are millions of values, a

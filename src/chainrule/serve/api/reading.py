@@ -24,7 +24,7 @@ from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.models import Models
 from chainrule.serve.scoring import score_ids
 from chainrule.tokens.base import utf8
-from chainrule.tokens.spans import text_spans
+from chainrule.tokens.spelling import text_spans
 
 router = APIRouter()
 

@@ -20,7 +20,7 @@ from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.models import Models, Served
 from chainrule.serve.scoring import sequences
 from chainrule.tokens.base import Tokenizer, utf8
-from chainrule.tokens.spans import text_spans
+from chainrule.tokens.spelling import text_spans
 from chainrule.tokens.subwords.merges import replay_merges, spelled_words
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
 

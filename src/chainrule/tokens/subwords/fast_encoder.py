@@ -51,7 +51,7 @@ class FastEncoder:
         self._disagreed = False
 
     def encode_lines(self, block: bytes) -> Ids | None:
-        """The ids of a block of lines; None from the first block on whose samples differ from the library's ids."""
+        """Return the ids of a block of lines; None once the library has encoded a sample of a block differently."""
         if self._disagreed:
             return None
         middle = zlib.crc32(block) % len(block)  # anywhere, but the same position every time
@@ -64,7 +64,7 @@ class FastEncoder:
         return None
 
     def agrees_on(self, block: bytes) -> bool:
-        """Whether this encoder and the library give the same ids for a block."""
+        """Return True if this encoder and the library give the same ids for a block."""
         return np.array_equal(self._encode(block), self._reference(block))
 
     def _encode(self, block: bytes) -> Ids:
@@ -87,12 +87,12 @@ class FastEncoder:
 
 
 def _sample(block: bytes, start: int) -> bytes:
-    """A sample of a block from byte `start` on, cut to whole characters; its lines need not be whole."""
+    """Return a sample of a block from byte `start` on, cut to whole characters; its lines need not be whole."""
     return block[start : start + _PROOF_BYTES].decode(errors="ignore").encode()
 
 
 def fast_encoder(definition: str, eos: int, reference: Callable[[bytes], Ids]) -> FastEncoder | None:
-    """The fast encoder for a BPE tokenizer; None where it is not installed or not identical."""
+    """Return the fast encoder for a BPE tokenizer; None where it is not installed or not identical."""
     try:
         encoder = FastEncoder(definition, eos, reference)
         return encoder if encoder.agrees_on(_DIFFICULT) else None

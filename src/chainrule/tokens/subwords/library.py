@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from chainrule.errors import TokenizerError
 from chainrule.system.progress import Progress
 from chainrule.system.signals import interruptible
-from chainrule.tokens.base import lines_of
+from chainrule.tokens.base import Ids, lines_of
 from chainrule.tokens.subwords.sections import LONGEST_PIECE, lines_to_cut, sections
 
 if TYPE_CHECKING:
@@ -38,26 +40,55 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "unigram": {"type": "Unigram", "byte_fallback": False},
 }
-"""What a definition says of its model, where it says anything: with other values the library does other things."""
+"""The options of our models in a definition; one that a definition leaves out has this value in the library."""
 
 
 @cache
 def byte_characters() -> dict[int, str]:
-    """The visible character that stands for each byte: its own if that is visible, else the next from 256 on."""
+    """Return the visible character of each byte: its own if that is visible, else the next from 256 on."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
 
 
+@cache
+def character_bytes() -> dict[str, int]:
+    """Return the byte that each of the visible characters stands for."""
+    return {character: byte for byte, character in byte_characters().items()}
+
+
 def byte_level() -> Any:
-    """The library's pre-tokenizer: it splits text into words with their leading space, in byte characters."""
+    """Return the library's splitter of text into words with their leading space, in byte characters."""
     from tokenizers import pre_tokenizers
 
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
+def library_tokenizer(definition: str) -> tokenizers.Tokenizer:
+    """Make the library's tokenizer of a tokenizer.json."""
+    import tokenizers
+
+    try:
+        return tokenizers.Tokenizer.from_str(definition)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the library is no Exception
+        raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+
+
+def encode_batch(library: tokenizers.Tokenizer, block: bytes, eos: int) -> Ids:
+    """Return the ids of a block of lines, each line ended by `eos`, as the library encodes them."""
+    ids: list[int] = []
+    for encoding in library.encode_batch_fast(
+        block.removesuffix(b"\n").decode().split("\n"), add_special_tokens=False
+    ):
+        ids += encoding.ids
+        ids.append(eos)
+    return np.asarray(ids, dtype=np.uint32)
+
+
 def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:
-    """The lines of each block, or their sections where a line or a piece of it is too long."""
+    """Yield the lines of each block, or their sections where a line or a piece of it is too long."""
     for block in blocks:
         lines = [line.decode() for line in lines_of(block)]
         if lines_to_cut(block, LONGEST_PIECE):
@@ -66,14 +97,14 @@ def section_lists(blocks: Iterable[bytes]) -> Iterator[list[str]]:
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:
-    """The pieces of a text, as the library splits it."""
+    """Return the pieces of a text, as the library splits it."""
     return [span for _, span in byte_level().pre_tokenize_str(text)]
 
 
 def learn(
     lines: Iterator[list[str]], algorithm: Algorithm, size: int, min_count: int, progress: Progress
 ) -> tokenizers.Tokenizer:
-    """The library's tokenizer, learned from lists of lines, with a vocabulary of `size` pieces."""
+    """Return the library's tokenizer, learned from lists of lines, with a vocabulary of `size` pieces."""
     from tokenizers import Tokenizer, decoders, models, trainers
 
     alphabet = sorted(byte_characters().values())
@@ -112,7 +143,7 @@ def learn(
 
 
 def _in_order(vocabulary: list[tuple[str, float | None]]) -> list[tuple[str, float]]:
-    """Pieces and scores by rank, without what differs from run to run: last digits, and scores of unseen bytes."""
+    """Sort pieces by score, and remove what differs from run to run: last digits, scores of unseen bytes."""
     if any(score is None for _, score in vocabulary):
         raise TokenizerError("unigram cannot be learned: there are no words in the text")
     scores = {piece: round(score, 6) for piece, score in vocabulary if score is not None}

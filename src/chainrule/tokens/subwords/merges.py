@@ -1,4 +1,4 @@
-"""How byte-level BPE learns its vocabulary, merge by merge: slow, obvious, and with the library's merges as result.
+"""How byte-level BPE learns its vocabulary, merge by merge: slow, obvious, and with the same merges as the library.
 
 Begin with single bytes. Again and again, count every pair of neighbours inside the words, and make the most
 frequent pair one new token.
@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from chainrule.errors import TokenizerError
-from chainrule.tokens.subwords.library import byte_characters, byte_level, section_lists
+from chainrule.tokens.subwords.library import byte_level, character_bytes, section_lists
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
 
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ class Merge:
 
 
 def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
-    """How often each word occurs, with its leading space, spelled in byte characters."""
+    """Return how often each word occurs, with its leading space, spelled in byte characters."""
     splitter = byte_level()
     words: Counter[str] = Counter()
     for section in chain.from_iterable(section_lists(blocks)):
@@ -52,8 +52,12 @@ def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
 
 
 def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> Iterator[Merge]:
-    """The merges, first to last, until the vocabulary is full or no pair occurs `min_count` times."""
-    byte_of = {character: byte for byte, character in byte_characters().items()}
+    """Yield the merges, first to last, until the vocabulary is full or no pair occurs `min_count` times.
+
+    >>> [str(merge) for merge in learn_merges(Counter({"hug": 5, "pug": 3}), vocab_size=258)]
+    ["'u' + 'g' -> 'ug' (8 times)", "'h' + 'ug' -> 'hug' (5 times)"]
+    """
+    byte_of = character_bytes()
     tokens = [bytes([byte_of[character]]) for character in sorted(byte_of)]
     number = {character: i for i, character in enumerate(sorted(byte_of))}
     spelled = {word: [number[character] for character in word] for word in words}
@@ -64,7 +68,7 @@ def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> It
                 pairs[pair] += count
         if not pairs:
             return
-        # the most frequent pair; of ties, the one whose tokens are oldest
+        # the most frequent pair; among equals the one with the oldest tokens
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))
         if pairs[best] < min_count:
             return
@@ -88,8 +92,8 @@ class Replayed:
 
 
 def spelled_words(text: str) -> list[list[bytes]]:
-    """The words of a text in single bytes: what BPE begins with. A line end is a word of its own."""
-    byte_of = {character: byte for byte, character in byte_characters().items()}
+    """Return the words of a text in single bytes: what BPE begins with. A line end is a word of its own."""
+    byte_of = character_bytes()
     words: list[list[bytes]] = []
     for number, line in enumerate(text.split("\n")):
         if number:
@@ -100,10 +104,10 @@ def spelled_words(text: str) -> list[list[bytes]]:
 
 
 def replay_merges(tokenizer: SubwordTokenizer, text: str) -> Iterator[Replayed]:
-    """How BPE encodes a text: the pair that was learned first is merged wherever it stands, again and again."""
+    """Yield the merges by which BPE encodes a text: each time, the pair that was learned first, everywhere."""
     if tokenizer.algorithm != "bpe":
         raise TokenizerError(f"{tokenizer.algorithm} does not merge: only BPE does")
-    byte_of = {character: byte for byte, character in byte_characters().items()}
+    byte_of = character_bytes()
     ranks: dict[tuple[bytes, bytes], int] = {}
     for rank, pair in enumerate(json.loads(tokenizer.definition)["model"]["merges"]):
         left, right = pair.split(" ") if isinstance(pair, str) else pair

@@ -29,11 +29,11 @@ Spans: TypeAlias = Callable[[str], list[tuple[int, int]]]
 SHORTEST_BOUND = 256
 """The least bound on pieces: a run as long as this covers a whole group of `_GROUP` bytes, wherever it begins."""
 _GROUP = 128
-_LONGEST_UNSETTLED = 48  # characters: how they were cut depends hardly ever on text so far away
+_LONGEST_UNSTABLE = 48  # characters: how they were cut depends hardly ever on text so far away
 
 
 def sections(line: str, longest_piece: int | None, spans: Spans) -> list[str]:
-    """The sections of a line; joined, they are the line. None for `longest_piece`: no piece is cut."""
+    """Return the sections of a line; joined, they are the line. None for `longest_piece`: no piece is cut."""
     if len(line) <= LONGEST_SECTION and (longest_piece is None or not _may_be_too_long(line, longest_piece)):
         return [line]
     cuts = [0, *_cuts(line, longest_piece or len(line), spans)]
@@ -41,7 +41,7 @@ def sections(line: str, longest_piece: int | None, spans: Spans) -> list[str]:
 
 
 def _cuts(line: str, longest: int, spans: Spans) -> Iterator[int]:
-    """Where the sections of a line end."""
+    """Yield where the sections of a line end."""
     start = 0
     while start < len(line):
         window = line[start : start + LONGEST_SECTION]
@@ -74,10 +74,10 @@ def _cuts(line: str, longest: int, spans: Spans) -> Iterator[int]:
         start += pieces[-1][1]
 
 
-def unsettled(line: str, spans: Spans) -> str:
-    """The end of a line whose tokens depend on the text that will follow: its last piece, with the space before it.
+def unstable_end(line: str, spans: Spans) -> str:
+    """Return the end of a line whose tokens depend on the text that follows: the last piece with the space before.
 
-    After an apostrophe two pieces, since 'r becomes one piece if an e follows. Of a very long piece its end.
+    After an apostrophe it is two pieces, since 'r becomes one piece if an e follows; of a very long piece, its end.
     """
     # a piece never reaches from a visible character to white space: only the last word has to be split into pieces
     before = line.rstrip()
@@ -87,11 +87,11 @@ def unsettled(line: str, spans: Spans) -> str:
     pieces = [tail[first:last] for first, last in spans(tail)]
     if len(pieces) > 1 and pieces[-2] == "'":
         return "".join(pieces[-2:])
-    return pieces[-1][-_LONGEST_UNSETTLED:] if pieces else ""
+    return pieces[-1][-_LONGEST_UNSTABLE:] if pieces else ""
 
 
 def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int]]:
-    """Where lines that `sections` may cut begin in a block, and end: almost always none, which is found out fast.
+    """Return the beginnings and ends of the lines of a block that `sections` may cut: almost always none.
 
     A line may have to be cut if it is long, or if a group of its bytes is without white space, or nothing else.
     """
@@ -110,13 +110,13 @@ def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int
 
 
 def _has_long_line(block: bytes) -> bool:
-    """Whether there is a line of more than LONGEST_SECTION bytes, or about as many."""
+    """Return True if there is a line of more than LONGEST_SECTION bytes, or about as many."""
     half = LONGEST_SECTION // 2  # a long line covers a whole half, wherever it begins
     return any(block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half))
 
 
 def _long_runs(block: bytes) -> NDArray[np.int64]:
-    """The offsets of the groups of bytes in which there is no white space, or nothing else."""
+    """Return the offsets of the groups of bytes in which there is no white space, or nothing else."""
     groups = np.frombuffer(block, np.uint8, len(block) // _GROUP * _GROUP).reshape(-1, _GROUP)
     # eight booleans as one integer: each byte of the sum of sixteen of them is at most 16
     spaces = (groups == ord(" ")).view(np.uint64).sum(axis=1, dtype=np.uint64)
@@ -127,7 +127,7 @@ def _long_runs(block: bytes) -> NDArray[np.int64]:
 
 
 def _between_words(window: str) -> int:
-    """The last index before which a piece ends for certain: that of a space between visible characters; else 0."""
+    """Return the index of the last space between visible characters, before which a piece surely ends; or 0."""
     place = window.rfind(" ", 0, -1)
     while place > 0 and not ("!" <= window[place - 1] <= "~" and "!" <= window[place + 1] <= "~"):
         place = window.rfind(" ", 0, place)
@@ -136,12 +136,12 @@ def _between_words(window: str) -> int:
 
 @cache
 def _too_long(longest: int) -> re.Pattern[str]:
-    """Runs longer than a piece may be; every piece is inside a run of letters and digits, signs or white space."""
+    """Match runs longer than a piece may be; a piece is part of a run of letters, digits, signs or white space."""
     return re.compile(rf"[^\W_]{{{longest}}}|(?:[^\w\s]|_){{{longest}}}|\s{{{longest}}}")
 
 
 def _may_be_too_long(line: str, longest: int) -> bool:
-    """Whether a line may have a piece that is too long."""
+    """Return True if a line may have a piece that is too long."""
     return (
         len(line) > longest and len(_long_runs(line.encode())) > 0 and _too_long(longest).search(line) is not None
     )

@@ -11,8 +11,9 @@ BPE has a second, much faster encoder (see fast_encoder.py), used where it prove
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,9 +25,11 @@ from chainrule.tokens.subwords.library import (
     INSIDE,
     UNKNOWN_PIECE,
     Algorithm,
-    byte_characters,
+    character_bytes,
     check_definition,
+    encode_batch,
     learn,
+    library_tokenizer,
     section_lists,
     spans_of,
 )
@@ -36,7 +39,7 @@ from chainrule.tokens.subwords.sections import (
     SHORTEST_BOUND,
     lines_to_cut,
     sections,
-    unsettled,
+    unstable_end,
 )
 from chainrule.tokens.vocabulary import Limit
 
@@ -58,16 +61,9 @@ class SubwordTokenizer(Tokenizer):
 
         `longest_piece` is the most characters of a piece, or None for tokenizers that cut none.
         """
-        import tokenizers
-
         self.algorithm = self.name = algorithm
         self.definition, self.longest_piece = definition, longest_piece
-        try:
-            self.reference = tokenizers.Tokenizer.from_str(definition)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a panic of the library is no Exception
-            raise TokenizerError(f"the tokenizers library cannot read this tokenizer: {error}") from error
+        self.reference = library_tokenizer(definition)
         check_definition(json.loads(definition), self.reference, algorithm)
         size = self.reference.get_vocab_size()
         self.bos, self.eos, self.vocab_size = size, size + 1, size + 2
@@ -88,7 +84,7 @@ class SubwordTokenizer(Tokenizer):
         pieces: list[str] = [self.reference.id_to_token(i) or "" for i in range(self.vocab_size - 2)]
         if self.algorithm == "wordpiece":
             pieces = [piece.removeprefix(INSIDE) for piece in pieces]
-        byte_of = {character: byte for byte, character in byte_characters().items()}
+        byte_of = character_bytes()
         spelled = [b"<unk>" if p == UNKNOWN_PIECE else bytes(byte_of[c] for c in p) for p in pieces]
         return [*spelled, b"", b"\n"]
 
@@ -108,7 +104,7 @@ class SubwordTokenizer(Tokenizer):
         return sections(line.decode(), self.longest_piece, spans_of)
 
     def _encode_whole_lines(self, block: bytes) -> Ids:
-        """The ids of a block whose lines need not be cut, by the fastest encoder."""
+        """Return the ids of a block whose lines need not be cut, by the fastest encoder."""
         if self.algorithm == "bpe" and len(block) > 1 << 16 and self._fast is not None:
             ids = self._fast.encode_lines(block)
             if ids is not None:
@@ -116,32 +112,35 @@ class SubwordTokenizer(Tokenizer):
         return self.encode_lines_by_library(block)
 
     def _encode_by_sections(self, block: bytes, cut: list[tuple[int, int, list[str]]]) -> Ids:
-        """The ids of a block in which some lines, from a start to an end, are cut into sections.
+        """Encode a block in which some lines, from a start to an end, are cut into sections.
 
-        A section is encoded as if it were a line; the line ends that this adds are then removed.
+        A section is encoded as if it were a line; the line ends that this adds are then removed. Texts are encoded
+        together, as many at once as is fast and does not take much memory.
         """
-        batch, position = _Batch(self._encode_whole_lines, self.eos), 0
+        texts: list[tuple[bytes, bool]] = []  # whole lines, or a section; and whether a line ends after it
+        position = 0
         for start, end, parts in cut:
             if start > position:
-                batch.add(block[position : start - 1])
-            for part in parts[:-1]:
-                batch.add(part.encode(), ends_line=False)
-            batch.add(parts[-1].encode())
+                texts.append((block[position : start - 1], True))
+            texts += [(part.encode(), False) for part in parts[:-1]]
+            texts.append((parts[-1].encode(), True))
             position = end + 1
         if position < len(block):
-            batch.add(block[position:].removesuffix(b"\n"))
-        return batch.ids()
+            texts.append((block[position:].removesuffix(b"\n"), True))
+        sizes = accumulate(len(text) for text, _ in texts)
+        batches = groupby(zip(texts, sizes, strict=True), key=lambda pair: pair[1] // _BATCH)
+        return np.concatenate([self._encode_joined([text for text, _ in batch]) for _, batch in batches])
+
+    def _encode_joined(self, texts: list[tuple[bytes, bool]]) -> Ids:
+        """Encode texts joined by line ends, and leave out the line ends that the texts do not have."""
+        ids = self._encode_whole_lines(b"\n".join(text for text, _ in texts) + b"\n")
+        last_ends = np.cumsum([text.count(b"\n") + 1 for text, _ in texts]) - 1
+        added = last_ends[[not ends_line for _, ends_line in texts]]
+        return np.delete(ids, np.flatnonzero(ids == self.eos)[added])
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
-        """The ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
-        encodings = self.reference.encode_batch_fast(
-            block.removesuffix(b"\n").decode().split("\n"), add_special_tokens=False
-        )
-        ids: list[int] = []
-        for encoding in encodings:
-            ids += encoding.ids
-            ids.append(self.eos)
-        return np.asarray(ids, dtype=np.uint32)
+        """Return the ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
+        return encode_batch(self.reference, block, self.eos)
 
     def encode_line(self, line: bytes) -> list[int]:
         encode = self.reference.encode
@@ -157,21 +156,21 @@ class SubwordTokenizer(Tokenizer):
         piece = self.reference.id_to_token(token_id) or ""
         return "##" + text if piece.startswith(INSIDE) else text
 
-    def settled(self, prompt: str) -> tuple[list[int], bytes]:
-        """The ids before the last piece of the prompt's last line: no text after the prompt changes them.
+    def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
+        """Return the ids before the last piece of the prompt's last line: no text after the prompt changes them.
 
-        Of a very long piece only the end is left out.
+        If that piece is very long, only its end is left out.
         """
         ids: list[int] = self.encode(prompt).tolist()
-        text, least = utf8(prompt), len(utf8(unsettled(prompt.rpartition("\n")[2], spans_of)))
+        text, least = utf8(prompt), len(utf8(unstable_end(prompt.rpartition("\n")[2], spans_of)))
         kept, start = len(ids), len(text)
-        # as far back as needed to a token that begins where a character does
-        while kept and (len(text) - start < least or _is_inside_character(text, start)):
+        # as far back as needed to a token that begins where a character does, not at a later byte (10xxxxxx) of one
+        while kept and (len(text) - start < least or (start < len(text) and text[start] & 0xC0 == 0x80)):
             kept -= 1
             start -= len(self._piece_bytes[ids[kept]])
         return (
             (ids, b"") if self.unk in ids[kept:] else (ids[:kept], text[start:])
-        )  # <unk> is not the text it hides
+        )  # <unk> does not spell the text that it stands for
 
     def pieces(self) -> list[bytes]:
         special = {self.unk, self.bos, self.eos}
@@ -194,43 +193,8 @@ class SubwordTokenizer(Tokenizer):
         return cls(data["algorithm"], json.dumps(data["tokenizers"], ensure_ascii=False), longest)
 
 
-class _Batch:
-    """Texts that are encoded together, as many at once as is fast and does not take much memory."""
-
-    def __init__(self, encode: Callable[[bytes], Ids], eos: int) -> None:
-        self._encode, self._eos = encode, eos
-        self._found: list[Ids] = []
-        self._clear()
-
-    def _clear(self) -> None:
-        self._texts: list[bytes] = []
-        self._added: list[int] = []  # the indices of the line ends that the text does not have
-        self._size = self._ends = 0
-
-    def add(self, text: bytes, *, ends_line: bool = True) -> None:
-        """Add a line, or several, or a section after which no line ends."""
-        self._texts.append(text)
-        self._size += len(text)
-        self._ends += text.count(b"\n") + 1
-        if not ends_line:
-            self._added.append(self._ends - 1)
-        if self._size > _BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        ids = self._encode(b"\n".join(self._texts) + b"\n")
-        self._found.append(np.delete(ids, np.flatnonzero(ids == self._eos)[self._added]))
-        self._clear()
-
-    def ids(self) -> Ids:
-        """The ids of all texts."""
-        if self._texts:
-            self._flush()
-        return np.concatenate(self._found)
-
-
 def vocabulary_size(algorithm: Algorithm, limit: Limit) -> int:
-    """The number of pieces to learn, the 256 bytes among them; a limit that an algorithm cannot keep is refused."""
+    """Return the number of pieces to learn, the 256 bytes among them; refuse a limit that is too small."""
     if limit.percent is not None:
         raise TokenizerError("a share of the words cannot bound a subword vocabulary: give a number")
     size = limit.top or DEFAULT_VOCAB_SIZE
@@ -240,12 +204,8 @@ def vocabulary_size(algorithm: Algorithm, limit: Limit) -> int:
     return size
 
 
-def _is_inside_character(text: bytes, place: int) -> bool:
-    return place < len(text) and text[place] & 0xC0 == 0x80
-
-
 def readable(piece: bytes) -> str:
-    """A piece for people to read: text where its bytes are whole characters, else the value of each byte."""
+    """Return a piece for people to read: text where its bytes are whole characters, else the value of each byte."""
     try:
         return piece.decode()
     except UnicodeDecodeError:

@@ -43,7 +43,7 @@ _ROW = _BATCH + 251  # of scratch arrays; rows a power of two apart would evict 
 
 @njit(cache=True, nogil=True)
 def _class_and_width(block: Any, i: int, classes: Any) -> Any:
-    """The class of the character at byte i, and its width in bytes; the block is valid UTF-8."""
+    """Return the class of the character at byte i, and its width in bytes; the block is valid UTF-8."""
     lead = np.int64(block[i])
     if lead < 0x80:
         return classes[lead], 1
@@ -121,7 +121,7 @@ def scan_chunk(block: Any, first: int, size: int, open_words: int, classes: Any,
 
 @njit(cache=True, nogil=True)
 def _key_and_hash(cells: Any, begin: int, length: int) -> Any:
-    """The key of a word, which stands for it in its slot, and its hash; `cells[i]` is the eight bytes from i on."""
+    """Return the key of a word, kept in its slot, and its hash; `cells[i]` is the eight bytes from i on."""
     if length < 8:
         key = (cells[begin] & _FIRST[length]) | _LENGTH[length]
         value = key * _FACTOR
@@ -137,7 +137,7 @@ def _key_and_hash(cells: Any, begin: int, length: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _is(cells: Any, begin: int, length: int, pool: Any, first: int, pool_length: int) -> bool:
-    """Whether a word of eight bytes or more equals a word of the pool that has the same first eight bytes."""
+    """Return True if a word of eight bytes or more equals a word of the pool that begins with the same eight."""
     if length != pool_length:
         return False
     while length > 16:
@@ -149,7 +149,7 @@ def _is(cells: Any, begin: int, length: int, pool: Any, first: int, pool_length:
 
 @njit(cache=True, nogil=True)
 def _find(cells: Any, begin: int, length: int, key: Any, value: Any, slots: Any, words: Any, pool: Any) -> Any:
-    """The slot that holds the word, or the empty one where it would go."""
+    """Return the slot that holds the word, or the empty one where it would go."""
     mask = np.uint64(len(slots) - 1)
     slot = value & mask
     while slots[slot, 1] != 0:
@@ -227,9 +227,9 @@ def number_text(
     """
     work, places = np.zeros((3, CHUNK + 1), np.uint8), np.empty((2, _ROW), np.int64)
     scratch = np.empty((5, _ROW), np.uint64)
-    begun = 0
+    begins = 0  # how many words begin up to here that have not been numbered
     while position < size:
-        begun, m, position = scan_chunk(block, position, size, begun, classes, work, places)
+        begins, m, position = scan_chunk(block, position, size, begins, classes, work, places)
         if learn and 2 * (used[0] + m) > len(slots):
             return places[0, 0], done
         part = out[done : done + m]
@@ -239,7 +239,7 @@ def number_text(
                 counts[part[j]] += 1
         done += m
         places[0, 0] = places[0, m]
-        begun -= m
+        begins -= m
     return position, done
 
 

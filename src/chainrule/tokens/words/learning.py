@@ -1,8 +1,8 @@
 """A word vocabulary and the ids of its text, learned in one pass.
 
-Which id a word gets is known only at the end, when all are counted. So words are numbered as they are seen, by as
-many tables as there are threads; at the end the tables are merged, the words ranked, and each table gets an array
-that maps its numbers to ids.
+The id of a word depends on the counts of all words, which are known only at the end. So words are numbered as they
+are seen, by as many tables as there are threads. At the end the tables are merged, the words are ranked, and each
+table gets an array that maps its numbers to ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chainrule.system.parallel import at_once, worth_a_kernel
 from chainrule.tokens.base import Ids
 from chainrule.tokens.vocabulary import Limit, choose
 from chainrule.tokens.words.splitting import Splitting
-from chainrule.tokens.words.table import Numbers, SlowTable, Table, WordTable
+from chainrule.tokens.words.table import Numbers, SlowTable, WordTable
 
 NANOSECONDS = 64
 """The time per byte of text to split it into words and number or look them up in plain Python."""
@@ -46,17 +46,18 @@ class WordLearner:
 
     def __init__(self, splitting: Splitting) -> None:
         self._splitting = splitting
-        self._tables: list[Table] = [SlowTable(splitting)]
+        self._slow = SlowTable(splitting)
+        self._tables: list[WordTable] = []
         self._idle: list[int] = []
         self._bytes = 0
         self._lock = Lock()
 
     def learn(self, block: bytes) -> tuple[Numbers, int]:
-        """The numbers of the words and line ends of a block, and the index of the table that gave them."""
+        """Return the numbers of the words and line ends of a block, and the index of the table that gave them."""
         with self._lock:
             self._bytes += len(block)
             if not worth_a_kernel(self._bytes, NANOSECONDS):
-                return self._tables[0].learn(block), 0
+                return self._slow.learn(block), 0
             if not self._idle:
                 self._idle.append(len(self._tables))
                 self._tables.append(WordTable(self._splitting))
@@ -64,28 +65,29 @@ class WordLearner:
         numbers = self._tables[which].learn(block)
         with self._lock:
             self._idle.append(which)
-        return numbers, which
+        return numbers, which + 1
 
     def vocabulary(self, limit: Limit) -> Vocabulary:
-        """The words within the limit, most frequent first; no block can be learned after this."""
-        slow, *fast = self._tables
-        if not fast:
-            return _ranked_slowly(slow, limit)
-        table = fast[0]
-        assert isinstance(table, WordTable)
-        into = [table.merge(other) for other in (slow, *fast[1:])]
+        """Return the words within the limit, most frequent first; no block can be learned after this."""
+        words, counts = self._slow.words(), self._slow.counts()
+        if not self._tables:
+            return _ranked_slowly(words, counts.tolist(), limit)
+        table, *others = self._tables
+        into = [table.merge_words(words, counts), *(table.merge(other) for other in others)]
         into.insert(1, np.arange(len(table) + 1, dtype=np.uint32))
         return _ranked(table, into, limit)
 
 
-def merged_vocabulary(tables: Sequence[Table], limit: Limit, splitting: Splitting) -> Vocabulary:
-    """The words of all tables within the limit, most frequent first; the same whatever table counted which text."""
+def merged_vocabulary(
+    counted: Sequence[tuple[list[bytes], NDArray[np.int64]]], limit: Limit, splitting: Splitting
+) -> Vocabulary:
+    """Return the vocabulary of several tables, given their words and counts; it does not depend on their number."""
     table = WordTable(splitting)
-    return _ranked(table, [table.merge(one) for one in tables], limit)
+    return _ranked(table, [table.merge_words(*one) for one in counted], limit)
 
 
 def _ranked(table: WordTable, into: list[Numbers], limit: Limit) -> Vocabulary:
-    """The vocabulary of a table that others were merged into, by these arrays from their numbers to its own."""
+    """Return the vocabulary of a table that others were merged into; the arrays map their numbers to its own."""
     counts = table.counts()
     known = rank(table, limit)
     ids = np.zeros(len(table) + 1, dtype=np.uint32)
@@ -96,8 +98,8 @@ def _ranked(table: WordTable, into: list[Numbers], limit: Limit) -> Vocabulary:
     return Vocabulary(len(known), spell, [ids[numbers] for numbers in into], int(counts[0]), unknown)
 
 
-def _ranked_slowly(table: Table, limit: Limit) -> Vocabulary:
-    (_, *words), (lines, *counts) = table.words(), table.counts().tolist()
+def _ranked_slowly(words: list[bytes], counts: list[int], limit: Limit) -> Vocabulary:
+    (_, *words), (lines, *counts) = words, counts
     known = choose(dict(zip(words, counts, strict=True)), limit)
     place = {word: i for i, word in enumerate(known, start=3)}
     ids = np.array([0, 2, *(place.get(word, 0) for word in words)], dtype=np.uint32)
@@ -106,7 +108,7 @@ def _ranked_slowly(table: Table, limit: Limit) -> Vocabulary:
 
 
 def rank(table: WordTable, limit: Limit) -> NDArray[np.int64]:
-    """The numbers of the words within the limit, in the order of `choose`: by count, then alphabetically."""
+    """Return the numbers of the words within the limit, in the order of `choose`: by count, then alphabetically."""
     counts = table.counts()
     numbers = np.flatnonzero(counts[1:] >= limit.min_count) + 2
     # the median count, often 1, halves the words: words above it rank before the rest, so two threads can sort
@@ -135,10 +137,10 @@ def _in_order(table: WordTable, numbers: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _same(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Whether each value equals the one before it."""
+    """Return True if each value equals the one before it."""
     return np.concatenate([np.zeros(1, dtype=bool), values[1:] == values[:-1]])[: len(values)]
 
 
 def _members(tied: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The indices of the items that are tied with the one before or the one after."""
+    """Return the indices of the items that are tied with the one before or the one after."""
     return np.flatnonzero(tied | np.append(tied[1:], False)[: len(tied)])

@@ -1,6 +1,6 @@
 """Where words begin and end: at white space, or by Unicode's classes of characters.
 
-whitespace   at the six ASCII white-space characters, as KenLM and most corpora have it
+whitespace   at the six ASCII white-space characters, as in KenLM and most corpora
 unicode      runs of letters, digits, accents and underscores are words; any other visible character is
              one by itself: "don't!" is don ' t !
 """
@@ -23,7 +23,11 @@ SPACE, WORD, SINGLE, LINE_END = 0, 1, 2, 3
 
 
 def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
-    """The words of one line, in plain Python: the reference for kernels.py."""
+    """Return the words of one line, in plain Python: the reference for kernels.py.
+
+    >>> split_words(b"don't!", "whitespace"), split_words(b"don't!", "unicode")
+    ([b"don't!"], [b'don', b"'", b't', b'!'])
+    """
     if splitting == "whitespace":
         return line.split()
     classes = character_classes(splitting)
@@ -38,7 +42,7 @@ def split_words(line: bytes, splitting: Splitting) -> list[bytes]:
 
 @cache
 def character_classes(splitting: Splitting) -> NDArray[np.uint8]:
-    """The class of every code point; for `whitespace`, of every byte, since only ASCII bytes matter there."""
+    """Return the class of every code point; for `whitespace` of every byte, as only ASCII bytes matter there."""
     if splitting == "unicode":
         classes = np.array([_unicode_class(chr(code)) for code in range(sys.maxunicode + 1)], dtype=np.uint8)
     else:

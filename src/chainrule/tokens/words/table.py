@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +17,6 @@ LINE_END = b"\n"
 
 
 _PADDING = b"\n" + bytes(8)
-
-
-class Table(Protocol):
-    """A table that numbers and counts distinct words."""
-
-    def learn(self, block: bytes) -> Numbers:
-        """The numbers of the words and line ends of a block; new words get the next numbers."""
-
-    def words(self) -> list[bytes]:
-        """The words in the order of their numbers, the line end first."""
-
-    def counts(self) -> NDArray[np.int64]:
-        """How often each word was seen, in the order of `words`."""
 
 
 class SlowTable:
@@ -56,24 +42,6 @@ class SlowTable:
         return np.asarray([self._counts[number] for number in self._numbers.values()], dtype=np.int64)
 
 
-class GivenTable:
-    """The words and counts of a table that another process has filled."""
-
-    def __init__(self, words: list[bytes], counts: NDArray[np.int64] | None) -> None:
-        """`words` are those after the line end; `counts` begin with its count."""
-        self._words = [LINE_END, *words]
-        self._counts = np.zeros(0, np.int64) if counts is None else counts
-
-    def learn(self, block: bytes) -> Numbers:
-        raise TypeError("a table that is given has learned all it will")
-
-    def words(self) -> list[bytes]:
-        return self._words
-
-    def counts(self) -> NDArray[np.int64]:
-        return self._counts
-
-
 class WordTable:
     """A hash table: the arrays that the Numba kernels (kernels.py) work on."""
 
@@ -89,15 +57,15 @@ class WordTable:
         self.put([LINE_END, *(words or [])])
 
     def __len__(self) -> int:
-        """How many words there are, the line end among them."""
+        """Return how many words there are, the line end among them."""
         return int(self._used[0]) - 1
 
     def learn(self, block: bytes) -> Numbers:
-        """The numbers of the words and line ends of a block; new words get the next numbers."""
+        """Return the numbers of the words and line ends of a block; new words get the next numbers."""
         return self._number(block, learn=True)
 
     def look_up(self, block: bytes) -> Numbers:
-        """The numbers of the words and line ends of a block, 0 for words that the table lacks."""
+        """Return the numbers of the words and line ends of a block, 0 for words that the table lacks."""
         return self._number(block, learn=False)
 
     def put(self, words: list[bytes]) -> Numbers:
@@ -107,29 +75,32 @@ class WordTable:
         return self._put(_cells(b"".join(words) + bytes(8)), begins, ends)
 
     def find(self, block: bytes, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Numbers:
-        """The numbers of the words at the given offsets of a block, 0 for words that the table lacks."""
+        """Return the numbers of the words at the given offsets of a block, 0 for words that the table lacks."""
         from chainrule.tokens.words.kernels import number_given
 
         out = np.empty(len(begins), dtype=np.uint32)
         number_given(_cells(block + bytes(8)), begins, ends, 0, *self._arrays(), False, out)
         return out
 
-    def merge(self, other: Table) -> Numbers:
+    def merge(self, other: WordTable) -> Numbers:
         """Add the words and counts of another table; returns the array that maps its numbers to those here."""
-        if isinstance(other, WordTable):
-            begins, lengths = 8 * other._words[1 : len(other) + 1, 0], other._words[1 : len(other) + 1, 1]
-            numbers = self._put(_cells(other._pool), begins, begins + lengths)
-        else:
-            numbers = self.put(other.words())
-        self._counts[numbers] += other.counts()
+        begins, lengths = 8 * other._words[1 : len(other) + 1, 0], other._words[1 : len(other) + 1, 1]
+        return self._counted(self._put(_cells(other._pool), begins, begins + lengths), other.counts())
+
+    def merge_words(self, words: list[bytes], counts: NDArray[np.int64]) -> Numbers:
+        """Do the same for the words of a table in plain Python, or of a table in another process."""
+        return self._counted(self.put(words), counts)
+
+    def _counted(self, numbers: Numbers, counts: NDArray[np.int64]) -> Numbers:
+        self._counts[numbers] += counts
         return np.concatenate([np.zeros(1, np.uint32), numbers])
 
     def words(self) -> list[bytes]:
-        """The words in the order of their numbers, the line end first."""
+        """Return the words in the order of their numbers, the line end first."""
         return [LINE_END, *self.spelled(np.arange(2, len(self) + 1))]
 
     def spelled(self, numbers: NDArray[np.integer]) -> list[bytes]:
-        """The words with the given numbers."""
+        """Return the words with the given numbers."""
         from chainrule.tokens.words.kernels import spell
 
         out = np.empty(int(self._words[numbers, 1].sum()) + len(numbers), dtype=np.uint8)
@@ -137,11 +108,11 @@ class WordTable:
         return out.tobytes().split(b"\n")[:-1]  # no word has a line end in it
 
     def counts(self) -> NDArray[np.int64]:
-        """How often each word was seen, in the order of their numbers, the line end first."""
+        """Return how often each word was seen, in the order of their numbers, the line end first."""
         return self._counts[1 : len(self) + 1]
 
     def cell(self, numbers: NDArray[np.integer], which: int) -> NDArray[np.uint64]:
-        """Eight bytes of each word from byte 8 * `which` on, padded with 0, as an integer that sorts as they do."""
+        """Return eight bytes of each word from byte 8 * `which` on, padded with 0, as integers that sort alike."""
         firsts, lengths = self._words[numbers, 0], self._words[numbers, 1]
         there = 8 * which < lengths
         return np.where(there, self._pool[np.where(there, firsts + which, 0)], 0).byteswap()
@@ -207,6 +178,6 @@ class WordTable:
 
 
 def _cells(buffer: bytes | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A view of a buffer with the eight bytes from every offset on, as one integer each."""
+    """Return a view of a buffer with the eight bytes from every offset on, as one integer each."""
     data = np.frombuffer(buffer, dtype=np.uint8)
     return np.ndarray((len(data) - 7,), dtype=np.uint64, buffer=data, strides=(1,))

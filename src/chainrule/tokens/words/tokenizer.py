@@ -12,16 +12,25 @@ from typing import Any, ClassVar
 
 from chainrule.errors import TokenizerError
 from chainrule.system.parallel import Patience, in_order
-from chainrule.tokens.base import Ids, Tokenizer, decoded, encode_lines_slowly, utf8
+from chainrule.text.files import Cleaning, clean_blocks, raw_pieces
+from chainrule.tokens.base import Ids, Tokenizer, decoded, encode_lines_slowly, lines_of, utf8
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.learning import NANOSECONDS, WordLearner
 from chainrule.tokens.words.splitting import Splitting, split_words
 from chainrule.tokens.words.table import WordTable
-from chainrule.tokens.words.wordlist import read_words
+
+_SPECIAL = frozenset([b"<unk>", b"<s>", b"</s>"])  # other tools list them; every word tokenizer has them anyway
 
 
 class WordTokenizer(Tokenizer):
-    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first or in the order of a list."""
+    """Ids 0, 1, 2 are <unk>, <s>, </s>; then come the words, most frequent first or in the order of a list.
+
+    >>> tokenizer = WordTokenizer([b"the", b"cat"])
+    >>> tokenizer.encode_lines(b"the cat\\nthe dog\\n").tolist()
+    [3, 4, 2, 3, 0, 2]
+    >>> tokenizer.decode([3, 4])
+    'the cat'
+    """
 
     kind: ClassVar[str] = "word"
     lossless: ClassVar[bool] = False
@@ -38,7 +47,7 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit, splitting: Splitting = "whitespace") -> WordTokenizer:
-        """A tokenizer that knows every word of the text within the limit."""
+        """Return a tokenizer that knows every word of the text within the limit."""
         learner = WordLearner(splitting)
         for _ in in_order(learner.learn, blocks):
             pass
@@ -46,11 +55,11 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def from_file(cls, path: str | Path, splitting: Splitting = "whitespace") -> WordTokenizer:
-        """A tokenizer that knows exactly the words of a file, one per line, in its order; any other is <unk>."""
+        """Make a tokenizer of exactly the words of a file, one per line, in its order; any other is <unk>."""
         return cls(read_words(path, splitting), splitting)
 
     def with_words(self, words: Iterable[bytes]) -> WordTokenizer:
-        """A tokenizer with these words after its own; words that it knows already are skipped."""
+        """Return a tokenizer with these words after its own; words that it knows already are skipped."""
         known = set(self.spellings)
         return WordTokenizer(
             [*self.spellings, *(word for word in dict.fromkeys(words) if word not in known)], self.splitting
@@ -88,8 +97,8 @@ class WordTokenizer(Tokenizer):
     def token(self, token_id: int) -> str:
         return self.special(token_id) or self.spellings[token_id - 3].decode()
 
-    def settled(self, prompt: str) -> tuple[list[int], bytes]:
-        """All ids but that of the last word, which may be the beginning of a longer one; all after white space."""
+    def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
+        """Return all ids but that of a last word that a longer word may begin with; all after white space."""
         ids: list[int] = self.encode(prompt).tolist()
         words = split_words(utf8(prompt.rpartition("\n")[2]), self.splitting)
         return (ids[:-1], words[-1]) if words and utf8(prompt).endswith(words[-1]) else (ids, b"")
@@ -115,3 +124,31 @@ class WordTokenizer(Tokenizer):
         if data["splitting"] not in ("whitespace", "unicode"):
             raise TokenizerError(f"there is no splitting {data['splitting']!r}")
         return cls(words, data["splitting"])
+
+
+def read_words(path: str | Path, splitting: Splitting) -> list[bytes]:
+    """Return the words of a file in its order; one that the splitting could never find in a text is an error."""
+    blocks = clean_blocks(raw_pieces(Path(path), str(path)), str(path), Cleaning())
+    lines: dict[bytes, int] = {}
+    for number, word in enumerate((word for block in blocks for word in lines_of(block)), start=1):
+        if word in _SPECIAL:
+            continue
+        if fault := _fault(word, splitting) or (word in lines and f"is on line {lines[word]} already"):
+            raise TokenizerError(f"{path}: line {number}: expected one new word, but {word.decode()!r} {fault}")
+        lines[word] = number
+    if not lines:
+        raise TokenizerError(f"{path}: there is no word in it; a vocabulary has one on each line")
+    return list(lines)
+
+
+def _fault(word: bytes, splitting: Splitting) -> str | None:
+    if not word:
+        return "is empty"
+    if splitting == "unicode" and word.decode().isalnum():  # most words are, and splitting is slow
+        return None
+    parts = split_words(word, splitting)
+    if parts == [word]:
+        return None
+    if b"".join(parts) != word:
+        return "has white space in it"
+    return f"is never one word: word:{splitting} splits it into {b' '.join(parts).decode()!r}"

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from chainrule.ngram.store.kernels import BLOCK, find_code
+
 
 @njit(cache=True, nogil=True)
 def window_parts(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
@@ -73,7 +75,7 @@ def fill_windows(ids: Any, first: int, last: int, at_start: bool, ends_at: int, 
 
 @njit(cache=True, nogil=True)
 def _part(first: Any, split: Any, column: Any) -> Any:
-    """The part of a window, from the first part and the split of its first word, and from its second column."""
+    """Return the part of a window, from the first part and the split of its first word and its second column."""
     return first + (np.int64(column) >> split)
 
 
@@ -89,7 +91,7 @@ def _fill(columns: Any, place: int, line_end: Any, windows: Any, row: int, first
 
 @njit(cache=True, nogil=True)
 def sort_windows(windows: Any, bits: int) -> Any:
-    """The indices that sort the windows by all columns: a radix sort, from the last column to the first."""
+    """Return the indices that sort the windows by all columns: a radix sort, from the last column to the first."""
     rows, order = windows.shape
     passes = (bits + 10) // 11
     digit = (bits + passes - 1) // passes
@@ -168,18 +170,51 @@ def fill_levels(windows: Any, place: Any, shared: Any, first: Any, word: Any, co
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_places(places: Any, counts: Any) -> Any:
-    """Add to `counts` how often each index occurs in `places`. Returns `counts`."""
-    for k in range(len(places)):
-        counts[places[k]] += 1
-    return counts
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def count_places_from(places: Any, first: int, counts: Any) -> Any:
+def count_places(places: Any, first: int, counts: Any) -> Any:
     """Add to `counts` how often each index from `first` on occurs in `places`, as far as there are counts."""
     for k in range(len(places)):
         place = np.int64(places[k]) - first
         if 0 <= place < len(counts):
             counts[place] += 1
     return counts
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def link_suffixes(first: int, last: int, begin: Any, word: Any, context_suffix: Any, begin_below: Any,
+                  word_below: Any, size: int, suffix: Any) -> Any:  # fmt: skip
+    """Write the index of h' w into `suffix` for each n-gram h w of the contexts h from first to last - 1.
+
+    h' is h without its first word. The arrays `..._below` are of the n-grams that are a word shorter.
+    """
+    lows, highs = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    differ = np.empty(BLOCK, np.int64)
+    touched: Any = 0  # returned, so that the compiler keeps the loads that only warm the cache
+    scale = 1.0 / np.float64(size)
+    for block in range(first, last, BLOCK):
+        many = min(BLOCK, last - block)
+        for k in range(many):
+            shorter = np.int64(context_suffix[block + k])
+            lows[k], highs[k] = begin_below[shorter], begin_below[shorter + 1]
+        m = 0
+        for k in range(many):
+            at = np.int64(begin[block + k])
+            children: Any = np.int64(begin[block + k + 1]) - at
+            differ[m] = k
+            if highs[k] - lows[k] == children:  # words seen after h were seen after h': equally many are the same
+                for j in range(children):
+                    suffix[at + j] = lows[k] + j
+            else:
+                m += children > 0
+        for j in range(m):
+            k = differ[j]
+            code = np.float64(word[np.int64(begin[block + k])])
+            touched += np.int64(word_below[lows[k] + np.int64(code * np.float64(highs[k] - lows[k]) * scale)])
+        for j in range(m):
+            k = differ[j]
+            low, least = lows[k], np.int64(-1)
+            for child in range(np.int64(begin[block + k]), np.int64(begin[block + k + 1])):
+                code_of_word = np.int64(word[child])
+                low = find_code(word_below, 0, low, highs[k], least, size, code_of_word)
+                suffix[child] = low
+                low, least = low + 1, code_of_word
+    return touched
