@@ -24,7 +24,7 @@ from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.inference.model import NeuralModel
 from chainrule.networks.config import count_parameters
 from chainrule.runs import train as pipeline
-from chainrule.training import job, loop
+from chainrule.training import loop
 from chainrule.training import train as beginning
 from chainrule.training.engines.tape_engine import TapeEngine
 from chainrule.training.examples import texts_of
@@ -53,7 +53,7 @@ class Trainer:
     @property
     def job(self) -> Any:
         """What the loop works with: texts in batches."""
-        return job.open_job(self.engine, self.settings, self.data, texts_of(self.data), None)
+        return loop.Job.open(self.engine, self.settings, self.data, texts_of(self.data), None)
 
     def run(self, sample: Callable[[], str] | None = None) -> Trained:
         return train_network(self.engine, self.settings, self.data, sample=sample)
@@ -386,8 +386,8 @@ def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
     small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
     with monkeypatch.context() as patched:
         stopping(patched, 6)
-        identity = job.identity
-        patched.setattr(job, "identity", lambda *given: _without_engine(identity(*given)))
+        identity = loop.identity
+        patched.setattr(loop, "identity", lambda *given: _without_engine(identity(*given)))
         with pytest.raises(Interrupted):
             cr.train("gru", TOY, run=tmp_path, engine="torch", **small)
     with pytest.raises(TrainingError, match="settings engine: torch then, tape now"):

@@ -16,13 +16,14 @@ from chainrule.contract import kinds
 from chainrule.errors import Interrupted, ModelError, SettingsError
 from chainrule.networks.tagging.config import TaggerConfig, WordInputs
 from chainrule.networks.tagging.tagger import TaggerNetwork
-from chainrule.tagging.examples import TaggedExamples, TaggedText, WordDropout
-from chainrule.tagging.reading import SubwordReader, WordReader, numbered, pieces
+from chainrule.tagging.examples import TaggedExamples, WordDropout
+from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.testing.taggers import TAGGER_LAWS
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
-from chainrule.training.objectives import Stretches
+from chainrule.training.layouts import in_pieces
+from chainrule.training.objectives import Sequences, Stretches
 
 from .toys import TINY, StandIn, StandInSettings, sentences, told_by_the_beginning, told_by_the_end
 
@@ -126,8 +127,12 @@ def test_word_dropout_reads_rare_words_as_unknown() -> None:
     assert not np.array_equal(is_dropped_BT, dropout.is_dropped(words_BT, epoch=2, place=0))
 
     reader = WordReader(WordTokenizer([b"a", b"b"]), spells=True)
-    text = TaggedText(np.zeros(4000, np.int64), np.zeros(4000, np.uint32), np.asarray([0]), np.asarray([4000]))
-    examples = TaggedExamples(text, reader.read([b"a", b"b"]), None, WordDropout.of(1.0, np.asarray([1, 1]), 0, 0))
+    tags, words = (
+        Sequences(np.zeros(4000, np.uint32), np.asarray([0]), np.asarray([4000])),
+        np.zeros(4000, np.int64),
+    )
+    dropout = WordDropout.of(1.0, np.asarray([1, 1]), 0, 0)
+    examples = TaggedExamples(tags, words, reader.read([b"a", b"b"]), None, dropout)
     stretches = Stretches(np.zeros((1, 4001), np.int64), np.asarray([0]), np.asarray([4000]), np.asarray([0]), True)
     for epoch, share in ((None, 0.0), (0, 0.5)):
         inputs = WordInputs(*examples.objective.batch(stretches._replace(epoch=epoch)).inputs)
@@ -223,8 +228,8 @@ def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_long_sentences_are_read_in_pieces() -> None:
-    assert list(pieces(4, None, 0)) == [(0, 4, 0)]
-    assert list(pieces(7, 4, 1)) == [(0, 4, 0), (3, 7, 1)]
+    _, starts, lengths, skips = in_pieces(np.asarray([0]), np.asarray([7]), 4, 1)
+    assert (starts.tolist(), lengths.tolist(), skips.tolist()) == ([0, 3], [4, 4], [0, 1])
     tagger = trained({"cell": "transformer", "heads": 2, "window": 4})
     (log_probs_TK,) = tagger.log_probs([["the", "cat"] * 9])
     np.testing.assert_allclose(np.exp(log_probs_TK).sum(axis=1), 1.0, rtol=1e-5)

@@ -15,10 +15,11 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training import train as beginning
-from chainrule.training.batches.rows import Size
 from chainrule.training.engines import torch_mode
-from chainrule.training.engines.base import Feed, validation_steps
+from chainrule.training.engines.base import validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.layouts import Size
+from chainrule.training.objectives import Feed
 from chainrule.training.planning import autotune
 from chainrule.training.planning.autotune import Autotune
 from chainrule.training.run_state import Decisions, Mode, RunState

@@ -29,7 +29,6 @@ from chainrule.system.progress import SILENT
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
 from chainrule.training import train as beginning
-from chainrule.training.batches.rows import Size
 from chainrule.training.checkpoints import checkpoint
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 from chainrule.training.checkpoints.flatten import flatten, rebuild
@@ -37,6 +36,7 @@ from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove
 from chainrule.training.engines.base import Snapshot
 from chainrule.training.engines.torch_engine import TorchEngine, from_arrays, to_arrays
 from chainrule.training.engines.torch_step import Stepper
+from chainrule.training.layouts import Size
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.train import Trained
 from listening import Listening

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.training.batches.sample import sample_of
+from chainrule.training.examples import sample_of
 from chainrule.training.planning.pace import Pace
 
 

@@ -17,10 +17,9 @@ from processes_child import LSTM, MUON, TRANSFORMER
 
 import chainrule as cr
 from chainrule.errors import SettingsError
-from chainrule.training.batches.layouts import Windows
-from chainrule.training.batches.rows import Rows, Step
-from chainrule.training.batches.rows import Size as BatchSize
 from chainrule.training.checkpoints.run_folder import checkpoint_folders
+from chainrule.training.layouts import Rows, Step, Windows
+from chainrule.training.layouts import Size as BatchSize
 
 HERE = Path(__file__).parent
 

@@ -14,8 +14,8 @@ arithmetic is that of whole numbers, so that NumPy and torch make equal batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -25,11 +25,10 @@ from chainrule.contract.kinds import TrainingData
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.networks.transformer.masked_config import SHARE
 from chainrule.tokens.base import line_bounds
-from chainrule.training.batches.rows import Predicting, Rows
-from chainrule.training.batches.sample import sample_of
-from chainrule.training.engines.base import Engine, Feed
+from chainrule.training.engines.base import Engine
 from chainrule.training.examples import TextExamples, Texts
-from chainrule.training.objectives import Batch, NextToken, Objective, Stretches
+from chainrule.training.layouts import Predicting, Rows
+from chainrule.training.objectives import Batch, Feed, NextToken, Objective, Stretches
 
 MASKED, RANDOM = 0.8, 0.1
 """The shares of the predicted tokens that are replaced by [MASK], and by a random token."""
@@ -76,7 +75,7 @@ class Masking(Objective):
         return int(predicted_count(rows.lengths_B - rows.skips_B, self.share).sum())
 
     def batch(self, stretches: Stretches) -> Batch:
-        ids_BS = self.before.begun(stretches)
+        ids_BS = self.before.with_start(stretches)
         xp, where = array_namespace(ids_BS), device(ids_BS)
         columns_T = xp.arange(ids_BS.shape[1] - 1, device=where)
         places_BT = stretches.starts_B[:, None] + columns_T
@@ -141,13 +140,12 @@ class MaskedExamples(TextExamples):
         lengths = np.diff(line_bounds(self.ids, self.eos), axis=0) if self.context == "line" else len(self.ids)
         return int(predicted_count(np.asarray(lengths), self.objective.share).sum())
 
-    def sampled(self, tokens: int) -> MaskedExamples:
-        read = round(tokens / self.tokens * len(self.ids))
-        return replace(self, ids=sample_of(self.ids, self.eos, self.context, read))
+    def sampled(self, tokens: int) -> Self:
+        return super().sampled(round(tokens / self.tokens * len(self.ids)))
 
-    def beginning(self, tokens: int) -> MaskedExamples:
+    def beginning(self, tokens: int) -> Self:
         # in a short text every batch has one of its ends, which is padded: steps would be timed on these alone
-        return replace(self, ids=super().beginning(_BEGINNING * tokens).ids)
+        return super().beginning(_BEGINNING * tokens)
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         feed = super().feed(engine, settings, seed)
@@ -155,11 +153,6 @@ class MaskedExamples(TextExamples):
 
 
 def masked_texts(data: TrainingData, share: float) -> Texts:
-    """The texts of a masked model, as examples."""
+    """Return the texts of a masked model, as examples."""
     before = NextToken.of(data.tokenizer, data.context)
-    objective = Masking(before, data.tokenizer.vocab_size, data.seed, share)
-
-    def examples(ids: np.ndarray) -> MaskedExamples:
-        return MaskedExamples(ids, data.tokenizer.eos, data.context, objective)
-
-    return Texts(examples(data.train.ids), None if data.valid is None else examples(data.valid.ids))
+    return MaskedExamples.of(data, Masking(before, data.tokenizer.vocab_size, data.seed, share))

@@ -4,8 +4,7 @@ In reading order:
 
     contract.py    what a conditional language model is
     model.py       an encoder-decoder network as one
-    backend.py     how such models are built, loaded and given to an engine
-    training.py    the kind: how one is trained on pairs, and loaded
+    training.py    the kind: how one is built, trained on pairs, and loaded
     denoising.py   pretraining: texts with gaps as sources, what is missing as targets
     translate.py   texts in, translations out
     alignments.py  which source tokens a target token looked at, and its picture

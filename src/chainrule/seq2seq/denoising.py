@@ -28,11 +28,10 @@ from chainrule.errors import SettingsError
 from chainrule.networks.seq2seq.config import EXTRA_IDS, Pretraining
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.training.batches.layouts import Lines
-from chainrule.training.batches.rows import Predicting, Rows, Size
-from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.examples import TextExamples, Texts
-from chainrule.training.objectives import Batch, Objective, Stretches
+from chainrule.training.engines.base import Engine
+from chainrule.training.examples import TextExamples, Texts, size_for
+from chainrule.training.layouts import Lines, Predicting, Rows
+from chainrule.training.objectives import Batch, Feed, Objective, Stretches
 
 MEAN_SPAN = 3.0
 SPANS_SHARE, INFILLING_SHARE = 0.15, 0.3
@@ -171,8 +170,7 @@ class DamagedExamples(TextExamples):
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         # </s> takes a place at the end of every piece
-        length = max(1, settings.row_length(engine.window, "line") - 1)
-        size = Size(length, settings.batch, settings.device_batch or settings.batch)
+        size = size_for(max(1, settings.row_length(engine.window, "line") - 1), engine, settings)
         layout = Lines(*line_bounds(self.ids, self.eos), 0, size, seed)
         return Feed(Predicting(layout, self._targets), engine.gatherer(self.ids, self.objective))
 
@@ -187,9 +185,4 @@ def denoising_texts(data: TrainingData, pretraining: Pretraining) -> Texts:
     if data.context == "stream":
         raise SettingsError(f"pretrain={pretraining} reads lines: leave out --context stream")
     kind = Spans if pretraining == "spans" else Infilling
-    objective = kind.of(data.tokenizer, data.seed)
-
-    def examples(ids: np.ndarray) -> DamagedExamples:
-        return DamagedExamples(ids, data.tokenizer.eos, "line", objective)
-
-    return Texts(examples(data.train.ids), None if data.valid is None else examples(data.valid.ids))
+    return DamagedExamples.of(data, kind.of(data.tokenizer, data.seed))

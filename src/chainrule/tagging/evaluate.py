@@ -172,7 +172,7 @@ def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progres
 
 def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
     """The figures of a tagger in a comparison."""
-    sentences = Tagged(test.lines)
+    sentences = Tagged.read(test.lines)
     began = time.perf_counter()
     found = evaluate_tagger(model, sentences, progress=progress)
     seconds = time.perf_counter() - began

@@ -6,7 +6,7 @@ What is computed of a word depends on the word alone, so it is computed once for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,19 +149,3 @@ def numbered(sentences: Sequence[Sequence[str]]) -> tuple[list[bytes], list[np.n
     numbers: dict[str, int] = {}
     rows = [np.asarray([numbers.setdefault(w, len(numbers)) for w in words], np.int64) for words in sentences]
     return [word.encode() for word in numbers], rows
-
-
-def pieces(length: int, most: int | None, overlap: int) -> Iterator[tuple[int, int, int]]:
-    """Where the pieces of a sentence begin and end, and how many of the words at their beginning are context only.
-
-    They have at most `most` words each. They are cut as the layout of batches cuts long lines.
-
-    >>> list(pieces(10, 6, 2))
-    [(0, 6, 0), (4, 10, 2)]
-    """
-    if most is None or length <= most:
-        yield 0, length, 0
-        return
-    stride = most - overlap
-    for number in range(1 + -(-(length - most) // stride)):
-        yield number * stride, min(number * stride + most, length), overlap if number else 0

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from chainrule.errors import Interrupted, TrainingError
+from chainrule.contract.kinds import TrainingData
+from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import Task
 from chainrule.system.signals import Interrupts
-from chainrule.training.checkpoints.checkpoint import Checkpoint
-from chainrule.training.engines.base import Weights
-from chainrule.training.job import Job
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.checkpoints.compatibility import identity
+from chainrule.training.engines.base import Engine, Weights
+from chainrule.training.examples import Texts
+from chainrule.training.objectives import Feed
 from chainrule.training.optim.schedule import factor
 from chainrule.training.planning.advice import long_run
+from chainrule.training.planning.autotune import Autotune
 from chainrule.training.planning.pace import Pace
 from chainrule.training.run_state import Place, RunState
 from chainrule.training.tracking.metrics_log import MetricsLog
@@ -24,6 +30,54 @@ READ_SECONDS = 1.0
 BEST = "best/"
 """What the names of the best weights begin with in a checkpoint."""
 _SECONDS_TO_JUDGE = 5.0  # of steps, before their speed says how long the run takes
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything about a run that does not change while it trains, such as its texts, cut into batches."""
+
+    engine: Engine
+    settings: TrainingSettings
+    data: TrainingData
+    train: Feed
+    valid: Feed | None
+    """All of the held-out text."""
+    texts: Texts
+    identity: dict[str, Any]
+    """Settings, network, objective and data, which resuming compares with those of the checkpoint."""
+    checkpoints: Checkpoints | None
+    sample: Callable[[], str] | None
+    is_kept: bool
+    """True if there are checkpoints, which only the first of many processes writes."""
+
+    @classmethod
+    def open(
+        cls,
+        engine: Engine,
+        settings: TrainingSettings,
+        data: TrainingData,
+        texts: Texts,
+        sample: Callable[[], str] | None = None,
+    ) -> Job:
+        """Return the job of training on these examples."""
+        train, valid = (None if one is None else one.feed(engine, settings, data.seed) for one in texts)
+        assert train is not None
+        if settings.vary_length and not train.layout.carries:
+            raise SettingsError("vary_length is for a network that carries its memory on, and for --context stream")
+        checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
+        made_of = identity(engine.shapes(), settings, data, texts.train.objective)
+        is_kept = engine.team.agree(checkpoints is not None)
+        return cls(engine, settings, data, train, valid, texts, made_of, checkpoints, sample, is_kept)
+
+    @property
+    def autotune(self) -> Autotune:
+        return Autotune(self.engine, self.settings, self.train, self.valid)
+
+    def held_out(self, tokens: int | None) -> Feed | None:
+        """Return the held-out text, or a sample of about so many tokens."""
+        if tokens is None or self.texts.valid is None:
+            return self.valid
+        return self.texts.valid.sampled(tokens).feed(self.engine, self.settings, self.data.seed)
 
 
 class Loop:
@@ -89,7 +143,7 @@ class Loop:
     def _tick(self) -> float:
         """Look at the clock, and for signals, after what may have taken long: many processes do so together."""
         # the signal is read only once: it may arrive at any moment
-        self.now, self.received = self.job.engine.tick(time.perf_counter(), self.interrupts.received)
+        self.now, self.received = self.job.engine.team.tick(time.perf_counter(), self.interrupts.received)
         return self.now
 
     def _elapsed(self) -> float:
@@ -232,8 +286,7 @@ class Loop:
         self.log.ignore_time()
 
     def _sample(self, sample: Callable[[], str]) -> None:
-        with self.job.engine.sampling():
-            text = sample()
+        text = sample()
         self.log.record("sample", {"step": self.state.step, "text": text})
         self.job.data.progress.note(f"step {self.state.step} writes: {text}")
 
@@ -260,7 +313,7 @@ class Loop:
         if not self.job.is_kept:
             return
         try:
-            self.job.engine.write(self.job.checkpoints, self.state.step, self._checkpoint())
+            self.job.engine.team.write(self.job.checkpoints, self.state.step, self._checkpoint())
         except OSError as error:
             message = f"the checkpoint of step {self.state.step} could not be written: {error}"
             if is_last:

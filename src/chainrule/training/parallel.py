@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from chainrule.errors import ChainruleError, TrainingError
-from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.layouts import Step
 from chainrule.training.team import ALONE, TEAM, Loss, Team, current_team, is_divided, processes, restarts
 
 if TYPE_CHECKING:
@@ -156,15 +156,11 @@ class Processes(Team):
             return network.to(device)
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-        from chainrule.networks.transformer.blocks import Block
-
         # a memory is a view, and is never changed
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         network = deepcopy(network)  # the model keeps a whole network, which gets the weights at the end
-        for module in network.modules():
-            if isinstance(module, Block) and module.cross is None:  # what it sees of a source is read elsewhere too
-                fully_shard(module, mesh=self.mesh)
-        fully_shard(network, mesh=self.mesh)
+        for module in (*network.units(), network):
+            fully_shard(module, mesh=self.mesh)
         register_fsdp_forward_method(network, "loss")
         return network
 
@@ -296,8 +292,6 @@ class _Averaged(Loss):
         from torch import nn
         from torch.nn.parallel import DistributedDataParallel
 
-        from chainrule.networks.transformer.stack import Layers
-
         class Forward(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -306,9 +300,7 @@ class _Averaged(Loss):
             def forward(self, *batch: Any) -> BatchLoss:
                 return loss(*batch)
 
-        # every weight of a Transformer has a gradient at each step; the first state of a recurrent network has one
-        # only where a text begins
-        varies = not isinstance(network, Layers)
+        varies = not network.uses_every_weight
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # the new name of an option that older versions have
             self.module = DistributedDataParallel(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chainrule.errors import SettingsError
 from chainrule.system.devices import choose_device
 from chainrule.system.plugins import import_object
-from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.layouts import Step
 
 if TYPE_CHECKING:
     import torch

@@ -15,8 +15,7 @@ from chainrule.training.checkpoints.compatibility import changes
 from chainrule.training.checkpoints.run_folder import check_run
 from chainrule.training.engines.base import Engine, Snapshot, Weights
 from chainrule.training.examples import Texts, texts_of
-from chainrule.training.job import Job, open_job
-from chainrule.training.loop import BEST, Loop
+from chainrule.training.loop import BEST, Job, Loop
 from chainrule.training.planning.advice import after_training, before_training
 from chainrule.training.planning.pace import Pace
 from chainrule.training.run_state import RunState
@@ -61,8 +60,8 @@ def train_network(
     `time.perf_counter`, or from now.
     """
     check_run(data.run, resume=data.resume)
-    began = engine.agree(time.perf_counter() if began is None else began)
-    job = open_job(engine, settings, data, texts or texts_of(data), sample)
+    began = engine.team.agree(time.perf_counter() if began is None else began)
+    job = Job.open(engine, settings, data, texts or texts_of(data), sample)
     with engine.running(data.seed):
         loop = _begin(job, began)
         earlier = loop.state.seconds
@@ -89,7 +88,7 @@ def train_network(
 
 def _begin(job: Job, began: float) -> Loop:
     """The loop at its first step, or resumed from the newest checkpoint; its time counts from `began`."""
-    found = job.engine.newest(job.checkpoints if job.data.resume else None)
+    found = job.engine.team.newest(job.checkpoints if job.data.resume else None)
     if found is not None:
         return _resume(job, found, began)
     if job.data.resume:

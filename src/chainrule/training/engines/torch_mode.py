@@ -7,8 +7,8 @@ import torch
 from chainrule.errors import TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import has_fast_bfloat16
-from chainrule.training.batches.rows import Layout
 from chainrule.training.engines.base import Timer
+from chainrule.training.layouts import Layout
 from chainrule.training.run_state import Mode
 
 WORTH_TRYING_PRECISIONS = 60.0
@@ -36,7 +36,7 @@ def _with_precision(mode: Mode, settings: TrainingSettings, device: torch.device
     if (
         device.type != "cpu"
         or timer.expected(mode) < WORTH_TRYING_PRECISIONS
-        or not (timer.agree(has_fast_bfloat16()))
+        or not (timer.team.agree(has_fast_bfloat16()))
     ):
         return mode
     seconds, in_bfloat16 = timer.seconds(mode), timer.seconds(small)
@@ -70,7 +70,7 @@ def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.de
 
 def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) -> Mode:
     is_one_part = layout.size.rows <= layout.size.rows_at_once
-    if device.type != "cuda" or not layout.one_shape or not is_one_part or timer.processes > 1:
+    if device.type != "cuda" or not layout.one_shape or not is_one_part or timer.team.size > 1:
         return mode
     recorded = mode._replace(recorded=True)
     seconds = timer.seconds(mode)

@@ -14,9 +14,9 @@ from torch import Tensor
 from chainrule.errors import TrainingError
 from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.system.devices import expect_slow_bfloat16
-from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.rows import Layout, Rows, Step
 from chainrule.training.engines.cuda_graph import GradientGraph, copied
+from chainrule.training.layouts import Layout, Rows, Step
+from chainrule.training.objectives import Gatherer
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, Team
 

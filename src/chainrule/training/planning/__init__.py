@@ -1,7 +1,8 @@
 """What is decided before the first step, from the text, the machine and the time that is given.
 
 pace.py       how long a run is: steps, or a clock
-defaults.py   the rule for settings that are left open
 autotune.py   how steps are computed, and what validations read
-advice.py     what a user is told
+advice.py     notes to the user
+
+The rule for settings that are left open is in networks/defaults.py.
 """

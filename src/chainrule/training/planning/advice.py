@@ -5,13 +5,8 @@ from __future__ import annotations
 import math
 
 from chainrule.contract.lm import Context
-from chainrule.networks.defaults import Cost, Prospect
 from chainrule.networks.training_settings import TrainingSettings
 
-SUBWORDS = 8192
-"""The usual size of a vocabulary of subwords."""
-COSTLY = 0.8
-"""The share of the cost of a token from which on the vocabulary is said to be costly."""
 LONG_SECONDS = 3600.0
 """A run of steps or epochs that takes longer than this gets a note."""
 FEW = 20
@@ -58,20 +53,6 @@ def compiled_lines(settings: TrainingSettings, window: int | None, context: Cont
     return (
         "compile=yes with --context line: torch compiles a recurrent network for some lengths of lines only, so "
         "that a run that is resumed may differ from one that is not in the last digits"
-    )
-
-
-def costly_vocabulary(cost: Cost, prospect: Prospect, vocab_size: int, minutes: float) -> str | None:
-    """A note if most of the time goes to a large vocabulary, and the text is not read even once, otherwise None."""
-    share = cost.head / max(1, cost.head + cost.hidden)
-    if vocab_size < 2 * SUBWORDS or share < COSTLY or prospect.epochs >= 1:
-        return None
-    faster = (cost.hidden + cost.head) / (cost.hidden + cost.head * SUBWORDS / vocab_size)
-    return (
-        f"a vocabulary of {vocab_size:,} takes {share:.0%} of the time, and {minutes:g} minutes are enough to read "
-        f"{prospect.epochs:.1%} of the text: --tokenizer bpe is about {faster:.0f} times as fast a token, "
-        f"--vocab-size {SUBWORDS} keeps the most frequent words, and --minutes {minutes / prospect.epochs:.0f} "
-        "reads all of it"
     )
 
 

@@ -7,12 +7,17 @@ then put back as they were. A run that is resumed keeps its decisions, unless th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
+from chainrule.contract.kinds import TrainingData
+from chainrule.errors import TrainingError
+from chainrule.networks.defaults import TIMED_STEPS, TIMED_TOKENS
 from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
-from chainrule.training.engines.base import Engine, Feed
+from chainrule.training.engines.base import Engine
+from chainrule.training.examples import Texts
+from chainrule.training.objectives import Feed
 from chainrule.training.planning.pace import (
     FEWEST_VALIDATION_TOKENS,
     VALIDATION_SHARE,
@@ -22,8 +27,7 @@ from chainrule.training.planning.pace import (
     planned_steps,
 )
 from chainrule.training.run_state import Decisions, Mode, Place, RunState
-
-T = TypeVar("T")
+from chainrule.training.team import Team
 
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 _TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
@@ -89,25 +93,21 @@ class Autotune:
         while steps < len(epoch) and targets < _TIMED_VALIDATION_TOKENS:
             targets += epoch[steps].targets
             steps += 1
-        with self.engine.trial(mode) as trial:
+        with self.engine.trial(mode) as trial, trial.measuring():
             trial.mean_nats(self.valid, 1)  # the first call allocates memory
             trial.wait()
             began = time.perf_counter()
             trial.mean_nats(self.valid, steps)
-            rate = self.agree(targets / max(1e-9, time.perf_counter() - began))
+            rate = self.team.agree(targets / max(1e-9, time.perf_counter() - began))
         self.note({"validation_tokens_per_second": round(rate)})
         return rate
 
     # -- what an engine may ask ---------------------------------------------------------------------------
 
     @property
-    def processes(self) -> int:
-        """How many processes take the steps together."""
-        return self.engine.processes
-
-    def agree(self, value: T) -> T:
-        """The value of the first process, which measures for all."""
-        return self.engine.agree(value)
+    def team(self) -> Team:
+        """The processes that take the steps together; the first one measures for all."""
+        return self.engine.team
 
     def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
         """The mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
@@ -125,10 +125,10 @@ class Autotune:
                 if number == first:
                     trial.wait()
                     began = time.perf_counter()
-                elif number > first and self.agree(time.perf_counter() - began) > enough:
+                elif number > first and self.team.agree(time.perf_counter() - began) > enough:
                     break
             trial.wait()
-            return self.agree((time.perf_counter() - began) / (number - first))
+            return self.team.agree((time.perf_counter() - began) / (number - first))
 
     def expected(self, mode: Mode) -> float:
         """About how many seconds the run takes."""
@@ -141,3 +141,31 @@ class Autotune:
     def note(self, figures: Mapping[str, Any]) -> None:
         """Keep measurements, for the record of the run."""
         self.measured |= figures
+
+
+# -- the speed of a network, for the choice of its size ---------------------------------------------------
+
+
+def tokens_per_second(
+    build: Callable[[Any, TrainingData], Engine], data: TrainingData, texts: Texts, settings: Any
+) -> float:
+    """Return the tokens that a network of these settings learns from in a second, by a few steps on an excerpt."""
+    engine = build(settings, data)
+    feed = texts.train.beginning(TIMED_TOKENS).feed(engine, settings, data.seed)
+    with engine.running(data.seed):
+        timer = Autotune(engine, settings, feed, None)
+        seconds = (
+            _seconds_on_gpu(timer) if data.device.startswith("cuda") else timer.seconds(Mode(), at_most=TIMED_STEPS)
+        )
+    return feed.layout.read / feed.layout.count(0) / seconds
+
+
+def _seconds_on_gpu(timer: Autotune) -> float:
+    """Return the seconds of a step on a GPU: as a captured graph if possible, which may be twice as fast."""
+    layout, mode = timer.train.layout, Mode(bfloat16=True)
+    if layout.one_shape and layout.size.rows <= layout.size.rows_at_once and timer.team.size == 1:
+        try:
+            return timer.seconds(mode._replace(recorded=True))
+        except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory
+            pass
+    return timer.seconds(mode, warm=5)  # the first steps on a GPU are slow

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chainrule.errors import SettingsError
 from chainrule.networks.training_settings import EPOCHS, TrainingSettings
-from chainrule.training.batches.rows import Layout
+from chainrule.training.layouts import Layout
 
 VALIDATIONS = 10
 """The number of validations of a run, unless `validate_every` is set; without a clock, at least one an epoch."""
