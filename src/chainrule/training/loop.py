@@ -125,16 +125,11 @@ class Loop:
 
     def _open_log(self) -> None:
         state, job = self.state, self.job
-        # only the first of many processes has a run folder, and tells a logger
-        is_logged = job.data.run is not None or not job.is_kept
-        self.log.open(
-            job.data.run,
-            tensorboard=job.settings.tensorboard and is_logged,
-            step=state.step,
-            tokens=state.tokens,
-            logger=job.settings.logger if is_logged else "none",
-            settings=asdict(job.settings),
-        )
+        loggers = {job.settings.logger, "tensorboard" if job.settings.tensorboard else "none"} - {"none"}
+        if job.data.run is None and job.is_kept:
+            loggers = set()  # the first of many processes, which alone has a run folder, logs for all
+        settings = asdict(job.settings)
+        self.log.open(job.data.run, step=state.step, tokens=state.tokens, loggers=loggers, settings=settings)
         if self.is_decided:
             self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
 
