@@ -12,7 +12,7 @@ import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.errors import SettingsError
 from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.denoising import DamagedExamples, Denoising, Infilling, Spans, restored
+from chainrule.seq2seq.denoising import DamagedExamples, Denoising, Infilling, Spans
 from chainrule.tokens.base import line_bounds
 from chainrule.training.layouts import Lines, Rows, Size
 from chainrule.training.objectives import Gatherer
@@ -21,6 +21,18 @@ VOCAB = 50
 SPANS, INFILLING = Spans(1, 2, VOCAB, 3), Infilling(1, 2, VOCAB, 3)
 SMALL: dict[str, Any] = {"width": 16, "layers": 1, "heads": 1, "batch": 128, "window": 24, "dropout": 0.0}
 LINES = [f"{' '.join('abcdefgh'[(i + k) % 8] for k in range(2 + i % 9))}" for i in range(60)]
+
+
+def restored(source: np.ndarray, target: np.ndarray, vocab_size: int) -> np.ndarray:
+    """The text from which `Spans` made a source and a target, both without </s>."""
+    spans: dict[int, list[int]] = {}
+    for token in target.tolist():
+        if token >= vocab_size:
+            spans[token] = current = []
+        else:
+            current.append(token)
+    text = [t for token in source.tolist() for t in (spans[token] if token >= vocab_size else [token])]
+    return np.asarray(text, dtype=np.int64)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 20, 100, 500])

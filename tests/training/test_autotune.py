@@ -13,15 +13,14 @@ from trainables import Bigram, Recurrent, data, feed, seeded, train
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training import loop
+from chainrule.training import loop, planning
 from chainrule.training import train as beginning
 from chainrule.training.engines import torch_mode
 from chainrule.training.engines.base import validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
 from chainrule.training.objectives import Feed
-from chainrule.training.planning import autotune
-from chainrule.training.planning.autotune import Autotune
+from chainrule.training.planning import Autotune
 from chainrule.training.run_state import Decisions, Mode, RunState
 
 
@@ -40,7 +39,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (autotune, beginning, loop):
+        for module in (planning, beginning, loop):
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
@@ -123,7 +122,7 @@ def test_validations_take_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatc
     found = tuned.decide()
     assert found.validations == max(1, min(10, 3000 // whole))
     assert found.validation_tokens is None  # the text is short
-    monkeypatch.setattr(autotune, "FEWEST_VALIDATION_TOKENS", 20)
+    monkeypatch.setattr(planning, "FEWEST_VALIDATION_TOKENS", 20)
     monkeypatch.setattr(tuned, "_validated_per_second", lambda mode: 100.0)
     found = tuned.decide()
     assert (found.validations, found.validation_tokens) == (10, 30)

@@ -10,7 +10,7 @@ import pytest
 import chainrule as cr
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.planning.advice import few_steps, long_rows, worse_than_guessing
+from chainrule.training.planning import few_steps, long_rows, worse_than_guessing
 from listening import Listening
 
 

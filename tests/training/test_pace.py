@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.training.examples import sample_of
-from chainrule.training.planning.pace import Pace
+from chainrule.training.planning import Pace
 
 
 def test_without_a_clock_steps_count() -> None:

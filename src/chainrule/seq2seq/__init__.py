@@ -7,9 +7,9 @@ In reading order:
     training.py    the kind: how one is built, trained on pairs, and loaded
     denoising.py   pretraining: texts with gaps as sources, what is missing as targets
     translate.py   texts in, translations out
-    alignments.py  which source tokens a target token looked at, and its picture
+    alignments.py  the attention of each target token to the source
     quality.py     BLEU and chrF, also by the length of the source
-    length_plot.py the picture of that
+    pictures.py    pictures of alignments, and of BLEU against the length of the source
     evaluate.py    how good a model is on pairs: perplexity, BLEU, chrF
 """
 

@@ -132,18 +132,6 @@ class Infilling(Denoising):
         return _replaced(ids, starts, lengths, np.full(len(lengths), self.vocab_size)), ids
 
 
-def restored(source: np.ndarray, target: np.ndarray, vocab_size: int) -> np.ndarray:
-    """The text from which `Spans` made a source and a target, both without </s>."""
-    spans: dict[int, list[int]] = {}
-    for token in target.tolist():
-        if token >= vocab_size:
-            spans[token] = current = []
-        else:
-            current.append(token)
-    text = [t for token in source.tolist() for t in (spans[token] if token >= vocab_size else [token])]
-    return np.asarray(text, dtype=np.int64)
-
-
 def _starts(size: int, lengths: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Where spans of these lengths begin in a text of that size, in order, with a token between any two."""
     gaps = np.sort(random.choice(size - int(lengths.sum()) + 1, len(lengths), replace=False))

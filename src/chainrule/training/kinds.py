@@ -41,7 +41,7 @@ from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.engines.base import Engine, Fill
 from chainrule.training.examples import Texts, texts_of
-from chainrule.training.planning.autotune import tokens_per_second
+from chainrule.training.planning import tokens_per_second
 from chainrule.training.team import check_together, current_team
 from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network

@@ -19,9 +19,7 @@ from chainrule.training.engines.base import Engine, Weights
 from chainrule.training.examples import Texts
 from chainrule.training.objectives import Feed
 from chainrule.training.optim.schedule import factor
-from chainrule.training.planning.advice import long_run
-from chainrule.training.planning.autotune import Autotune
-from chainrule.training.planning.pace import Pace
+from chainrule.training.planning import Autotune, Pace, long_run
 from chainrule.training.run_state import Place, RunState
 from chainrule.training.tracking.metrics_log import MetricsLog
 

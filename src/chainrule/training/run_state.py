@@ -34,11 +34,6 @@ class Decisions:
     validation_tokens: int | None = None
     """The size of the sample of the held-out text that validations read; None: all of it."""
 
-    @classmethod
-    def of(cls, mode: Mode, total: int | None, validate_every: int | None, measured: dict[str, Any]) -> Decisions:
-        """Decisions whose first three fields are those of `mode`."""
-        return cls(*mode, total, validate_every, measured)
-
     @property
     def mode(self) -> Mode:
         """The mode in which steps are computed."""

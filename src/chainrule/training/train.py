@@ -16,8 +16,7 @@ from chainrule.training.checkpoints.run_folder import check_run
 from chainrule.training.engines.base import Engine, Snapshot, Weights
 from chainrule.training.examples import Texts, texts_of
 from chainrule.training.loop import BEST, Job, Loop
-from chainrule.training.planning.advice import after_training, before_training
-from chainrule.training.planning.pace import Pace
+from chainrule.training.planning import Pace, after_training, before_training
 from chainrule.training.run_state import RunState
 
 

@@ -205,7 +205,8 @@ class TapeEngine(Engine):
             "weights": self.weights(),
             "optimiser": self.optimiser.arrays(),
             "memory": flatten(self.memories),
-            "random": {"numpy": _to_bytes(self.randomness.bit_generator.state)},
+            # as the bytes of its JSON: the integers of the state are too wide for an array
+            "random": {"numpy": np.frombuffer(json.dumps(self.randomness.bit_generator.state).encode(), np.uint8)},
         }
         arrays = {
             f"{part}/{name}": np.array(array) for part, found in parts.items() for name, array in found.items()
@@ -220,7 +221,7 @@ class TapeEngine(Engine):
         if remembered and feed is not None:
             like = [self._example_of_memory(feed)] * micro_batches(remembered)
             self.memories = rebuild(like, remembered)
-        self.randomness.bit_generator.state = _from_bytes(parts["random"]["numpy"])
+        self.randomness.bit_generator.state = json.loads(parts["random"]["numpy"].tobytes())
 
     def _example_of_memory(self, feed: Feed) -> Any:
         """A memory of the network after some batch; only its structure matters."""
@@ -234,13 +235,3 @@ class TapeEngine(Engine):
 
     def flops_per_token(self) -> float:
         return self.network.flops_per_token()
-
-
-def _to_bytes(state: Mapping[str, Any]) -> np.ndarray:
-    """The state of a random generator as the bytes of its JSON: its integers are too wide for an array."""
-    return np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)
-
-
-def _from_bytes(array: np.ndarray) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(array.tobytes())
-    return state

@@ -21,7 +21,7 @@ _CLEARLY_FASTER = 0.95
 
 
 def choose_mode(settings: TrainingSettings, device: torch.device, layout: Layout, timer: Timer) -> Mode:
-    """The mode of the settings; what they leave open is chosen by timing steps."""
+    """Return the mode of the settings; steps are timed to choose what they leave open."""
     mode = _with_precision(Mode(), settings, device, timer)
     mode = _with_compiling(mode, settings, device, timer)
     return _with_graph(mode, device, layout, timer)
@@ -45,20 +45,10 @@ def _with_precision(mode: Mode, settings: TrainingSettings, device: torch.device
 
 
 def _with_compiling(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> Mode:
-    wanted = settings.compile
+    wanted, compiled = settings.compile, mode._replace(compiled=True)
     if wanted == "no" or (wanted == "auto" and not _is_worth_compiling(mode, settings, device, timer)):
         return mode
-    compiled = mode._replace(compiled=True)
-    if wanted == "yes":
-        return compiled
-    seconds = timer.seconds(mode)
-    try:
-        in_compiled = timer.seconds(compiled)
-    except (RuntimeError, TrainingError) as error:  # no compiler, code it cannot compile, or too little memory
-        timer.note({"compile_error": str(error).partition("\n")[0]})
-        return mode
-    timer.note({"eager_step_seconds": seconds, "compiled_step_seconds": in_compiled})
-    return compiled if in_compiled < _CLEARLY_FASTER * seconds else mode
+    return compiled if wanted == "yes" else _faster(mode, compiled, timer, ("eager", "compiled", "compile"))
 
 
 def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> bool:
@@ -72,12 +62,16 @@ def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) 
     is_one_part = layout.size.rows <= layout.size.rows_at_once
     if device.type != "cuda" or not layout.one_shape or not is_one_part or timer.team.size > 1:
         return mode
-    recorded = mode._replace(recorded=True)
-    seconds = timer.seconds(mode)
+    return _faster(mode, mode._replace(recorded=True), timer, ("asked", "recorded", "record"))
+
+
+def _faster(mode: Mode, other: Mode, timer: Timer, names: tuple[str, str, str]) -> Mode:
+    """Return the other mode if its steps are clearly faster; note the times, or the error of the other mode."""
+    seconds, (one, two, attempt) = timer.seconds(mode), names
     try:
-        in_recorded = timer.seconds(recorded)
-    except (RuntimeError, TrainingError) as error:  # code that cannot be captured, or too little memory
-        timer.note({"record_error": str(error).partition("\n")[0]})
+        others = timer.seconds(other)
+    except (RuntimeError, TrainingError) as error:  # no compiler, code that cannot be captured, too little memory
+        timer.note({f"{attempt}_error": str(error).partition("\n")[0]})
         return mode
-    timer.note({"asked_step_seconds": seconds, "recorded_step_seconds": in_recorded})
-    return recorded if in_recorded < _CLEARLY_FASTER * seconds else mode
+    timer.note({f"{one}_step_seconds": seconds, f"{two}_step_seconds": others})
+    return other if others < _CLEARLY_FASTER * seconds else mode

@@ -1,38 +1,114 @@
-"""Decisions made before the first step: how steps are computed, how long the run is, what validations read.
+"""Decisions before the first step: how steps are computed, how long a run is, what validations read, and notes.
+
+A run of `steps` or `epochs` has a known number of steps, and depends on nothing else. A run of `minutes` ends when
+the time is over, whatever a step takes: its schedule and its validations follow the clock. Where both are set, the
+first limit that is reached counts.
 
 Some decisions take a measurement: a few steps on real batches are timed, and weights and random generators are
 then put back as they were. A run that is resumed keeps its decisions, unless the settings behind one have changed.
+
+The rule for settings that are left open is in networks/defaults.py.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chainrule.contract.kinds import TrainingData
-from chainrule.errors import TrainingError
+from chainrule.contract.lm import Context
+from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.defaults import TIMED_STEPS, TIMED_TOKENS
-from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
+from chainrule.networks.training_settings import EPOCHS, HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.training.engines.base import Engine
 from chainrule.training.examples import Texts
+from chainrule.training.layouts import Layout
 from chainrule.training.objectives import Feed
-from chainrule.training.planning.pace import (
-    FEWEST_VALIDATION_TOKENS,
-    VALIDATION_SHARE,
-    VALIDATIONS,
-    between_validations,
-    check_something_is_left,
-    planned_steps,
-)
 from chainrule.training.run_state import Decisions, Mode, Place, RunState
 from chainrule.training.team import Team
+
+VALIDATIONS = 10
+"""The number of validations of a run, unless `validate_every` is set; without a clock, at least one an epoch."""
+
+VALIDATION_SHARE = 0.05
+"""The largest share of a run's time or, where it has none, of its tokens that all validations take together."""
+
+FEWEST_VALIDATION_TOKENS = 8192
+"""A validation reads at least so many tokens: the mean of fewer is a poor estimate."""
+
+LONG_SECONDS = 3600.0
+"""A run of steps or epochs that takes longer than this gets a note."""
+FEW = 20
+"""A run that is limited by minutes to fewer steps than this gets a note."""
 
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
 _TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
 _TIMED_VALIDATION_TOKENS = 4096
 _VALIDATION_SPEED = 3  # a token costs a third as much in validation as in training, where gradients follow
+
+
+# -- the length of a run ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The length of a run: a number of steps, seconds of time, or both."""
+
+    steps: int | None
+    """None: only the clock ends the run."""
+    seconds: float | None
+    """None: only the number of steps ends the run."""
+
+    @classmethod
+    def of(cls, steps: int | None, minutes: float | None) -> Pace:
+        """The length of a run of so many steps, minutes, or both."""
+        return cls(steps, None if minutes is None else 60 * minutes)
+
+    def place(self, step: int, seconds: float) -> tuple[int, int]:
+        """How much is done, and of how much: in steps or, where the time is the nearer limit, in milliseconds."""
+        if self.seconds is None:
+            assert self.steps is not None
+            return step, self.steps
+        by_clock = int(1000 * seconds), max(1, int(1000 * self.seconds))
+        if self.steps is not None and step * by_clock[1] >= by_clock[0] * self.steps:
+            return step, self.steps
+        return min(by_clock), by_clock[1]
+
+    def expected_steps(self, step: int, seconds: float) -> float:
+        """How many steps the run will have, at the speed of the `step` steps so far; exact without a clock."""
+        done, whole = self.place(step, seconds)
+        return whole if self.seconds is None else step * whole / max(1, done)
+
+
+def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
+    """The number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
+    if settings.steps is not None:
+        return settings.steps
+    if settings.epochs is None and settings.minutes is not None:
+        return None
+    return layout.steps(settings.epochs or EPOCHS)
+
+
+def check_something_is_left(total: int | None, settings: TrainingSettings, done: int, seconds: float) -> None:
+    """Refuse to resume a run after `done` steps and so many seconds if no more is asked for."""
+    is_time_over = settings.minutes is not None and seconds >= 60 * settings.minutes
+    if done and (is_time_over or (total is not None and total < done)):
+        raise SettingsError(
+            f"{done:,} steps are done, and no more are asked for: set more steps, epochs or minutes"
+        )
+
+
+def between_validations(settings: TrainingSettings, layout: Layout, total: int | None) -> int | None:
+    """The number of steps between validations; None: they are spread over the time of the run."""
+    if settings.validate_every is not None or settings.minutes is not None or total is None:
+        return settings.validate_every
+    return max(1, min(layout.count(0), round(total / VALIDATIONS)))
+
+
+# -- decisions --------------------------------------------------------------------------------------------
 
 
 class Autotune:
@@ -47,7 +123,7 @@ class Autotune:
         mode = self.engine.choose_mode(self.train, self)
         total = planned_steps(self.settings, self.train.layout)
         every = between_validations(self.settings, self.train.layout, total)
-        return self._with_validations(Decisions.of(mode, total, every, self.measured))
+        return self._with_validations(Decisions(*mode, total, every, self.measured))
 
     def decide_anew(self, state: RunState, changed: Set[str]) -> Decisions:
         """The decisions of a run that continues; only those that depend on a changed setting are made again."""
@@ -169,3 +245,69 @@ def _seconds_on_gpu(timer: Autotune) -> float:
         except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory
             pass
     return timer.seconds(mode, warm=5)  # the first steps on a GPU are slow
+
+
+# -- notes to the user about a run that is allowed but probably not intended ------------------------------
+
+
+def before_training(settings: TrainingSettings, length: int, context: Context, window: int | None) -> list[str]:
+    """The notes for a run in rows of at most `length` tokens, of a network with this window."""
+    notes = (long_rows(settings, length, context), compiled_lines(settings, window, context))
+    return [note for note in notes if note is not None]
+
+
+def after_training(settings: TrainingSettings, steps: int, loss: float | None, vocab_size: int) -> list[str]:
+    """The notes for a run that has ended after so many steps with this loss on the held-out text."""
+    notes = few_steps(settings, steps), worse_than_guessing(loss, vocab_size, settings.rate)
+    return [note for note in notes if note is not None]
+
+
+def few_steps(settings: TrainingSettings, steps: int) -> str | None:
+    """A note if so few steps fitted into the minutes that little was learned, otherwise None."""
+    if settings.minutes is None or steps >= FEW or steps == settings.steps:
+        return None
+    which = "step" if steps == 1 else "steps"
+    return (
+        f"only {steps} {which} fitted into {settings.minutes:g} minutes, in which little is learned: "
+        f"give it more, or set a smaller batch than {settings.batch:,} tokens"
+    )
+
+
+def long_rows(settings: TrainingSettings, length: int, context: Context) -> str | None:
+    """A note if a single row, and so a step, has more tokens than the batch that was set, otherwise None."""
+    if context == "line" or length <= settings.batch:
+        return None
+    return (
+        f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
+        f"set length={settings.batch} for steps as small as that"
+    )
+
+
+def compiled_lines(settings: TrainingSettings, window: int | None, context: Context) -> str | None:
+    """A note if compiled code has to serve more shapes than torch compiles, otherwise None."""
+    if settings.compile != "yes" or window is not None or context != "line":
+        return None
+    return (
+        "compile=yes with --context line: torch compiles a recurrent network for some lengths of lines only, so "
+        "that a run that is resumed may differ from one that is not in the last digits"
+    )
+
+
+def long_run(seconds: float, minutes: float | None) -> str | None:
+    """A note if a run will take hours that nobody asked for, otherwise None."""
+    if minutes is not None or seconds < LONG_SECONDS:
+        return None
+    return (
+        f"about {seconds / 3600:.1f} hours at this speed: with --minutes instead of steps or epochs, sizes are "
+        "chosen for the time there is"
+    )
+
+
+def worse_than_guessing(loss: float | None, vocab_size: int, rate: float) -> str | None:
+    """A note if the best loss is above ln V, the loss where all tokens are equally likely, otherwise None."""
+    if loss is None or loss <= math.log(vocab_size):
+        return None
+    return (
+        f"it learned nothing: {loss:.4g} nats a token, where guessing among {vocab_size:,} tokens gives "
+        f"{math.log(vocab_size):.4g}; train longer, or with a lower learning_rate than {rate:g}"
+    )
