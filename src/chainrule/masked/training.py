@@ -33,7 +33,7 @@ class MaskedKind(NetworkKind):
         return masked_texts(data, settings.share)
 
     def train(self, settings: Any, data: TrainingData) -> Any:
-        """Train a masked model; the tokens it has seen are those that it read, not those that it predicted."""
+        """Train a masked model; its metrics count the tokens that it read, and apart those that it predicted."""
         model = super().train(settings, data)
         predicted, rate = (model.metrics[name] for name in ("tokens_seen", "tokens_per_second_in_training"))
         examples = self.texts(settings, data).train

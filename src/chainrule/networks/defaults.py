@@ -88,7 +88,7 @@ class Cost:
 
 
 def batch_size(prospect: Prospect, least: int = 256) -> int:
-    """The tokens of a step: the power of two up to the square root of all tokens that are read, or the `least`.
+    """Return the tokens of a step: a power of two, at most the square root of all tokens that are read, or `least`.
 
     So the number of steps and their size grow alike.
 
@@ -102,12 +102,12 @@ def batch_size(prospect: Prospect, least: int = 256) -> int:
 
 
 def least_batch(optimiser: str, width: int) -> int:
-    """The fewest tokens of a step: the products of Muon cost as much as reading 5 tokens for each feature."""
+    """Return the fewest tokens of a step: the products of Muon cost as much as 5 tokens for each feature."""
     return max(256, 4 * width) if optimiser == "muon" else 256
 
 
 def dropout_share(prospect: Prospect) -> float:
-    """How much to leave out: nothing in the first four epochs, then more with each doubling, half at most.
+    """Return the share to leave out: nothing in the first four epochs, then more with each doubling, half at most.
 
     >>> [round(dropout_share(Prospect(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
     [0.0, 0.0, 0.11, 0.33, 0.5]

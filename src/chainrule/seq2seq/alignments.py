@@ -31,11 +31,11 @@ class Alignment:
     """A row for each part of the target, which sums to one."""
 
     def best(self) -> list[int]:
-        """The index of the source part that each target part looked at most."""
+        """Return the index of the source part that each target part looked at most."""
         return [int(index) for index in self.weights_TS.argmax(axis=1)]
 
     def of_words(self) -> Alignment:
-        """The same between words: the weights of a source word are summed, those of a target word averaged.
+        """Return the alignment of words: the weights of a source word are summed, those of a target word averaged.
 
         A token that begins with a space begins a word, as those of subword tokenizers do; others stay as they are.
         """
@@ -46,7 +46,7 @@ class Alignment:
 
 
 def align(model: Model, source: str, target: str | None = None) -> Alignment:
-    """How the model aligns a source and a target; without a target, with its own translation."""
+    """Align a source and a target; without a target, the model's own translation."""
     lm = ConditionalModel.expect(model)
     target = translate(lm, source) if target is None else target
     ids = np.asarray([*lm.tokenizer.encode(target), lm.tokenizer.eos])
@@ -54,7 +54,7 @@ def align(model: Model, source: str, target: str | None = None) -> Alignment:
 
 
 def align_ids(lm: ConditionalModel, source: np.ndarray, target: np.ndarray) -> Alignment:
-    """The alignment of ids, both ended by </s>."""
+    """Return the alignment of ids, both ended by </s>."""
     weights_LHTS = lm.attention_weights(source, target)
     if weights_LHTS is None:
         raise ModelError("this model has no attention, so there is no alignment: set attention when training")
@@ -68,7 +68,7 @@ def _names(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[str, ...]:
 
 
 def _words(tokens: Sequence[str]) -> list[slice]:
-    """The stretches of tokens that are words; </s> is one by itself."""
+    """Return the stretches of tokens that are words; </s> is one by itself."""
     has_spaces = any(token.startswith(" ") for token in tokens)
     begins = [
         i

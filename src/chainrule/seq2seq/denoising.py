@@ -9,8 +9,8 @@
     Spans     the <0> on the <1>            ->  <0> cat sat <1> mat
     Infilling the <0> on <0> the <0>        ->  the cat sat on the mat
 
-Sentinels and masks are ids above the vocabulary. What is damaged depends on the seed, the epoch and the place in
-the text alone; how many tokens the target has, on the length of the text.
+Sentinels and masks are ids above the vocabulary. The damage depends on the seed, the epoch and the place in the
+text alone; the number of tokens of the target depends on the length of the text alone.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Denoising(Objective):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, seed: int) -> Denoising:
-        """The objective for a tokenizer."""
+        """Return the objective for a tokenizer."""
         return cls(start_token(tokenizer, "line"), tokenizer.eos, tokenizer.vocab_size, seed)
 
     @abstractmethod
     def targets_of(self, length: int) -> int:
-        """How many tokens the target of so many has, </s> included."""
+        """Return the number of tokens of a target, </s> included, for a text of `length` tokens."""
 
     @abstractmethod
     def damaged(self, ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """The source and the target of a text, both without </s>."""
+        """Return the source and the target of a text, both without </s>."""
 
     def batch(self, stretches: Stretches) -> Batch:
         sources, inputs, targets = [], [], []
@@ -75,7 +75,7 @@ class Denoising(Objective):
         return Batch((pad(sources), pad(inputs)), pad(targets))
 
     def without_end(self, ids: np.ndarray) -> np.ndarray:
-        """A line, or a piece of one, without </s>."""
+        """Return a line, or a piece of one, without </s>."""
         return ids[:-1] if len(ids) and ids[-1] == self.eos else ids
 
 
@@ -103,7 +103,7 @@ class Spans(Denoising):
 
     @staticmethod
     def _counts(length: int) -> tuple[int, int]:
-        """How many tokens of so many are removed, and in how many spans."""
+        """Return how many of `length` tokens are removed, and in how many spans."""
         if not length:
             return 0, 0
         removed = max(1, round(SPANS_SHARE * length))
@@ -133,7 +133,7 @@ class Infilling(Denoising):
 
 
 def _starts(size: int, lengths: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Where spans of these lengths begin in a text of that size, in order, with a token between any two."""
+    """Return where spans of these lengths begin in a text of that size, in order, with a token between any two."""
     gaps = np.sort(random.choice(size - int(lengths.sum()) + 1, len(lengths), replace=False))
     before: np.ndarray = np.cumsum(lengths) - lengths
     starts: np.ndarray = gaps + before
@@ -141,7 +141,7 @@ def _starts(size: int, lengths: np.ndarray, random: np.random.Generator) -> np.n
 
 
 def _replaced(ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The text with one id instead of each span."""
+    """Return the text with one id instead of each span."""
     stays = np.ones(len(ids), bool)
     for start, length in zip(starts, lengths, strict=True):
         stays[start : start + length] = False
@@ -169,7 +169,7 @@ class DamagedExamples(TextExamples):
 
 
 def denoising_texts(data: TrainingData, pretraining: Pretraining) -> Texts:
-    """The texts of a run that pretrains, as examples."""
+    """Return the texts of a run that pretrains, as examples."""
     if data.context == "stream":
         raise SettingsError(f"pretrain={pretraining} reads lines: leave out --context stream")
     kind = Spans if pretraining == "spans" else Infilling

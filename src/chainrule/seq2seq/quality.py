@@ -43,7 +43,7 @@ class Quality:
 
     @classmethod
     def of(cls, translations: Sequence[str], references: Sequence[str]) -> Quality:
-        """The metrics of translations, each with a reference."""
+        """Return the metrics of translations, each with a reference."""
         bleu_of, chrf_of = _metrics()
         bleu = bleu_of.corpus_score(list(translations), [list(references)])
         chrf = chrf_of.corpus_score(list(translations), [list(references)])

@@ -97,12 +97,12 @@ class NeuralTagger(TorchModel, Tagger):
         )
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The weights but those of a pretrained encoder, which its own part of the folder has."""
+        """Return the weights, without those of a pretrained encoder, which is a part of the folder by itself."""
         arrays = {name: array for name, array in super().tensors().items() if not name.startswith(ENCODER)}
         return {**arrays, FREQUENT: self.frequent_V.astype(np.int32)}
 
     def parts(self) -> Mapping[str, Model]:
-        """The masked model that it began from, with its encoder as it is now."""
+        """Return the pretrained masked model, with its encoder as it is after training."""
         if self.pretrained is None:
             return {}
         tuned = copy.copy(self.pretrained)

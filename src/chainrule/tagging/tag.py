@@ -12,7 +12,7 @@ from chainrule.tokens.words.splitting import Splitting, split_words
 
 
 def tag(model: Any, texts: Iterable[str], *, split: Splitting = "unicode") -> list[TaggedWords]:
-    """Each text as words with their tags.
+    """Return each text as words with their tags.
 
     A text is split into words as by the tokenizer word:unicode (see `words_of`), or, with split="whitespace", at
     white space alone.
@@ -24,7 +24,7 @@ def tag(model: Any, texts: Iterable[str], *, split: Splitting = "unicode") -> li
 
 
 def words_of(text: str, split: Splitting = "unicode") -> list[str]:
-    """The words of a text; with split="unicode", contractions of English are two words, as in its treebanks.
+    """Return the words of a text; with split="unicode", contractions of English are two words, as in its treebanks.
 
     >>> words_of("The cat's here, isn't it?")
     ['The', 'cat', "'s", 'here', ',', 'is', "n't", 'it', '?']

@@ -43,7 +43,7 @@ class Rows:
     """The index in the text of the first target of each row."""
     lengths_B: np.ndarray
     skips_B: np.ndarray
-    """How many tokens at the beginning of each row are read as context and not predicted."""
+    """The number of tokens at the beginning of each row that are read as context and not predicted."""
     width: int
     """The number of columns of the batch; short rows are filled up with PAD."""
     epoch: int | None = None
@@ -226,7 +226,7 @@ class Windows(Layout):
         return Epoch(math.ceil(len(starts) / self.size.rows), step)
 
     def count(self, number: int | None) -> int:
-        """The number of steps, which depends on the offset: there may be one short row more."""
+        """Return the number of steps, which depends on the offset: there may be one short row more."""
         windows = math.ceil((self.tokens - self._first(number)[0]) / self.size.length)
         return math.ceil(windows / self.size.rows)
 
@@ -294,7 +294,7 @@ class Streams(Layout):
         return Epoch(len(cuts) - 1, step)
 
     def count(self, number: int | None) -> int:
-        """The number of steps, from the epoch itself, which costs little to make."""
+        """Return the number of steps, from the epoch itself, which costs little to make."""
         return len(self.epoch(number))
 
     def _varied(self, longest: int, number: int) -> np.ndarray:
@@ -375,7 +375,7 @@ class Lines(Layout):
         return Epoch(len(batches), step)
 
     def count(self, number: int | None) -> int:
-        """The number of steps, the same in all epochs: which lengths share a batch is not random."""
+        """Return the number of steps, the same in all epochs: which lengths share a batch is not random."""
         return len(self.bounds) - 1
 
 

@@ -97,7 +97,7 @@ class Loop:
         if state.step == 0 or self._share() < state.validated:  # the run begins, or was made longer
             state.validated = self._share()
         self.is_over, self.is_warned = self._is_over(), False
-        self.first, self.stepping = state.step, now  # where and when this process took it up
+        self.first, self.stepping = state.step, now  # the step and the time at which this process started
 
     def run(self) -> None:
         """Take all steps that are left."""
@@ -134,34 +134,34 @@ class Loop:
     # -- the length of the run ----------------------------------------------------------------------------
 
     def _tick(self) -> float:
-        """Look at the clock, and for signals, after what may have taken long: many processes do so together."""
+        """Read the clock and the signals; many processes do so together."""
         # the signal is read only once: it may arrive at any moment
         self.now, self.received = self.job.engine.team.tick(time.perf_counter(), self.interrupts.received)
         return self.now
 
     def _elapsed(self) -> float:
-        """The seconds of the run so far, including those before it was resumed."""
+        """Return the seconds of the run so far, including those before it was resumed."""
         return self.now - self.began
 
     def _is_over(self) -> bool:
-        """Whether no step is left, or no time for another one and the last validation."""
+        """Return True if no step is left, or no time for another one and the last validation."""
         state, limit = self.state, self.pace.seconds
         if state.is_finished or limit is None or state.step == 0:
             return state.is_finished
         return self._elapsed() + self.validation_seconds >= limit
 
     def _share(self) -> float:
-        """How much of the run is done, from 0 to 1."""
+        """Return how much of the run is done, from 0 to 1."""
         done, whole = self.pace.place(self.state.step, self._elapsed())
         return done / whole
 
     def _expected_validation(self) -> float:
-        """The seconds of a validation, as they were measured before the first step."""
+        """Return the seconds of a validation, as they were measured before the first step."""
         rate = self.state.decisions.measured.get("validation_tokens_per_second")
         return 0.0 if self.valid is None or rate is None else self.valid.layout.tokens / rate
 
     def _length(self) -> tuple[float, str]:
-        """The length of the run for the progress bar, and its unit."""
+        """Return the length of the run for the progress bar, and its unit."""
         if self.pace.seconds is not None:
             return round(self.pace.seconds, 1), "s"
         assert self.pace.steps is not None
@@ -207,7 +207,7 @@ class Loop:
             self._save()
 
     def _is_validation_due(self) -> bool:
-        """Whether to validate after the step that was just done; always after the last one."""
+        """Return True if a validation follows the step that was just done; always after the last one."""
         every = self.state.decisions.validate_every
         if self.is_over:
             return True
@@ -218,7 +218,7 @@ class Loop:
         return share - self.state.validated >= interval and 1 - share >= interval / 2
 
     def _between_reads(self) -> float:
-        """The seconds between two reads; near the end of its time a run does not let the device fall behind."""
+        """Return the seconds between two reads of the losses; fewer near the end, so that the device keeps up."""
         limit = self.pace.seconds
         is_near = limit is not None and limit - self._elapsed() < 3 * READ_SECONDS
         return READ_SECONDS / 10 if is_near else READ_SECONDS

@@ -29,9 +29,9 @@ class Stretches(NamedTuple):
     """The index in the text of the first token of each stretch."""
     lengths_B: Array
     skips_B: Array
-    """How many tokens at the beginning of each stretch are context only: they are read and not predicted."""
+    """The number of tokens at the beginning of each stretch that are read and not predicted."""
     is_full: bool
-    """Whether every stretch has T tokens, none of which is skipped."""
+    """True if every stretch has T tokens, none of which is skipped."""
     epoch: int | None = None
     """The number of the epoch, on which the randomness of an objective depends; None: a validation."""
 
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Objective(ABC):
-    """The task that a network is trained for. A frozen value: two equal objectives make equal batches."""
+    """The task that a network is trained for: a frozen value; equal objectives make equal batches."""
 
     name: ClassVar[str]
     """The name of the objective in checkpoints: a run is resumed only with the objective that it started with."""

@@ -64,11 +64,11 @@ class Pace:
 
     @classmethod
     def of(cls, steps: int | None, minutes: float | None) -> Pace:
-        """The length of a run of so many steps, minutes, or both."""
+        """Return the length of a run of so many steps, minutes, or both."""
         return cls(steps, None if minutes is None else 60 * minutes)
 
     def place(self, step: int, seconds: float) -> tuple[int, int]:
-        """How much is done, and of how much: in steps or, where the time is the nearer limit, in milliseconds."""
+        """Return how much is done, and the whole: in steps, or in milliseconds if the time is the nearer limit."""
         if self.seconds is None:
             assert self.steps is not None
             return step, self.steps
@@ -78,13 +78,13 @@ class Pace:
         return min(by_clock), by_clock[1]
 
     def expected_steps(self, step: int, seconds: float) -> float:
-        """How many steps the run will have, at the speed of the `step` steps so far; exact without a clock."""
+        """Return the number of steps of the run, at the speed so far; exact if there is no clock."""
         done, whole = self.place(step, seconds)
         return whole if self.seconds is None else step * whole / max(1, done)
 
 
 def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
-    """The number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
+    """Return the number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
     if settings.steps is not None:
         return settings.steps
     if settings.epochs is None and settings.minutes is not None:
@@ -102,7 +102,7 @@ def check_something_is_left(total: int | None, settings: TrainingSettings, done:
 
 
 def between_validations(settings: TrainingSettings, layout: Layout, total: int | None) -> int | None:
-    """The number of steps between validations; None: they are spread over the time of the run."""
+    """Return the number of steps between validations; None: they are spread over the time of the run."""
     if settings.validate_every is not None or settings.minutes is not None or total is None:
         return settings.validate_every
     return max(1, min(layout.count(0), round(total / VALIDATIONS)))
@@ -119,14 +119,14 @@ class Autotune:
         self.measured: dict[str, Any] = {}
 
     def decide(self) -> Decisions:
-        """All decisions for a run that begins."""
+        """Return all decisions for a run that begins."""
         mode = self.engine.choose_mode(self.train, self)
         total = planned_steps(self.settings, self.train.layout)
         every = between_validations(self.settings, self.train.layout, total)
         return self._with_validations(Decisions(*mode, total, every, self.measured))
 
     def decide_anew(self, state: RunState, changed: Set[str]) -> Decisions:
-        """The decisions of a run that continues; only those that depend on a changed setting are made again."""
+        """Return the decisions of a run that continues; those that depend on a changed setting are made again."""
         decided = state.decisions
         if changed & set(HOW_COMPUTED):
             mode = self.engine.choose_mode(self.train, self)
@@ -143,7 +143,7 @@ class Autotune:
     # -- validations --------------------------------------------------------------------------------------
 
     def _with_validations(self, decided: Decisions) -> Decisions:
-        """The decisions with the number of validations, and the size of the sample they read."""
+        """Return the decisions with the number of validations, and the size of the sample they read."""
         if self.valid is None or self.settings.validate_every is not None:
             return replace(decided, validations=VALIDATIONS, validation_tokens=None)
         if self.settings.minutes is not None:
@@ -161,7 +161,7 @@ class Autotune:
         )
 
     def _validated_per_second(self, mode: Mode) -> float:
-        """The tokens that a validation reads in a second, from its first steps."""
+        """Return the tokens that a validation reads in a second, from its first steps."""
         assert self.valid is not None
         layout, targets = self.valid.layout, 0
         epoch = layout.epoch(None)
@@ -186,7 +186,7 @@ class Autotune:
         return self.engine.team
 
     def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
-        """The mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
+        """Return the mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
         enough = _TIMED_SECONDS
         if self.settings.minutes is not None:
             enough = min(enough, _TIMED_SHARE * 60 * self.settings.minutes)
@@ -207,7 +207,7 @@ class Autotune:
             return self.team.agree((time.perf_counter() - began) / (number - first))
 
     def expected(self, mode: Mode) -> float:
-        """About how many seconds the run takes."""
+        """Return about how many seconds the run takes."""
         if self.settings.minutes is not None:
             return 60 * self.settings.minutes
         planned = planned_steps(self.settings, self.train.layout)
@@ -251,19 +251,19 @@ def _seconds_on_gpu(timer: Autotune) -> float:
 
 
 def before_training(settings: TrainingSettings, length: int, context: Context, window: int | None) -> list[str]:
-    """The notes for a run in rows of at most `length` tokens, of a network with this window."""
+    """Return the notes for a run in rows of at most `length` tokens, of a network with this window."""
     notes = (long_rows(settings, length, context), compiled_lines(settings, window, context))
     return [note for note in notes if note is not None]
 
 
 def after_training(settings: TrainingSettings, steps: int, loss: float | None, vocab_size: int) -> list[str]:
-    """The notes for a run that has ended after so many steps with this loss on the held-out text."""
+    """Return the notes for a run that has ended after so many steps with this loss on the held-out text."""
     notes = few_steps(settings, steps), worse_than_guessing(loss, vocab_size, settings.rate)
     return [note for note in notes if note is not None]
 
 
 def few_steps(settings: TrainingSettings, steps: int) -> str | None:
-    """A note if so few steps fitted into the minutes that little was learned, otherwise None."""
+    """Return a note if so few steps fitted into the minutes that little was learned, otherwise None."""
     if settings.minutes is None or steps >= FEW or steps == settings.steps:
         return None
     which = "step" if steps == 1 else "steps"
@@ -274,7 +274,7 @@ def few_steps(settings: TrainingSettings, steps: int) -> str | None:
 
 
 def long_rows(settings: TrainingSettings, length: int, context: Context) -> str | None:
-    """A note if a single row, and so a step, has more tokens than the batch that was set, otherwise None."""
+    """Return a note if a single row, and so a step, has more tokens than the batch that was set, otherwise None."""
     if context == "line" or length <= settings.batch:
         return None
     return (
@@ -284,7 +284,7 @@ def long_rows(settings: TrainingSettings, length: int, context: Context) -> str 
 
 
 def compiled_lines(settings: TrainingSettings, window: int | None, context: Context) -> str | None:
-    """A note if compiled code has to serve more shapes than torch compiles, otherwise None."""
+    """Return a note if compiled code has to serve more shapes than torch compiles, otherwise None."""
     if settings.compile != "yes" or window is not None or context != "line":
         return None
     return (
@@ -294,7 +294,7 @@ def compiled_lines(settings: TrainingSettings, window: int | None, context: Cont
 
 
 def long_run(seconds: float, minutes: float | None) -> str | None:
-    """A note if a run will take hours that nobody asked for, otherwise None."""
+    """Return a note if a run will take hours that nobody asked for, otherwise None."""
     if minutes is not None or seconds < LONG_SECONDS:
         return None
     return (
@@ -304,7 +304,7 @@ def long_run(seconds: float, minutes: float | None) -> str | None:
 
 
 def worse_than_guessing(loss: float | None, vocab_size: int, rate: float) -> str | None:
-    """A note if the best loss is above ln V, the loss where all tokens are equally likely, otherwise None."""
+    """Return a note if the best loss is above ln V, the loss of guessing among V tokens."""
     if loss is None or loss <= math.log(vocab_size):
         return None
     return (

@@ -33,13 +33,13 @@ class Trained:
     """Loss in training and in validation, at each validation."""
     steps: int
     tokens: int
-    """How many targets were seen."""
+    """The number of targets that were seen."""
     seconds: float
     """Wall-clock time of the run, including the time before it was resumed."""
     earlier: float
     """The part of `seconds` that was spent before the run was resumed."""
     validation_tokens: int | None
-    """How many tokens of the held-out text validations read; None: there was no such text."""
+    """The number of held-out tokens that validations read; None: there was no held-out text."""
     decisions: dict[str, Any]
     """Choices made before the first step (precision, compilation, number of steps) and the timings behind them."""
 
@@ -86,7 +86,7 @@ def train_network(
 
 
 def _begin(job: Job, began: float) -> Loop:
-    """The loop at its first step, or resumed from the newest checkpoint; its time counts from `began`."""
+    """Return the loop at its first step, or resumed from the newest checkpoint; its time counts from `began`."""
     found = job.engine.team.newest(job.checkpoints if job.data.resume else None)
     if found is not None:
         return _resume(job, found, began)
@@ -103,7 +103,7 @@ def _begin(job: Job, began: float) -> Loop:
 
 
 def _resume(job: Job, found: Checkpoint, began: float) -> Loop:
-    """The loop resumed from a checkpoint; settings that are allowed to change take their new values."""
+    """Return the loop resumed from a checkpoint; settings that are allowed to change take their new values."""
     changed = changes(found.state["identity"], job.identity)
     state = RunState.from_json(found.state["state"])
     before, state.decisions = state.decisions, job.autotune.decide_anew(state, changed)

@@ -70,7 +70,7 @@ class Checkpoints:
         return folder
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that is undamaged; None if there is no checkpoint."""
+        """Return the newest checkpoint that is undamaged; None if there is no checkpoint."""
         folders = checkpoint_folders(self.run)
         for folder in folders:
             try:

@@ -1,4 +1,4 @@
-"""The identity of a run: only the same training is resumed from a checkpoint."""
+"""The identity of a run: a checkpoint is resumed only by the training that wrote it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHANGEABLE = (
 def identity(
     shapes: Mapping[str, list[int]], settings: TrainingSettings, data: TrainingData, objective: Objective
 ) -> dict[str, Any]:
-    """Settings, network, objective and data of a run as plain values; `shapes` are those of its tensors."""
+    """Return settings, network, objective and data of a run as plain values; `shapes` are those of its tensors."""
     return {
         "settings": {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT},
         "network": dict(shapes),
@@ -57,7 +57,7 @@ _BEFORE = {"objective": {"name": NextToken.name}}
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
-    """The names of the settings that differ; a difference that is not allowed raises a TrainingError."""
+    """Return the names of the settings that differ; a difference that is not allowed raises a TrainingError."""
     was, is_now = dict(_leaves({**_BEFORE, **then})), dict(_leaves(json.loads(to_json(now))))
     if ("settings", "engine") in is_now:
         was.setdefault(("settings", "engine"), "torch")  # at first the only engine with checkpoints

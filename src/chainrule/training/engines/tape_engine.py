@@ -224,7 +224,7 @@ class TapeEngine(Engine):
         self.randomness.bit_generator.state = json.loads(parts["random"]["numpy"].tobytes())
 
     def _example_of_memory(self, feed: Feed) -> Any:
-        """A memory of the network after some batch; only its structure matters."""
+        """Return a memory of the network after some batch; only its structure matters."""
         with no_grad():
             return self.network.loss(*feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])).memory
 

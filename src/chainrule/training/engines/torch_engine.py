@@ -126,7 +126,7 @@ class TorchEngine(Engine):
             yield
 
     def _forked_randomness(self) -> AbstractContextManager[None]:
-        """A block after which the random generators of the CPU and of the device are as before."""
+        """Return a block that restores the random generators of the CPU and of the device at its end."""
         return torch.random.fork_rng([self.torch_device] if self.torch_device.type == "cuda" else [])
 
     def gatherer(self, ids: np.ndarray, objective: Objective) -> Gatherer:
@@ -290,7 +290,7 @@ class TorchEngine(Engine):
         return Snapshot(to_arrays(tensors), {"average_count": self.average.count})
 
     def _random_states(self) -> dict[str, Tensor]:
-        """The states of the random generators; NAME.1 is that of the second process, and so on."""
+        """Return the states of the random generators; NAME.1 is that of the second process, and so on."""
         states = {"cpu": torch.get_rng_state()}
         if self.torch_device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.torch_device)
@@ -325,7 +325,7 @@ class TorchEngine(Engine):
             torch.manual_seed(self.team.seed(int(torch.randint(2**62, ()))))
 
     def _is_parameter(self, name: str) -> bool:
-        """Whether a tensor of a snapshot has the shape of a parameter, for each weight of which it has a number."""
+        """Return True if a tensor of a snapshot has the shape of a parameter: one number for each weight."""
         part, _, rest = name.partition("/")
         if part in ("optimiser", "average"):
             return True
@@ -364,12 +364,12 @@ def _is_float8(settings: TrainingSettings, weight_VD: Tensor) -> bool:
 
 
 def _as(value: Tensor, like: Any) -> Tensor:
-    """The value with the dtype and device of `like`: a run may be resumed in another precision."""
+    """Return the value with the dtype and device of `like`: a run may be resumed in another precision."""
     return value.to(like) if isinstance(like, Tensor) else value
 
 
 def _array(tensor: Tensor) -> Any:
-    """A copy of a weight in the memory of the host."""
+    """Return a copy of a weight in the memory of the host."""
     if is_divided(tensor):
         return current_team().on_host(tensor)
     dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
@@ -377,7 +377,7 @@ def _array(tensor: Tensor) -> Any:
 
 
 def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Tensors and numbers copied to NumPy arrays with the same bits."""
+    """Return tensors and numbers copied to NumPy arrays with the same bits."""
     arrays = {}
     for name, value in tensors.items():
         if is_divided(value):
@@ -393,7 +393,7 @@ def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Copies of the tensors from which `to_arrays` made these arrays."""
+    """Return copies of the tensors from which `to_arrays` made these arrays."""
     tensors: dict[str, Any] = {}
     for name, array in arrays.items():
         if is_divided(array):

@@ -42,7 +42,7 @@ class Stepper:
         self.loss = team.averaging(network, loss)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """A block with matrix products in bfloat16, if that is the mode."""
+        """Return a block with matrix products in bfloat16, if that is the mode."""
         if not self.mode.bfloat16:
             return nullcontext()
         # a graph must not use weights in bfloat16 that were cast, and cached, before its capture began
@@ -81,7 +81,7 @@ class Stepper:
         return BatchLoss(found.nats.detach(), None, None if found.memory is None else found.memory.detach())
 
     def _is_recordable(self, step: Step, memories: Memories) -> bool:
-        """Whether a CUDA graph can compute the step: one micro-batch, not the first, which creates the memory."""
+        """Return True if a CUDA graph can compute the step: one micro-batch, and not the first of a memory."""
         return self.mode.recorded and len(step.parts) == 1 and (self.network.window is not None or bool(memories))
 
     def _replay(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Any]:
@@ -104,12 +104,12 @@ class Stepper:
 
     @torch.no_grad()
     def example_of_memory(self, layout: Layout, gatherer: Gatherer) -> Any:
-        """A memory of the network after some batch; only its structure matters."""
+        """Return a memory of the network after some batch; only its structure matters."""
         with self.autocast():
             return self.network.loss(*gatherer.batch(layout.epoch(None)[0].parts[0])).memory
 
     def filled(self, step: Step, layout: Layout) -> Step:
-        """The step with its micro-batches filled up with padding: code is compiled for few shapes."""
+        """Return the step with its micro-batches filled up with padding: code is compiled for few shapes."""
         if not self.mode.compiled:
             return step
         if layout.one_shape:
@@ -123,7 +123,7 @@ class Stepper:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the device or the host ran out of memory."""
+    """Return True if an error says that the device or the host ran out of memory."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(
@@ -137,7 +137,7 @@ _SPREAD = 32  # columns above the mean that are enough for rows of random length
 
 
 def compiled_shape(width: int, layout: Layout) -> tuple[int, int]:
-    """The rows and the width that a micro-batch of this width is padded to, one of few shapes.
+    """Return the rows and the width that a micro-batch of this width is padded to, one of few shapes.
 
     Lines are padded to the greatest length, its half, the half of that, and so on, and to so many rows that every
     micro-batch of that width fits. Rows of random lengths, which are as many in all steps, need few widths.
@@ -154,7 +154,7 @@ def compiled_shape(width: int, layout: Layout) -> tuple[int, int]:
 
 @contextmanager
 def _deterministic() -> Iterator[None]:
-    """A block in which compiled code adds in one order; threads would add gradients of a table as they come."""
+    """Return a block in which compiled code adds in a fixed order; otherwise threads add gradients in any order."""
     before, warns = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -167,7 +167,7 @@ def _deterministic() -> Iterator[None]:
 
 
 def _padded(rows: Rows, count: int, width: int) -> Rows:
-    """The rows with empty ones after them, up to so many, and with columns of padding, up to that width."""
+    """Return the rows followed by empty ones, `count` in all, with columns of padding up to `width`."""
     none = np.zeros(max(0, count - len(rows.starts_B)), np.int64)
     starts_B, lengths_B, skips_B = (
         np.concatenate([array, none]) for array in (rows.starts_B, rows.lengths_B, rows.skips_B)
@@ -176,12 +176,12 @@ def _padded(rows: Rows, count: int, width: int) -> Rows:
 
 
 def is_from_compiler(error: BaseException) -> bool:
-    """Whether an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
+    """Return True if an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
     return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
 
 
 def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place) -> TrainingError:
-    """The error for a step that does not fit into memory; it proposes a device_batch that does, by halving."""
+    """Return the error for a step that does not fit into memory; it proposes a device_batch that fits."""
     largest = max(step.parts, key=lambda rows: len(rows.starts_B) * rows.width)
     count = len(largest.starts_B) // 2
     while count >= 1:
@@ -199,7 +199,7 @@ def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place
 
 
 def _fits(stepper: Stepper, step: Step, gatherer: Gatherer) -> bool:
-    """Whether the gradients of a step can be computed; no gradient is left behind."""
+    """Return True if the gradients of a step can be computed; no gradient is left behind."""
     if stepper.device.type == "cuda":
         torch.cuda.empty_cache()
     fits = True

@@ -51,7 +51,7 @@ class Optimiser:
             part.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The optimiser's state, each tensor under the name PART.PARAMETER.NAME."""
+        """Return the optimiser's state, each tensor under the name PART.PARAMETER.NAME."""
         found = {}
         for number, part in enumerate(self.parts):
             for parameter, values in part.state_dict()["state"].items():
@@ -72,7 +72,7 @@ class Optimiser:
 
 
 def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
-    """The optimiser of these settings, for the parameters of a network that require gradients."""
+    """Return the optimiser of these settings, for the parameters of a network that require gradients."""
     named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     shrinking, hidden = _shrinking(network), {}
     if settings.optimiser == "muon":
@@ -87,7 +87,7 @@ def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
 
 
 def _plain(settings: TrainingSettings, groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
-    """The torch optimiser of these settings; with optimiser=muon, AdamW for the parameters that Muon is not for."""
+    """Return the torch optimiser of these settings; with optimiser=muon, AdamW for the parameters without Muon."""
     name, betas = settings.optimiser, (settings.beta1, settings.beta2)
     fused = all(parameter.device.type in _FUSED for group in groups for parameter in group["params"]) or None
     if name in ("sgd", "momentum") and any(
@@ -122,5 +122,5 @@ def _groups(
 
 
 def _is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
-    """Whether Muon updates a parameter: a matrix from features to features, so no table and not the head."""
+    """Return True if Muon updates a parameter: a matrix from features to features, so no table and not the head."""
     return parameter.ndim == 2 and not any(word in name for word in (*LOOKED_UP, "head"))

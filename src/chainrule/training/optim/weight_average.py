@@ -29,7 +29,7 @@ class WeightAverage:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is an average yet."""
+        """True if there is an average yet."""
         return self.count > 0
 
     def update(self, step: int, expected: float, stalled: int) -> None:
@@ -57,7 +57,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """A block in which the weights are the average, if there is one."""
+        """Return a block in which the weights are the average, if there is one."""
         if not self.is_on:
             yield
             return

@@ -14,7 +14,7 @@ _MEASURED = ("steps", "validation")
 
 
 def curves(folder: str | Path) -> Curves:
-    """The curves of a training: of a run folder every measurement, of a model folder one for each validation."""
+    """Return the curves of a training: every measurement of a run folder, or the validations of a model folder."""
     folder = Path(folder)
     if (folder / METRICS).is_file():
         return Curves(_records(folder / METRICS))
@@ -29,7 +29,7 @@ def curves(folder: str | Path) -> Curves:
 
 
 def _records(path: Path) -> list[dict[str, object]]:
-    """The measurements of metrics.jsonl; a line that was cut short by a crash is left out."""
+    """Return the measurements of metrics.jsonl; a line that was cut short by a crash is left out."""
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:

@@ -52,7 +52,7 @@ def _wandb(module: Any, run: Run, project: str | None) -> tuple[Write, Callable[
 
 
 def _mlflow(module: Any, run: Run, project: str | None) -> tuple[Write, Callable[[], Any]]:
-    """A run of MLflow; inside one that the caller has started, a nested one."""
+    """Start a run of MLflow; inside one that the caller has started, a nested one."""
     is_nested = module.active_run() is not None
     if not is_nested and project is None:
         module.set_experiment(PROJECT)
