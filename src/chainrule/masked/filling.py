@@ -59,7 +59,15 @@ class _Gapped:
 
 
 def fill(model: MaskedModel, text: str, k: int = 5) -> Filled:
-    """Return the k best fillings of each [MASK] of a text, and the k best of all of them together."""
+    """Return the k best fillings of each [MASK] of a text, and the k best of all of them together.
+
+    >>> import chainrule as cr
+    >>> small = {"width": 8, "layers": 1, "heads": 1, "window": 16, "steps": 1}
+    >>> model = cr.train("masked", ["the cat sat", "a dog ran"] * 8, tokenizer="word", **small)
+    >>> found = fill(model, "the [MASK] sat", k=2)
+    >>> len(found.gaps), len(found.texts)
+    (1, 2)
+    """
     MaskedModel.expect(model)
     if k < 1:
         raise ModelError(f"k should be at least 1, not {k}")

@@ -22,7 +22,11 @@ from chainrule.tokens.base import Tokenizer
 
 @dataclass(frozen=True)
 class Alignment:
-    """A source and a target, and how much each part of the target looked at each part of the source."""
+    """A source and a target, and the attention of each part of the target to each part of the source.
+
+    >>> Alignment(("die", "Katze"), ("the", "cat"), np.array([[0.9, 0.1], [0.2, 0.8]])).best()
+    [0, 1]
+    """
 
     source: tuple[str, ...]
     """The tokens, or the words, of the source; </s> is the last."""

@@ -71,6 +71,12 @@ def translate(
 
     It is searched for with `beams` hypotheses (5), or chosen by a strategy such as Greedy() or TopP(0.9). A text is
     one source, also if it has several lines; one that is longer than the model takes is cut.
+
+    >>> import chainrule as cr
+    >>> pairs = [("a b", "b a"), ("b c", "c b"), ("c a", "a c")] * 4
+    >>> model = cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, steps=1, tokenizer="word")
+    >>> len(translate(model, ["a b", "b c"]))
+    2
     """
     lm = ConditionalModel.expect(model)
     if beams is not None and strategy is not None:

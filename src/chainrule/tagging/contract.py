@@ -44,7 +44,7 @@ class Tagger(Model):
 
     purpose, verb = "tag words", "tag"
     tokenizer: Tokenizer
-    """The words of its table; any other word is unknown, and tagged by its spelling and its context."""
+    """The words of its table; any other word is unknown, and tagged by its context."""
     tag_tokenizer: Tokenizer
     """The tags, as the words of a tokenizer."""
 

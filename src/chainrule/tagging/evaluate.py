@@ -137,7 +137,14 @@ class TaggingMeasured:
 
 
 def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progress = SILENT) -> TaggingMeasured:
-    """Tag sentences whose tags are known, and count."""
+    """Tag sentences whose tags are known, and count.
+
+    >>> import chainrule as cr
+    >>> sentences = [[("the", "DET"), ("cat", "NOUN")], [("a", "DET"), ("dog", "NOUN")]] * 4
+    >>> found = evaluate_tagger(cr.train("tagger", sentences, width=8, layers=1, steps=1), sentences)
+    >>> found.words, found.sentences
+    (16, 8)
+    """
     Tagger.expect(tagger)
     given = as_tagged(sentences)
     numbers = {tag: number for number, tag in enumerate(tagger.tags)}

@@ -16,6 +16,12 @@ def tag(model: Any, texts: Iterable[str], *, split: Splitting = "unicode") -> li
 
     A text is split into words as by the tokenizer word:unicode (see `words_of`), or, with split="whitespace", at
     white space alone.
+
+    >>> import chainrule as cr
+    >>> sentences = [[("the", "DET"), ("cat", "NOUN")], [("a", "DET"), ("dog", "NOUN")]] * 4
+    >>> tagger = cr.train("tagger", sentences, width=8, layers=1, steps=1)
+    >>> [sentence.words for sentence in tag(tagger, ["the dog"])]
+    [('the', 'dog')]
     """
     tagger = Tagger.expect(model)
     if isinstance(texts, str):

@@ -93,7 +93,9 @@ class Loop:
         self.received: int | None = None
         now = self._tick()
         self.began, self.read_at, self.saved_at = began - state.seconds, now, now
-        self.validation_seconds = self._expected_validation()
+        # the seconds of a validation, as they were measured before the first step
+        rate = state.decisions.measured.get("validation_tokens_per_second")
+        self.validation_seconds = 0.0 if self.valid is None or rate is None else self.valid.layout.tokens / rate
         if state.step == 0 or self._share() < state.validated:  # the run begins, or was made longer
             state.validated = self._share()
         self.is_over, self.is_warned = self._is_over(), False
@@ -104,10 +106,9 @@ class Loop:
         state, job = self.state, self.job
         try:
             self._open_log()
-            with (
-                job.data.progress.task("training", *self._length()) as task,
-                self.interrupts,
-            ):
+            seconds = self.pace.seconds
+            length, unit = (self.pace.steps, "steps") if seconds is None else (round(seconds, 1), "s")
+            with job.data.progress.task("training", length, unit) as task, self.interrupts:
                 self.shown = 0.0
                 self._show_progress(task)
                 while not (self.is_over or state.stopped):
@@ -117,7 +118,11 @@ class Loop:
                     self._between_steps(task)
                 if not state.history or state.history[-1]["step"] < state.step:
                     self._validate()  # interrupted between validations, then resumed with no step left
-                self._save_the_end()
+                try:  # in case the model cannot be written
+                    self._save(is_last=True)
+                except TrainingError as error:
+                    note = f"{error}; the training has finished, and the model is complete"
+                    job.data.progress.note(note)
         finally:
             self.log.close()
 
@@ -154,18 +159,6 @@ class Loop:
         """Return how much of the run is done, from 0 to 1."""
         done, whole = self.pace.place(self.state.step, self._elapsed())
         return done / whole
-
-    def _expected_validation(self) -> float:
-        """Return the seconds of a validation, as they were measured before the first step."""
-        rate = self.state.decisions.measured.get("validation_tokens_per_second")
-        return 0.0 if self.valid is None or rate is None else self.valid.layout.tokens / rate
-
-    def _length(self) -> tuple[float, str]:
-        """Return the length of the run for the progress bar, and its unit."""
-        if self.pace.seconds is not None:
-            return round(self.pace.seconds, 1), "s"
-        assert self.pace.steps is not None
-        return self.pace.steps, "steps"
 
     def _show_progress(self, task: Task) -> None:
         now = float(self.state.step) if self.pace.seconds is None else min(self._elapsed(), self.pace.seconds)
@@ -274,14 +267,11 @@ class Loop:
             self.log.record("validation", state.history[-1])
             every = job.settings.sample_every
             if job.sample is not None and every and len(state.history) % every == 0:
-                self._sample(job.sample)
+                text = job.sample()
+                self.log.record("sample", {"step": state.step, "text": text})
+                job.data.progress.note(f"step {state.step} writes: {text}")
         state.seconds = self._tick() - self.began
         self.log.ignore_time()
-
-    def _sample(self, sample: Callable[[], str]) -> None:
-        text = sample()
-        self.log.record("sample", {"step": self.state.step, "text": text})
-        self.job.data.progress.note(f"step {self.state.step} writes: {text}")
 
     def _save_before_stopping(self) -> str:
         """Write a last checkpoint; returns a message that says how to resume."""
@@ -293,13 +283,6 @@ class Loop:
             return f"{where}; {error}"
         run = self.job.data.run
         return f"{where}; go on with: chainrule resume {run} (in Python, resume({str(run)!r}))"
-
-    def _save_the_end(self) -> None:
-        """Save the finished run, in case the model cannot be written; a failure costs only the checkpoint."""
-        try:
-            self._save(is_last=True)
-        except TrainingError as error:
-            self.job.data.progress.note(f"{error}; the training has finished, and the model is complete")
 
     def _save(self, *, is_last: bool = False) -> None:
         """Write a checkpoint. A failure is noted and retried later, unless this is the last checkpoint."""

@@ -1,7 +1,7 @@
 """The processes that train one network together, as the rest of the package sees them.
 
-Without torchrun there is one process. Only parallel.py, for many processes, knows torch.distributed; this file knows
-the variables that torchrun sets in the environment.
+Without torchrun there is one process. Only parallel.py, for many processes, knows torch.distributed; this file
+knows the variables that torchrun sets in the environment.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -86,6 +86,8 @@ class Engine(ABC):
     """The device that computes, as error messages name it."""
     team: Team = ALONE
     """The processes that train the network together."""
+    memories: list[Any]
+    """The network's memory after each micro-batch of a step; an empty list at the beginning of a text."""
     language_model: Callable[..., Any]
     """The class of language models whose networks it trains."""
 
@@ -152,9 +154,9 @@ class Engine(ABC):
     def learning_rate(self) -> float:
         """The learning rate of the last step."""
 
-    @abstractmethod
     def forget(self) -> None:
         """Drop the memory carried from batch to batch: in the next step every row begins a new sequence."""
+        self.memories = []
 
     def average_weights(self, step: int, expected: float, stalled: int) -> None:  # noqa: B027 (nor averages)
         """Update the averaged weights after `step` steps of the `expected` number.
@@ -177,6 +179,18 @@ class Engine(ABC):
     @abstractmethod
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
         """Return the mean nats per token of a text, or of its first `most_steps` steps; inside `measuring`."""
+
+    @staticmethod
+    def nats_of_parts(feed: Feed, steps: list[Step], loss: Callable[..., Any]) -> Iterator[Any]:
+        """Yield the loss of each micro-batch, by `loss(inputs, targets, memory)`, whose memory is carried on."""
+        memories: list[Any] = []
+        for step in steps:
+            after = []
+            for part, rows in enumerate(step.parts):
+                found = loss(*feed.gatherer.batch(rows), memories[part] if memories else None)
+                yield found
+                after.append(found.memory)
+            memories = after if feed.layout.carries else []
 
     # -- weights and snapshots ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,27 +167,19 @@ class TapeEngine(Engine):
     def learning_rate(self) -> float:
         return self.optimiser.rate
 
-    def forget(self) -> None:
-        self.memories = []
-
     # -- validations --------------------------------------------------------------------------------------
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        nats, steps = 0.0, validation_steps(feed.layout, most_steps)
-        memories: list[Any] = []
-        for step in steps:
-            after = []
-            for part, rows in enumerate(step.parts):
-                memory = memories[part] if memories else None
-                try:
-                    with no_grad():
-                        found = self.network.loss(*feed.gatherer.batch(rows), memory, count=1, is_measured=True)
-                except NotANumberError as error:
-                    raise TrainingError(f"the held-out text: {error}") from None
-                nats += found.mean
-                after.append(found.memory)
-            memories = after if feed.layout.carries else []
-        return nats / sum(step.targets for step in steps)
+        steps, loss = (
+            validation_steps(feed.layout, most_steps),
+            partial(self.network.loss, count=1, is_measured=True),
+        )
+        try:
+            with no_grad():
+                nats = sum(found.mean for found in self.nats_of_parts(feed, steps, loss))
+        except NotANumberError as error:
+            raise TrainingError(f"the held-out text: {error}") from None
+        return float(nats) / sum(step.targets for step in steps)
 
     # -- weights and snapshots ----------------------------------------------------------------------------
 
@@ -219,14 +212,11 @@ class TapeEngine(Engine):
         self.optimiser.load(parts.get("optimiser", {}), snapshot.counts)
         remembered = parts.get("memory", {})
         if remembered and feed is not None:
-            like = [self._example_of_memory(feed)] * micro_batches(remembered)
+            batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
+            with no_grad():
+                like = [self.network.loss(*batch).memory] * micro_batches(remembered)
             self.memories = rebuild(like, remembered)
         self.randomness.bit_generator.state = json.loads(parts["random"]["numpy"].tobytes())
-
-    def _example_of_memory(self, feed: Feed) -> Any:
-        """Return a memory of the network after some batch; only its structure matters."""
-        with no_grad():
-            return self.network.loss(*feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])).memory
 
     # -- figures ------------------------------------------------------------------------------------------
 

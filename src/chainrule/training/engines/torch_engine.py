@@ -203,9 +203,6 @@ class TorchEngine(Engine):
     def learning_rate(self) -> float:
         return self.optimiser.rate
 
-    def forget(self) -> None:
-        self.memories = []
-
     def average_weights(self, step: int, expected: float, stalled: int) -> None:
         self.average.update(step, expected, stalled)
 
@@ -243,16 +240,9 @@ class TorchEngine(Engine):
     def _mean_nats(self, feed: Feed, steps: list[Step]) -> float:
         wide = torch.float32 if self.torch_device.type == "mps" else torch.float64
         nats = torch.zeros((), device=self.torch_device, dtype=wide)
-        memories: Memories = []
-        for step in steps:
-            after: Memories = []
-            for part, rows in enumerate(step.parts):
-                with self.stepper.autocast():
-                    # not the compiled loss: code for validation would have to be compiled as well
-                    found = self.network.loss(*feed.gatherer.batch(rows), memories[part] if memories else None)
-                nats += found.nats
-                after.append(found.memory)
-            memories = after if feed.layout.carries else []
+        # not the compiled loss: code for validation would have to be compiled as well
+        for found in self.nats_of_parts(feed, steps, self.stepper.plain_loss):
+            nats += found.nats
         return float(self.team.summed(nats)) / sum(step.targets for step in steps)
 
     # -- weights and snapshots ----------------------------------------------------------------------------
@@ -305,7 +295,8 @@ class TorchEngine(Engine):
         self.average.load(parts.get("average", {}), snapshot.counts["average_count"])
         remembered = self.team.own_rows(parts.get("memory", {}))
         if remembered and feed is not None:
-            like = [self.stepper.example_of_memory(feed.layout, feed.gatherer)] * micro_batches(remembered)
+            batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
+            like = [self.stepper.plain_loss(*batch).memory] * micro_batches(remembered)
             self.memories = rebuild(
                 like, {name: _as(remembered[name], leaf) for name, leaf in flatten(like).items()}
             )

@@ -102,11 +102,10 @@ class Stepper:
             return found.nats, found.memory
         return self.graph[1].replay(inputs_BT, targets_BT, memory)
 
-    @torch.no_grad()
-    def example_of_memory(self, layout: Layout, gatherer: Gatherer) -> Any:
-        """Return a memory of the network after some batch; only its structure matters."""
-        with self.autocast():
-            return self.network.loss(*gatherer.batch(layout.epoch(None)[0].parts[0])).memory
+    def plain_loss(self, *batch: Any) -> BatchLoss:
+        """Return the loss of inputs, targets and memory, without gradients and not compiled."""
+        with torch.no_grad(), self.autocast():
+            return self.network.loss(*batch)
 
     def filled(self, step: Step, layout: Layout) -> Step:
         """Return the step with its micro-batches filled up with padding: code is compiled for few shapes."""

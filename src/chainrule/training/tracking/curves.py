@@ -14,7 +14,17 @@ _MEASURED = ("steps", "validation")
 
 
 def curves(folder: str | Path) -> Curves:
-    """Return the curves of a training: every measurement of a run folder, or the validations of a model folder."""
+    """Return the curves of a training: every measurement of a run folder, or the validations of a model folder.
+
+    >>> import tempfile
+    >>> import chainrule as cr
+    >>> small = {"engine": "tape", "hidden": 4, "embedding": 4, "steps": 2}
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = cr.train("elman", ["the cat sat", "a dog ran"] * 4, run=run, **small)
+    ...     found = curves(run)
+    >>> found.columns()["step"][-1]
+    2
+    """
     folder = Path(folder)
     if (folder / METRICS).is_file():
         return Curves(_records(folder / METRICS))
