@@ -3,7 +3,7 @@
 A run of some minutes reads as many tokens as the machine allows, and a larger network reads fewer. So the speed of
 the machine is measured, on a few steps of a network that looks right, and the largest network is chosen that still
 reads three tokens for each parameter of its hidden layers. The other settings follow from the size and from how
-often the text is read (`habits` of each settings class). docs/defaults.md has the measurements behind the numbers.
+often the text is read, as each settings class says. docs/defaults.md has the measurements behind the numbers.
 
 Where steps or epochs are set, nothing is measured: an assumed speed makes the choice the same on every machine.
 """
@@ -88,7 +88,7 @@ class Cost:
 
 
 def batch_size(prospect: Prospect, least: int = 256) -> int:
-    """Return the tokens of a step: a power of two, at most the square root of all tokens that are read, or `least`.
+    """The tokens of a step: the power of two up to the square root of all tokens that are read, or the `least`.
 
     So the number of steps and their size grow alike.
 
@@ -102,12 +102,12 @@ def batch_size(prospect: Prospect, least: int = 256) -> int:
 
 
 def least_batch(optimiser: str, width: int) -> int:
-    """Return the fewest tokens of a step: the products of Muon cost as much as 5 tokens for each feature."""
+    """The fewest tokens of a step: the products of Muon cost as much as reading 5 tokens for each feature."""
     return max(256, 4 * width) if optimiser == "muon" else 256
 
 
 def dropout_share(prospect: Prospect) -> float:
-    """Return the share to leave out: nothing in the first four epochs, then more with each doubling, half at most.
+    """How much to leave out: nothing in the first four epochs, then more with each doubling, half at most.
 
     >>> [round(dropout_share(Prospect(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
     [0.0, 0.0, 0.11, 0.33, 0.5]
@@ -177,11 +177,11 @@ class _Search:
         most = PARAMETERS_PER_TOKEN * self.tokens
         self.fitting = [i for i, cost in enumerate(self.costs) if i == 0 or cost.hidden <= most]
 
-    def filled(self, index: int, prospect: Prospect, **others: Any) -> Any:
+    def filled(self, index: int, estimate: Prospect, **others: Any) -> Any:
         """Return the settings with this size, and with all values that follow from it."""
         sizes, names = self.sizes[index], set(open_names(self.settings))
         sized = replace(self.settings, **others, **sizes)
-        values = {name: value for name, value in sized.habits(prospect).items() if name in names - set(sizes)}
+        values = {name: value for name, value in sized.habits(estimate).items() if name in names - set(sizes)}
         return replace(sized, **values)
 
     def largest(self, is_enough: Callable[[int], bool]) -> int:
@@ -197,7 +197,7 @@ class _Search:
 
         return self.largest(is_enough)
 
-    def prospect(self, rate: float) -> Prospect:
+    def estimate(self, rate: float) -> Prospect:
         """Return how much a run reads at so many tokens per second."""
         seen = max(1.0, rate * self.seconds * _SPENT_LEARNING)
         if self.settings.epochs is not None:
@@ -206,11 +206,11 @@ class _Search:
 
     def complete(self, index: int, rate: float) -> Any:
         """Return the settings with this size, at so many tokens per second."""
-        prospect = self.prospect(rate)
-        if self.settings.epochs is None and self.settings.steps is None and prospect.epochs > MOST_EPOCHS:
-            seen = replace(prospect, seen=float(MOST_EPOCHS * prospect.tokens))
+        estimate = self.estimate(rate)
+        if self.settings.epochs is None and self.settings.steps is None and estimate.epochs > MOST_EPOCHS:
+            seen = replace(estimate, seen=float(MOST_EPOCHS * estimate.tokens))
             return self.filled(index, seen, epochs=float(MOST_EPOCHS))
-        return self.filled(index, prospect)
+        return self.filled(index, estimate)
 
     def reads_enough(self, index: int) -> bool:
         """Return True if a size that was timed reads enough tokens, or nearly so: timing is not exact."""
@@ -247,8 +247,8 @@ def _by_speed(search: _Search, speed: Callable[[Any], float], flops: float) -> A
                 break
             index = better
     index = max(filter(search.reads_enough, search.rates), default=min(search.rates))
-    prospect, minutes = search.prospect(search.rates[index]), search.settings.minutes
-    if (note := costly_vocabulary(search.costs[index], prospect, minutes)) is not None:
+    estimate, minutes = search.estimate(search.rates[index]), search.settings.minutes
+    if (note := costly_vocabulary(search.costs[index], estimate, minutes)) is not None:
         search.data.progress.note(note)
     return _with_larger_batch(search, index, speed)
 
@@ -262,7 +262,7 @@ def _with_larger_batch(search: _Search, index: int, speed: Callable[[Any], float
     """
     rate = search.rates[index]
     chosen = search.complete(index, rate)
-    while "batch" in open_names(search.settings) and search.prospect(rate).epochs < _FEW_EPOCHS:
+    while "batch" in open_names(search.settings) and search.estimate(rate).epochs < _FEW_EPOCHS:
         larger = replace(chosen, batch=_LARGER * chosen.batch)
         takes_long = (1 + TIMED_STEPS) * larger.batch / rate > _TRIAL_SHARE * search.seconds
         if takes_long or larger.batch > min(TIMED_TOKENS, search.tokens // 8):
@@ -274,15 +274,15 @@ def _with_larger_batch(search: _Search, index: int, speed: Callable[[Any], float
     return chosen
 
 
-def costly_vocabulary(cost: Cost, prospect: Prospect, minutes: float) -> str | None:
+def costly_vocabulary(cost: Cost, estimate: Prospect, minutes: float) -> str | None:
     """Return a note if most of the time goes to a large vocabulary, and the text is not read even once."""
-    vocab_size, share = prospect.vocab_size, cost.head / max(1, cost.head + cost.hidden)
-    if vocab_size < 2 * SUBWORDS or share < COSTLY or prospect.epochs >= 1:
+    vocab_size, share = estimate.vocab_size, cost.head / max(1, cost.head + cost.hidden)
+    if vocab_size < 2 * SUBWORDS or share < COSTLY or estimate.epochs >= 1:
         return None
     faster = (cost.hidden + cost.head) / (cost.hidden + cost.head * SUBWORDS / vocab_size)
     return (
         f"a vocabulary of {vocab_size:,} takes {share:.0%} of the time, and {minutes:g} minutes are enough to read "
-        f"{prospect.epochs:.1%} of the text: --tokenizer bpe is about {faster:.0f} times as fast a token, "
-        f"--vocab-size {SUBWORDS} keeps the most frequent words, and --minutes {minutes / prospect.epochs:.0f} "
+        f"{estimate.epochs:.1%} of the text: --tokenizer bpe is about {faster:.0f} times as fast a token, "
+        f"--vocab-size {SUBWORDS} keeps the most frequent words, and --minutes {minutes / estimate.epochs:.0f} "
         "reads all of it"
     )
