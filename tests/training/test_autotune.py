@@ -15,7 +15,7 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop, planning
 from chainrule.training import train as beginning
-from chainrule.training.engines import torch_mode
+from chainrule.training.engines import torch_step
 from chainrule.training.engines.base import validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
@@ -64,7 +64,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, seconds: Any, **values: Any) -> Dec
 def test_a_cpu_takes_bfloat16_if_that_is_faster(
     monkeypatch: pytest.MonkeyPatch, seconds: Any, steps: int, expected: bool
 ) -> None:
-    monkeypatch.setattr(torch_mode, "has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(torch_step, "has_fast_bfloat16", lambda: True)
     found = decided(monkeypatch, seconds, steps=steps)
     assert found.bfloat16 == expected
     assert ("bfloat16_step_seconds" in found.measured) == (steps == 100)
@@ -254,6 +254,6 @@ def test_what_cannot_be_compiled_is_run_as_it_is(error: type[Exception], monkeyp
 
 
 def test_a_cpu_that_is_slow_in_bfloat16_does_not_try_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_mode, "has_fast_bfloat16", lambda: False)
+    monkeypatch.setattr(torch_step, "has_fast_bfloat16", lambda: False)
     found = decided(monkeypatch, {False: 1.0}, steps=100)
     assert not found.bfloat16

@@ -15,9 +15,8 @@ from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.training_settings import Schedule, TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.optim.muon import Muon, orthogonal
-from chainrule.training.optim.optimisers import Optimiser, make_optimiser
+from chainrule.training.optim.optimisers import Optimiser, WeightAverage, make_optimiser
 from chainrule.training.optim.schedule import factor
-from chainrule.training.optim.weight_average import WeightAverage
 
 # -- the learning rate over a run, by values ------------------------------------------------------------
 

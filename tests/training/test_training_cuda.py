@@ -15,7 +15,7 @@ from chainrule.errors import Interrupted, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
-from chainrule.training.engines import torch_batches, torch_mode
+from chainrule.training.engines import torch_batches, torch_step
 from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGatherer, torch_gatherer
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.layouts import Size, choose_layout
@@ -94,7 +94,7 @@ def test_a_run_goes_on_bit_by_bit(
     make: Any, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dropout draws from the GPU's chance, and memory is in bfloat16."""
-    monkeypatch.setattr(torch_mode, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
+    monkeypatch.setattr(torch_step, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
     chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
     whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
     assert whole.decisions["recorded"] == recorded

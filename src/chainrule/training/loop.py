@@ -13,8 +13,7 @@ from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import Task
 from chainrule.system.signals import Interrupts
-from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
-from chainrule.training.checkpoints.compatibility import identity
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, identity
 from chainrule.training.engines.base import Engine, Weights
 from chainrule.training.examples import Texts
 from chainrule.training.objectives import Feed

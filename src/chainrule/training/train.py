@@ -10,8 +10,7 @@ from typing import Any
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError
 from chainrule.networks.training_settings import TrainingSettings
-from chainrule.training.checkpoints.checkpoint import Checkpoint
-from chainrule.training.checkpoints.compatibility import changes
+from chainrule.training.checkpoints.checkpoint import Checkpoint, changes
 from chainrule.training.checkpoints.run_folder import check_run
 from chainrule.training.engines.base import Engine, Snapshot, Weights
 from chainrule.training.examples import Texts, texts_of
