@@ -25,7 +25,7 @@ from chainrule.training import loop
 from chainrule.training.layouts import in_pieces
 from chainrule.training.objectives import Sequences, Stretches
 
-from .toys import TINY, StandIn, StandInSettings, sentences, told_by_the_beginning, told_by_the_end
+from .toys import TINY, StandIn, StandInSettings, sentences, tagged_by_the_first_word, tagged_by_the_last_word
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "layers": 2},
@@ -86,7 +86,7 @@ def test_the_spelling_tells_the_tag_of_an_unknown_word(characters: str) -> None:
 
 def test_one_direction_cannot_see_the_end_of_a_sentence_and_two_can() -> None:
     """Every word is tagged by the last one: before it, one direction can only guess among three."""
-    train, test = told_by_the_end(300), told_by_the_end(60, seed=1)
+    train, test = tagged_by_the_last_word(300), tagged_by_the_last_word(60, seed=1)
     found = {
         both: accuracy(trained({"bidirectional": both, "characters": "none"}, train, **FAST, steps=200), test)
         for both in (False, True)
@@ -99,7 +99,7 @@ def test_one_direction_cannot_see_the_end_of_a_sentence_and_two_can() -> None:
 
 def test_many_to_one() -> None:
     """The end of a sentence is tagged by its first word: one direction is enough, and its state must last."""
-    train, test = (told_by_the_beginning(count, seed, longest=4) for count, seed in ((300, 0), (60, 1)))
+    train, test = (tagged_by_the_first_word(count, seed, longest=4) for count, seed in ((300, 0), (60, 1)))
     learned = trained({"bidirectional": False, "characters": "none"}, train, **FAST, steps=300)
     assert accuracy(learned, test) == 1.0
 
@@ -243,7 +243,7 @@ def test_the_most_frequent_tag() -> None:
 
 def test_evaluation_counts() -> None:
     """A tagger that is always right on known words; the figures by hand."""
-    tagger = trained({}, told_by_the_end(4))
+    tagger = trained({}, tagged_by_the_last_word(4))
     tagger.log_probs = lambda some: [np.log(np.full((len(words), 3), [0.5, 0.3, 0.2])) for words in some]
     assert tagger.tags == ["A", "B", "C"]
     measured = cr.tagging.evaluate_tagger(tagger, [[("a", "A"), ("b", "B")], [("zzz", "A"), ("c", "NEW")]])

@@ -481,14 +481,14 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
         train(seeded(Bigram), replace(settings(), batch=32), data(run=tmp_path, resume=True))
 
 
-# -- told anew how long -----------------------------------------------------------------------------------
+# -- another length ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("longer", "steps"), [({"steps": 50}, 50), ({"steps": None, "epochs": 3}, 36)], ids=str)
 def test_a_run_that_goes_on_may_be_told_anew_how_long(
     longer: dict[str, Any], steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a constant rate, it is the run that was told so at once."""
+    """With a constant rate, it is the same as a run that had this length from its start."""
     constant = replace(settings(), schedule="constant", warmup=0.0, validate_every=10)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, 12)

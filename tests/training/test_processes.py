@@ -48,7 +48,7 @@ def assert_alike(name: str, one: cr.LanguageModel, folder: Path, rtol: float = 1
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus, and trainings that one process has begun and two went on with."""
+    """A corpus, and trainings that one process started and two processes continued."""
     folder = tmp_path_factory.mktemp("processes")
     randomness = np.random.default_rng(5)
     words = [

@@ -4,7 +4,7 @@
 stay as they are: the network cannot know which of the tokens it reads are right, and has to represent all.
 
 A tenth of the rows have no [MASK]: their predicted tokens are random ones or stay, half of them each. The shares of
-the other rows are such that those of all are as above. Without such rows a large network came to rely on
+the other rows make up for that. Without such rows a large network came to rely on
 [MASK] in every row: in text that has none it often did not know the very token that it read (docs/log.md).
 
 The choice is random, but a function of the seed, the number of the epoch and the token's index in the text: each
@@ -130,7 +130,7 @@ def _mixed(words: Array) -> Array:
 
 @dataclass(frozen=True)
 class MaskedExamples(TextExamples):
-    """A text of which some tokens are predicted."""
+    """A text; some of its tokens are hidden and predicted."""
 
     objective: Masking
 

@@ -20,7 +20,7 @@ from chainrule.system.progress import SILENT, Progress
 TOKENS_AT_ONCE = 1 << 14
 """The most tokens that are read at once; a row of T tokens is read T times."""
 OVERLAP = 4
-"""The pieces of a row that is too long overlap by 1/OVERLAP of what a model reads at once."""
+"""The pieces of a row that is too long overlap by 1/OVERLAP of the longest row of the model."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ In reading order:
     contract.py    what a conditional language model is
     model.py       an encoder-decoder network as one
     training.py    the kind: how one is built, trained on pairs, and loaded
-    denoising.py   pretraining: texts with gaps as sources, what is missing as targets
+    denoising.py   pretraining: damaged lines as sources, their repair as targets
     translate.py   texts in, translations out
     alignments.py  the attention of each target token to the source
     quality.py     BLEU and chrF, also by the length of the source

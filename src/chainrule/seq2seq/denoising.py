@@ -1,7 +1,7 @@
-"""Denoising: encoder-decoders are pretrained on text alone, by repairing what was damaged in it.
+"""Denoising: encoder-decoders are pretrained on text alone, by repairing damaged lines.
 
     Spans       T5: 15 % of the tokens, in spans of 3 on average, are each replaced by a sentinel in the source;
-                the target is the sentinels, each followed by what it stands for (Raffel and others 2020)
+                the target is the sentinels, each followed by the tokens it replaced (Raffel and others 2020)
     Infilling   BART: 30 % of the tokens, in spans whose length is Poisson(3), are each replaced by one mask in the
                 source, also spans of length 0; the target is the whole text (Lewis and others 2020)
 
@@ -91,7 +91,7 @@ class Spans(Denoising):
 
     def damaged(self, ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         removed, spans = self._counts(len(ids))
-        # cuts between the removed tokens part them into spans, none of which is empty
+        # cuts between the removed tokens divide them into spans that are not empty
         cuts = np.sort(random.choice(max(removed - 1, 0), max(spans - 1, 0), replace=False)) + 1
         lengths = np.diff(np.concatenate([[0], cuts, [removed]])) if spans else np.zeros(0, np.int64)
         sentinels = self.vocab_size + np.arange(spans)

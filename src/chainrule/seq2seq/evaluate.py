@@ -1,7 +1,7 @@
 """How good translations are: perplexity of the targets given their sources, BLEU and chrF.
 
 BLEU and chrF compare the model's translations with the targets; sacrebleu computes them, on text as people read it,
-and its signatures say exactly how. BLEU against the length of the source shows what attention is for: without it
+and its signatures say exactly how. BLEU against the length of the source shows the use of attention: without it
 the decoder has one vector for the whole source, however long that is.
 """
 
@@ -43,7 +43,7 @@ class TranslationMeasured:
     tokens: int
     """Tokens of targets, ends included."""
     cut: int
-    """Sources that are longer than what the model takes, of which the beginning was read."""
+    """The number of sources that are longer than the model takes; only their beginning was read."""
     bleu: float
     chrf: float
     copied_bleu: float
@@ -130,6 +130,6 @@ def score_pairs(
 
 
 def is_cut(lm: ConditionalModel, source: str) -> bool:
-    """Return True if a source is longer than what the model takes."""
+    """Return True if a source is longer than the model takes."""
     most = lm.longest_source
     return most is not None and len(lm.source_tokenizer.encode(source)) + 1 > most

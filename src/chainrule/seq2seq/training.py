@@ -57,7 +57,7 @@ class Seq2SeqKind(NetworkKind):
         return super().train(_with_pretrained_sizes(settings), data)
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
-        """Return pairs with no side longer than what the network reads at once; or text, to pretrain on."""
+        """Return the pairs that the network can read at once; or text, to pretrain on."""
         if settings.pretrain != "none":
             return denoising_texts(data, settings.pretrain)
         target, source = settings.longest_sides

@@ -65,7 +65,7 @@ class WordReader:
             )
 
     def read(self, words: Sequence[bytes]) -> DistinctWords:
-        """Return the arrays of distinct words, none of which has white space in it."""
+        """Return the arrays of distinct words; no word contains white space."""
         ids = self.words.encode_lines(b"\n".join(words) + b"\n")
         ids_N = np.asarray(ids, dtype=np.int64)[::2]  # each line is a word and </s>
         spellings_NC = _spellings(words) if self.spells else None

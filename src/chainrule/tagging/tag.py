@@ -40,7 +40,7 @@ def words_of(text: str, split: Splitting = "unicode") -> list[str]:
         return [word.decode() for word in split_words(text.encode(), split)]
     words: list[str] = []
     for place, piece in enumerate(_CONTRACTIONS.split(text)):
-        # every other piece is what the pattern found
+        # every other piece is a match of the pattern
         words += [piece] if place % 2 else [word.decode() for word in split_words(piece.encode(), split)]
     return words
 

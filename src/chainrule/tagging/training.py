@@ -83,7 +83,7 @@ class TaggerKind(NetworkKind):
         )
 
     def train(self, settings: Any, data: TrainingData) -> Any:
-        """Train a network on tagged sentences, which are numbered once for all that needs them."""
+        """Train a network on tagged sentences, which are numbered once."""
         model: Any = super().train(settings, TaggingData(**vars(data)))
         # a pretrained encoder is a part of the folder by itself, and belongs to the network all the same
         parameters = sum(weight.numel() for weight in model.network.parameters())
@@ -91,7 +91,7 @@ class TaggerKind(NetworkKind):
         return model
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
-        """Return the sentences; one longer than what the network reads at once is read in pieces."""
+        """Return the sentences; one that is too long to be read at once is read in pieces."""
         assert isinstance(data, TaggingData)
         subwords = None
         if settings.pretrained is not None:

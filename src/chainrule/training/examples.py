@@ -39,11 +39,11 @@ class Examples(ABC):
 
     @abstractmethod
     def sampled(self, tokens: int) -> Examples:
-        """Return about so many tokens of them, evenly spread; all of them, if there are no more."""
+        """Return about `tokens` tokens of the examples, evenly spread; all of them if there are no more."""
 
     @abstractmethod
     def beginning(self, tokens: int) -> Examples:
-        """Return the first of them, of so many tokens at most if that is a whole example."""
+        """Return the first examples, with at most `tokens` tokens, but at least one example."""
 
     @abstractmethod
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
@@ -135,7 +135,7 @@ class PairExamples(SequenceExamples):
                 fits &= side.lengths <= most
         if not fits.any():
             raise CorpusError(
-                f"every pair is longer than what the network reads at once, {target} tokens: set window"
+                f"every pair is longer than the {target} tokens that the network reads at once: set window"
             )
         if not fits.all():
             progress.note(

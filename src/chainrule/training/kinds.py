@@ -64,7 +64,7 @@ class NetworkKind:
     networks: Mapping[str, str]
     """The class of the network for each engine, as MODULE:NAME; for another task, `model` knows the class."""
 
-    # -- what a kind of another task overrides ------------------------------------------------------------
+    # -- methods that a kind of another task overrides ----------------------------------------------------
 
     def model(self, settings: Any, tokenizers: Mapping[str, Tokenizer], context: Context, fill: Fill) -> Any:
         """Return the model of these settings, whose network `fill` makes with its weights."""
@@ -143,7 +143,7 @@ class NetworkKind:
         return model
 
     def _chosen(self, settings: Any, data: TrainingData, began: float) -> Any:
-        """Return the settings with a value for all that are left open: of the checkpoint, or chosen now."""
+        """Return the settings with a value for each that is left open: of the checkpoint, or chosen now."""
         team = current_team()
         if (then := team.agree(_settings_of_checkpoint(data))) is not None:
             return remembered(settings, then)

@@ -1,4 +1,4 @@
-"""The training loop: one for any network, whatever engine computes it."""
+"""The training loop, for any network and any engine."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Job:
         return Autotune(self.engine, self.settings, self.train, self.valid)
 
     def held_out(self, tokens: int | None) -> Feed | None:
-        """Return the held-out text, or a sample of about so many tokens."""
+        """Return the held-out text, or a sample of about `tokens` tokens."""
         if tokens is None or self.texts.valid is None:
             return self.valid
         return self.texts.valid.sampled(tokens).feed(self.engine, self.settings, self.data.seed)

@@ -1,8 +1,8 @@
 """Decisions before the first step: how steps are computed, how long a run is, what validations read, and notes.
 
 A run of `steps` or `epochs` has a known number of steps, and depends on nothing else. A run of `minutes` ends when
-the time is over, whatever a step takes: its schedule and its validations follow the clock. Where both are set, the
-first limit that is reached counts.
+the time is over, however long a step takes: its schedule and its validations follow the clock. Where both are set,
+the first limit that is reached counts.
 
 Some decisions take a measurement: a few steps on real batches are timed, and weights and random generators are
 then put back as they were. A run that is resumed keeps its decisions, unless the settings behind one have changed.
@@ -37,7 +37,7 @@ VALIDATION_SHARE = 0.05
 """The largest share of a run's time or, where it has none, of its tokens that all validations take together."""
 
 FEWEST_VALIDATION_TOKENS = 8192
-"""A validation reads at least so many tokens: the mean of fewer is a poor estimate."""
+"""The fewest tokens that a validation reads: the mean of fewer is a poor estimate."""
 
 LONG_SECONDS = 3600.0
 """A run of steps or epochs that takes longer than this gets a note."""
@@ -64,7 +64,7 @@ class Pace:
 
     @classmethod
     def of(cls, steps: int | None, minutes: float | None) -> Pace:
-        """Return the length of a run of so many steps, minutes, or both."""
+        """Return the length of a run of some steps, minutes, or both."""
         return cls(steps, None if minutes is None else 60 * minutes)
 
     def place(self, step: int, seconds: float) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
 
 
 def check_something_is_left(total: int | None, settings: TrainingSettings, done: int, seconds: float) -> None:
-    """Refuse to resume a run after `done` steps and so many seconds if no more is asked for."""
+    """Refuse to resume a run after `done` steps and `seconds` seconds if the settings ask for no more."""
     is_time_over = settings.minutes is not None and seconds >= 60 * settings.minutes
     if done and (is_time_over or (total is not None and total < done)):
         raise SettingsError(
@@ -178,7 +178,7 @@ class Autotune:
         self.note({"validation_tokens_per_second": round(rate)})
         return rate
 
-    # -- what an engine may ask ---------------------------------------------------------------------------
+    # -- for engines: timing of steps ---------------------------------------------------------------------
 
     @property
     def team(self) -> Team:
@@ -257,7 +257,7 @@ def before_training(settings: TrainingSettings, length: int, context: Context, w
 
 
 def after_training(settings: TrainingSettings, steps: int, loss: float | None, vocab_size: int) -> list[str]:
-    """Return the notes for a run that has ended after so many steps with this loss on the held-out text."""
+    """Return the notes for a run that has ended, after `steps` steps and with `loss` on the held-out text."""
     notes = few_steps(settings, steps), worse_than_guessing(loss, vocab_size, settings.rate)
     return [note for note in notes if note is not None]
 

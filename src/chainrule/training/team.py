@@ -127,7 +127,7 @@ class Team:
         return [values]
 
     def spread(self, tensors: Mapping[str, Any], divided: Callable[[str], bool]) -> dict[str, Any]:
-        """Return tensors on the device of the network; those for which `divided` is True are divided as it is."""
+        """Return tensors on the device of the network; divide those for which `divided(name)` is True."""
         return dict(tensors)
 
     def on_host(self, tensor: Any) -> Any:

@@ -117,7 +117,7 @@ def _resume(job: Job, found: Checkpoint, began: float) -> Loop:
     # compiling changes the micro-batches too: the last one is padded to the shape of the others
     is_cut_anew = "device_batch" in changed or state.decisions.compiled != before.compiled
     if job.settings.device_batch is not None and found.state.get("processes", 1) != job.engine.processes:
-        is_cut_anew = True  # each process has so many tokens in memory at once
+        is_cut_anew = True  # the limit is for each process
     forgets = is_cut_anew and job.train.layout.carries
     # copied, since they are memory-mapped from a checkpoint that is removed once there are newer ones
     best = job.engine.copied(

@@ -130,7 +130,7 @@ class Engine(ABC):
 
     @abstractmethod
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
-        """Return the mode that the settings ask for; what they leave open is chosen for speed."""
+        """Return the mode of the settings; a choice that they leave open is made for speed."""
 
     @abstractmethod
     def trial(self, mode: Mode) -> AbstractContextManager[Engine]:

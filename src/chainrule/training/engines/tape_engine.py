@@ -75,7 +75,7 @@ class TapeEngine(Engine):
         """Refuse settings that only torch offers; the tape computes on the CPU."""
         for name, values in OFFERED.items():
             value = getattr(settings, name)
-            if value is not None and value not in values:  # None: left open, and chosen from what there is
+            if value is not None and value not in values:  # None: left open, and chosen from these
                 offered = " or ".join(str(one).lower() for one in values)
                 raise SettingsError(
                     f"{name}={str(value).lower()} is not for engine=tape, which has {offered}; engine=torch has it"

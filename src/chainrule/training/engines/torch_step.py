@@ -231,7 +231,7 @@ _CLEARLY_FASTER = 0.95
 
 
 def choose_mode(settings: TrainingSettings, device: torch.device, layout: Layout, timer: Timer) -> Mode:
-    """Return the mode of the settings; steps are timed to choose what they leave open."""
+    """Return the mode of the settings; steps are timed for the choices that they leave open."""
     mode = _with_precision(Mode(), settings, device, timer)
     mode = _with_compiling(mode, settings, device, timer)
     return _with_graph(mode, device, layout, timer)

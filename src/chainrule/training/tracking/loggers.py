@@ -27,7 +27,7 @@ class Logger(NamedTuple):
     """Takes the records of a run."""
 
     write: Callable[[str, Mapping[str, Any]], Any]
-    """Takes the name of a record, such as validation, and its figures, of which `step` is one."""
+    """Takes the name of a record, such as validation, and its figures, among them `step`."""
     close: Callable[[], Any]
 
 
