@@ -71,7 +71,7 @@ def test_texts_in_and_translations_out(reverser: ConditionalModel) -> None:
     assert streamed == list(zip(sources, cr.translate(reverser, sources), strict=True))
 
 
-def test_a_stream_waits_for_no_more_than_it_is_told(reverser: ConditionalModel) -> None:
+def test_a_stream_waits_for_no_more_texts_than_asked(reverser: ConditionalModel) -> None:
     read = []
 
     def lines() -> object:

@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_has_something_left() -> None:
 
 
 @pytest.mark.parametrize("changed", ["precision", "compile"])
-def test_how_to_compute_may_be_told_anew(changed: str) -> None:
+def test_precision_and_compilation_may_change_on_resume(changed: str) -> None:
     state = RunState(Decisions(False, False, False, 40, 4, {}), step=10)
     values = {"precision": {"precision": "bfloat16"}, "compile": {"compile": "yes"}}[changed]
     rehearsed = prepared(seeded(Bigram), steps=40, **values)

@@ -178,7 +178,7 @@ def test_a_checkpoint_from_before_there_were_engines_goes_on(
     assert_same(trained(tmp_path, *CASES[2]), trained(None, *CASES[2]))
 
 
-def test_a_run_is_not_begun_anew_over_checkpoints(tmp_path: Path) -> None:
+def test_a_run_does_not_start_over_existing_checkpoints(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     with pytest.raises(SettingsError, match="can be resumed"):
         train(seeded(Bigram), settings(), data(run=tmp_path))
@@ -485,7 +485,7 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
 
 
 @pytest.mark.parametrize(("longer", "steps"), [({"steps": 50}, 50), ({"steps": None, "epochs": 3}, 36)], ids=str)
-def test_a_run_that_goes_on_may_be_told_anew_how_long(
+def test_a_resumed_run_may_have_another_length(
     longer: dict[str, Any], steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a constant rate, it is the same as a run that had this length from its start."""
@@ -500,7 +500,7 @@ def test_a_run_that_goes_on_may_be_told_anew_how_long(
     assert_same(found, train(seeded(Bigram), longer_settings, data()))
 
 
-def test_a_run_cannot_be_told_to_be_shorter_than_it_is(tmp_path: Path) -> None:
+def test_a_resumed_run_cannot_be_shorter_than_it_is(tmp_path: Path) -> None:
     train(seeded(Bigram), settings(), data(run=tmp_path))
     with pytest.raises(SettingsError, match="40 steps are done, and no more are asked for"):
         train(seeded(Bigram), replace(settings(), steps=39), data(run=tmp_path, resume=True))

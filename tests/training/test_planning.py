@@ -106,7 +106,7 @@ def test_guessing_among_few_tokens_is_no_worse_than_guessing(engine: str) -> Non
 
 
 @pytest.mark.parametrize("engine", ["torch", "tape"])
-def test_a_run_that_goes_astray_says_so(engine: str) -> None:
+def test_a_run_that_diverges_is_noted(engine: str) -> None:
     text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
     astray = {"optimiser": "sgd", "learning_rate": 1000, "clip": 0, "steps": 3}
     cr.train("elman", text, valid=text, progress=progress, engine=engine, **astray)

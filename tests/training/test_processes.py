@@ -99,7 +99,7 @@ def test_a_memory_is_carried_on_by_the_process_of_its_row(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["data", "settings"])
-def test_processes_that_were_told_differently_are_refused_once(what: str, folder: Path) -> None:
+def test_processes_with_different_settings_are_refused_once(what: str, folder: Path) -> None:
     (first, is_told), (second, is_told_too) = (
         json.loads((folder / f"refused-{number}.json").read_text())[what] for number in (0, 1)
     )
