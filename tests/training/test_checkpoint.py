@@ -30,7 +30,7 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
 from chainrule.training import train as beginning
 from chainrule.training.checkpoints import checkpoint
-from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, changes
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove_checkpoints
 from chainrule.training.engines.base import Snapshot
@@ -349,6 +349,15 @@ def test_another_training_is_not_resumed(change: dict[str, Any], expected: str, 
     texts = replace(data(run=tmp_path, resume=True), **change.get("data", {}))
     with pytest.raises(TrainingError, match=f"not the training that the checkpoint is of .*{expected}"):
         train(change.get("network", seeded(Bigram)), change.get("settings", settings()), texts)
+
+
+def test_a_fingerprint_that_one_side_lacks_is_not_compared() -> None:
+    """Older checkpoints of taggers have a fingerprint of the sources too, which is that of the corpus."""
+    now = {"objective": {"name": "tag-of-word"}, "settings": {"batch": 4}, "fingerprints": {"corpus": "a"}}
+    then = {**now, "fingerprints": {"corpus": "a", "sources": "a"}}
+    assert changes(then, now) == {"sources"}
+    with pytest.raises(TrainingError, match="another corpus"):
+        changes({**then, "fingerprints": {"corpus": "b", "sources": "b"}}, now)
 
 
 def test_settings_without_effect_may_change(tmp_path: Path) -> None:
