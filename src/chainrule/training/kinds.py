@@ -108,9 +108,9 @@ class NetworkKind:
         def with_vectors(fill: Fill) -> Any:
             model = make(fill)
             if vectors is not None:
-                table = engine.table(model)
-                vectors.check_width(table.weight_VD.shape[1], table.setting)
-                table.weight_VD[vectors.ids_N] = vectors.matrix_ND / table.scale
+                weight_VD, scale, setting = engine.table(model)
+                vectors.check_width(weight_VD.shape[1], setting)
+                weight_VD[vectors.ids_N] = vectors.matrix_ND / scale
             return model
 
         return engine.build(with_vectors, settings, data)

@@ -33,16 +33,6 @@ Fill: TypeAlias = Callable[..., Any]
 """Called with the class of a network and its arguments; returns the network with its weights."""
 
 
-class Table(NamedTuple):
-    """The embedding table of a model, into which word vectors can be written."""
-
-    weight_VD: np.ndarray
-    scale: float
-    """The factor by which a row is multiplied when it is looked up."""
-    setting: str
-    """The name of the setting that decides the width."""
-
-
 class Snapshot(NamedTuple):
     """Everything that a step changes, as arrays and counts from which training can continue."""
 
@@ -115,8 +105,8 @@ class Engine(ABC):
 
     @staticmethod
     @abstractmethod
-    def table(model: Any) -> Table:
-        """Return the embedding table of a model on the CPU."""
+    def table(model: Any) -> tuple[np.ndarray, float, str]:
+        """Return the embedding table of a model on the CPU, the factor of a looked-up row, and the width's setting."""
 
     # -- before the first step ----------------------------------------------------------------------------
 

@@ -28,7 +28,6 @@ from chainrule.training.engines.base import (
     Snapshot,
     StepFigures,
     T,
-    Table,
     Timer,
     Weights,
     by_part,
@@ -106,8 +105,8 @@ class TapeEngine(Engine):
         return make(fill)
 
     @staticmethod
-    def table(model: Any) -> Table:
-        return Table(model.network.table.out_tensor, model.network.scale, model.network.table_setting)
+    def table(model: Any) -> tuple[np.ndarray, float, str]:
+        return model.network.table.out_tensor, model.network.scale, model.network.table_setting
 
     # -- before the first step ----------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from chainrule.training.engines.base import (
     Snapshot,
     StepFigures,
     T,
-    Table,
     Timer,
     Weights,
     by_part,
@@ -112,9 +111,9 @@ class TorchEngine(Engine):
         return make(fill)
 
     @staticmethod
-    def table(model: Any) -> Table:
+    def table(model: Any) -> tuple[np.ndarray, float, str]:
         weight_VD, scale, setting = model.network.table()
-        return Table(weight_VD.detach().numpy(), scale, setting)
+        return weight_VD.detach().numpy(), scale, setting
 
     # -- before the first step ----------------------------------------------------------------------------
 
