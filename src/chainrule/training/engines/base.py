@@ -106,7 +106,7 @@ class Engine(ABC):
     @staticmethod
     @abstractmethod
     def table(model: Any) -> tuple[np.ndarray, float, str]:
-        """Return the embedding table of a model on the CPU, the factor of a looked-up row, and the width's setting."""
+        """Return the embedding table of a model on the CPU, the factor at its lookup, and the setting of its width."""
 
     # -- before the first step ----------------------------------------------------------------------------
 
