@@ -106,7 +106,7 @@ class Engine(ABC):
     @staticmethod
     @abstractmethod
     def table(model: Any) -> tuple[np.ndarray, float, str]:
-        """Return the embedding table of a model on the CPU, the factor at its lookup, and the setting of its width."""
+        """Return the embedding table of a model on the CPU, its factor at lookup, and the setting of its width."""
 
     # -- before the first step ----------------------------------------------------------------------------
 
