@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,26 +23,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.harness import Side, race, show
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.contract.kinds import TrainingData, find_kind
-from chainrule.networks.feedforward import Feedforward
-from chainrule.networks.recurrent.rnn import Recurrent
-from chainrule.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
 from chainrule.system.devices import peak_memory
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.backends import Backend
-from chainrule.training.backends.tape_backend import TapeBackend
-from chainrule.training.backends.torch_backend import TorchBackend
-from chainrule.training.batches.layouts import choose_layout
-from chainrule.training.batches.rows import Size
-from chainrule.training.engines.base import Engine, Feed
+from chainrule.training.engines.base import Engine
 from chainrule.training.engines.tape_engine import TapeEngine
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.objectives import NextToken
+from chainrule.training.kinds import NetworkKind
+from chainrule.training.layouts import Size, choose_layout
+from chainrule.training.objectives import Feed, NextToken
 from chainrule.training.run_state import Mode, Place
 
 Work = Callable[[], object]
@@ -118,29 +109,26 @@ def tasks(small: bool) -> list[Task]:
 
 # -- the sides --------------------------------------------------------------------------------------------
 
-ON_TAPE = {"feedforward": TapeFeedforward, "lstm": TapeRecurrent, "transformer": TapeTransformer}
-IN_TORCH = {"feedforward": Feedforward, "lstm": Recurrent, "transformer": Transformer}
-
 
 def tape(task: Task) -> tuple[Work, TapeEngine, Feed]:
     """Steps of the tape."""
-    work, engine, text = _steps(task, TapeBackend(task.kind, ON_TAPE[task.kind]))
+    work, engine, text = _steps(task, "tape")
     assert isinstance(engine, TapeEngine)
     return work, engine, text
 
 
 def same_loop(task: Task) -> tuple[Work, TorchEngine, Feed]:
     """The same steps by chainrule's torch engine."""
-    work, engine, text = _steps(task, TorchBackend(task.kind, IN_TORCH[task.kind]))
+    work, engine, text = _steps(task, "torch")
     assert isinstance(engine, TorchEngine)
     return work, engine, text
 
 
-def _steps(task: Task, backend: Backend) -> tuple[Work, Engine, Feed]:
+def _steps(task: Task, framework: str) -> tuple[Work, Engine, Feed]:
     """Steps of one of chainrule's engines, and the text that they read."""
-    settings, data = task.parsed, task.data()
-    lm = backend.build(settings, data)
-    engine = backend.engine(lm, settings, data)
+    settings, data = replace(task.parsed, engine=framework), task.data()
+    kind: NetworkKind = find_kind(task.kind).train.__self__  # type: ignore[attr-defined]
+    engine = kind.build(settings, data)
     size = Size(settings.row_length(engine.window, data.context), settings.batch, settings.batch)
     layout = choose_layout(data.train.ids, data.tokenizer.eos, data.context, engine.window, size, 0)
     text = Feed(layout, engine.gatherer(data.train.ids, NextToken.of(data.tokenizer, data.context)))

@@ -21,9 +21,8 @@ from chainrule.networks.transformer.masked import MaskedTransformer
 from chainrule.networks.transformer.masked_config import MaskedSettings
 from chainrule.settings import closed
 from chainrule.system.devices import choose_device
-from chainrule.training.engines.base import Feed
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.objectives import NextToken
+from chainrule.training.objectives import Feed, NextToken
 from chainrule.training.run_state import Mode, Place
 
 _IGNORED = -100  # what transformers' losses leave out

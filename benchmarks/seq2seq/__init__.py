@@ -27,8 +27,8 @@ from benchmarks.seq2seq.peers import DESIGN, PEERS, missing, unlike
 from chainrule.cli.output.progress import terminal_progress
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import evaluate_pairs
-from chainrule.seq2seq.length_plot import length_plot
 from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.pictures import length_plot
 from chainrule.seq2seq.quality import Quality
 from chainrule.system.devices import choose_device
 

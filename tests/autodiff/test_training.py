@@ -24,11 +24,10 @@ from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.inference.model import NeuralModel
 from chainrule.networks.config import count_parameters
 from chainrule.runs import train as pipeline
-from chainrule.training import job, loop
+from chainrule.training import loop, planning
 from chainrule.training import train as beginning
 from chainrule.training.engines.tape_engine import TapeEngine
 from chainrule.training.examples import texts_of
-from chainrule.training.planning import autotune
 from chainrule.training.run_state import Place
 from chainrule.training.train import Trained, train_network
 from listening import Listening
@@ -53,7 +52,7 @@ class Trainer:
     @property
     def job(self) -> Any:
         """What the loop works with: texts in batches."""
-        return job.open_job(self.engine, self.settings, self.data, texts_of(self.data), None)
+        return loop.Job.open(self.engine, self.settings, self.data, texts_of(self.data), None)
 
     def run(self, sample: Callable[[], str] | None = None) -> Trained:
         return train_network(self.engine, self.settings, self.data, sample=sample)
@@ -168,7 +167,7 @@ def test_minutes_are_kept_and_a_trial_leaves_no_trace(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(TapeEngine, "take_step", timed_step)
     monkeypatch.setattr(TapeEngine, "mean_nats", timed_nats)
-    for module in (autotune, beginning, loop):
+    for module in (planning, beginning, loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     one = trainer(minutes=0.02, dropout=0.2, optimiser="adam")
     before = {name: each.out_tensor.copy() for name, each in one.network.parameters.items()}
@@ -386,8 +385,8 @@ def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
     small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
     with monkeypatch.context() as patched:
         stopping(patched, 6)
-        identity = job.identity
-        patched.setattr(job, "identity", lambda *given: _without_engine(identity(*given)))
+        identity = loop.identity
+        patched.setattr(loop, "identity", lambda *given: _without_engine(identity(*given)))
         with pytest.raises(Interrupted):
             cr.train("gru", TOY, run=tmp_path, engine="torch", **small)
     with pytest.raises(TrainingError, match="settings engine: torch then, tape now"):

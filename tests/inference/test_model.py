@@ -29,7 +29,7 @@ from chainrule.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
 from chainrule.testing import LAWS
 from chainrule.tokens.ids import Encoded
-from chainrule.training.backends.torch_backend import TorchBackend, _is_float8
+from chainrule.training.engines.torch_engine import TorchEngine, _is_float8
 from listening import Listening
 from manifests import read_manifest, write_manifest
 
@@ -334,12 +334,12 @@ def test_no_rows_are_a_batch_too() -> None:
 
 
 def test_what_does_not_fit_into_memory_is_said() -> None:
-    def built(*arguments: Any) -> Any:
+    def built() -> Any:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000 bytes")
 
-    backend, nothing = TorchBackend("lstm", built), Encoded(np.zeros(0, np.uint32), 0, 0, 0, "")
+    data = TrainingData(small().tokenizer, Encoded(np.zeros(0, np.uint32), 0, 0, 0, ""), None)
     with pytest.raises(TrainingError, match="the network does not fit into memory: set a smaller width"):
-        backend.build(closed(TransformerSettings()), TrainingData(small().tokenizer, nothing, None))
+        TorchEngine.build(lambda fill: fill(built), closed(TransformerSettings()), data)
 
 
 @pytest.mark.parametrize("pieces", [[1], [30], [64], [65], [200], [63, 1, 1, 130, 5]])

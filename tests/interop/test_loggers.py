@@ -109,7 +109,7 @@ def test_values_of_the_setting() -> None:
         trained(None, logger="tensorboard")
     engine: Any = types.SimpleNamespace(flops_per_token=lambda: 1.0, peak_flops=lambda: None)
     with pytest.raises(SettingsError, match="takes a run folder"):
-        MetricsLog(engine, SILENT).open(None, tensorboard=False, step=0, tokens=0, logger="tensorboard")
+        MetricsLog(engine, SILENT).open(None, step=0, tokens=0, loggers=["tensorboard"])
 
 
 @pytest.mark.slow

@@ -13,11 +13,9 @@ import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.masked.masking import Masking, predicted_count
 from chainrule.networks.transformer.masked import first_targets, most_targets
-from chainrule.training.batches.gather import HostGatherer
-from chainrule.training.batches.layouts import Lines, Windows
-from chainrule.training.batches.on_device import DeviceGatherer
-from chainrule.training.batches.rows import Predicting, Rows, Size
-from chainrule.training.objectives import NextToken
+from chainrule.training.engines.torch_batches import DeviceGatherer
+from chainrule.training.layouts import Lines, Predicting, Rows, Size, Windows
+from chainrule.training.objectives import Gatherer, NextToken
 
 VOCAB = 1000
 IDS = np.random.default_rng(0).integers(3, VOCAB, 40_000).astype(np.uint16)
@@ -33,7 +31,7 @@ def full_rows(epoch: int | None = 0) -> Rows:
 
 
 def test_fifteen_percent_are_predicted_of_which_80_10_10() -> None:
-    read_BS, targets_BT = HostGatherer(IDS, MASKING).batch(full_rows())
+    read_BS, targets_BT = Gatherer(IDS, MASKING).batch(full_rows())
     true_BT, read_BT = IDS.reshape(200, 200), read_BS[:, 1:]
     is_predicted = targets_BT != PAD
     assert (is_predicted.sum(axis=1) == 30).all()  # 15 % of 200, in every row
@@ -57,7 +55,7 @@ def test_fifteen_percent_are_predicted_of_which_80_10_10() -> None:
 
 
 def test_the_shares_of_all_rows_are_80_10_10() -> None:
-    gatherer = HostGatherer(IDS, MASKING)
+    gatherer = Gatherer(IDS, MASKING)
     fates = []
     for epoch in range(20):  # 4,000 rows, of which 400 +- 19 have no [MASK]
         read_BS, targets_BT = gatherer.batch(full_rows(epoch))
@@ -69,19 +67,19 @@ def test_the_shares_of_all_rows_are_80_10_10() -> None:
 
 
 def test_each_epoch_hides_others_and_a_validation_always_the_same() -> None:
-    gatherer = HostGatherer(IDS, MASKING)
+    gatherer = Gatherer(IDS, MASKING)
     first, again, second = (gatherer.batch(full_rows(epoch)).targets_BT for epoch in (0, 0, 1))
     assert (first == again).all()
     overlap = ((first != PAD) & (second != PAD)).sum() / 6000
     assert 0.1 < overlap < 0.2  # as chance has it
     valid = [gatherer.batch(full_rows(None)).targets_BT for _ in range(2)]
     assert (valid[0] == valid[1]).all() and (valid[0] != first).any()
-    other = HostGatherer(IDS, Masking(NextToken(2, None), VOCAB, seed=6)).batch(full_rows()).targets_BT
+    other = Gatherer(IDS, Masking(NextToken(2, None), VOCAB, seed=6)).batch(full_rows()).targets_BT
     assert (other != first).any()
 
 
 def test_randomness_belongs_to_the_token_and_not_to_the_batch() -> None:
-    gatherer = HostGatherer(IDS, MASKING)
+    gatherer = Gatherer(IDS, MASKING)
     together = gatherer.batch(full_rows())
     alone = gatherer.batch(rows([400], [200], [0]))
     assert (together.inputs[2] == alone.inputs[0]).all()
@@ -90,7 +88,7 @@ def test_randomness_belongs_to_the_token_and_not_to_the_batch() -> None:
 
 @pytest.mark.parametrize("some", [full_rows(), rows([0, 7, 300, 0], [10, 3, 20, 0], [0, 0, 5, 0]), full_rows(None)])
 def test_both_libraries_make_equal_batches(some: Rows) -> None:
-    host = HostGatherer(IDS, MASKING).batch(some)
+    host = Gatherer(IDS, MASKING).batch(some)
     device = DeviceGatherer(IDS, MASKING, torch.device("cpu")).batch(some)
     assert isinstance(host.inputs, tuple) is isinstance(device.inputs, tuple)
     pairs = zip(
@@ -102,7 +100,7 @@ def test_both_libraries_make_equal_batches(some: Rows) -> None:
 
 
 def test_short_padded_and_skipped_rows() -> None:
-    (read_BS, is_token_BS), targets_BT = HostGatherer(IDS, MASKING).batch(
+    (read_BS, is_token_BS), targets_BT = Gatherer(IDS, MASKING).batch(
         rows([0, 7, 300, 0], [10, 3, 20, 0], [0, 0, 5, 0])
     )
     # 1.5 rounds up to 2, 0.45 is at least 1, of 15 tokens that are not skipped 2.25 is 2, and nothing of nothing
@@ -117,7 +115,7 @@ def test_layouts_know_how_many_targets_there_are() -> None:
     starts = np.arange(0, 900, 30)
     for layout in (Windows(1000, size, 0), Lines(starts, starts + np.arange(1, 31), 5, size, 0)):
         predicting = Predicting(layout, MASKING.count)
-        gatherer = HostGatherer(IDS, MASKING)
+        gatherer = Gatherer(IDS, MASKING)
         epoch = predicting.epoch(0)
         for number in range(len(epoch)):
             step = epoch[number]

@@ -12,16 +12,27 @@ import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.errors import SettingsError
 from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.denoising import DamagedExamples, Denoising, Infilling, Spans, restored
+from chainrule.seq2seq.denoising import DamagedExamples, Denoising, Infilling, Spans
 from chainrule.tokens.base import line_bounds
-from chainrule.training.batches.gather import HostGatherer
-from chainrule.training.batches.layouts import Lines
-from chainrule.training.batches.rows import Rows, Size
+from chainrule.training.layouts import Lines, Rows, Size
+from chainrule.training.objectives import Gatherer
 
 VOCAB = 50
 SPANS, INFILLING = Spans(1, 2, VOCAB, 3), Infilling(1, 2, VOCAB, 3)
 SMALL: dict[str, Any] = {"width": 16, "layers": 1, "heads": 1, "batch": 128, "window": 24, "dropout": 0.0}
 LINES = [f"{' '.join('abcdefgh'[(i + k) % 8] for k in range(2 + i % 9))}" for i in range(60)]
+
+
+def restored(source: np.ndarray, target: np.ndarray, vocab_size: int) -> np.ndarray:
+    """The text from which `Spans` made a source and a target, both without </s>."""
+    spans: dict[int, list[int]] = {}
+    for token in target.tolist():
+        if token >= vocab_size:
+            spans[token] = current = []
+        else:
+            current.append(token)
+    text = [t for token in source.tolist() for t in (spans[token] if token >= vocab_size else [token])]
+    return np.asarray(text, dtype=np.int64)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 20, 100, 500])
@@ -66,7 +77,7 @@ def test_the_lengths_of_spans_are_those_of_poisson() -> None:
 def test_batches_are_shifted_and_the_same_again(objective: Denoising) -> None:
     ids = np.asarray([5, 6, 7, 8, 9, 2, 5, 2, 2, 9, 8, 7, 2])
     rows = Rows(np.asarray([0, 6, 8, 9]), np.asarray([6, 2, 1, 4]), np.zeros(4, np.int64), 6, 0)
-    gatherer = HostGatherer(ids, objective)
+    gatherer = Gatherer(ids, objective)
     (sources, inputs), targets = gatherer.batch(rows)
     follows = targets[:, 1:] != PAD
     assert (inputs[:, 0] == 1).all() and (inputs[:, 1:][follows] == targets[:, :-1][follows]).all()
@@ -84,7 +95,7 @@ def test_layouts_know_how_many_targets_there_are() -> None:
     epoch = layout.epoch(0)
     for number in range(len(epoch)):
         for part in epoch[number].parts:
-            found = HostGatherer(ids, SPANS).batch(part).targets_BT
+            found = Gatherer(ids, SPANS).batch(part).targets_BT
             assert (found != PAD).sum() == examples._targets(part)
 
 

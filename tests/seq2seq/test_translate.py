@@ -11,10 +11,10 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import CorpusError, DecodingError, ModelError, SettingsError
-from chainrule.seq2seq.alignments import Alignment, alignment_picture
+from chainrule.seq2seq.alignments import Alignment
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import evaluate_pairs, score_pairs
-from chainrule.seq2seq.length_plot import length_plot
+from chainrule.seq2seq.pictures import alignment_picture, length_plot
 from chainrule.seq2seq.quality import OfLength, Quality, by_length
 from chainrule.seq2seq.translate import translate_stream
 
@@ -71,7 +71,7 @@ def test_texts_in_and_translations_out(reverser: ConditionalModel) -> None:
     assert streamed == list(zip(sources, cr.translate(reverser, sources), strict=True))
 
 
-def test_a_stream_waits_for_no_more_than_it_is_told(reverser: ConditionalModel) -> None:
+def test_a_stream_waits_for_no_more_texts_than_asked(reverser: ConditionalModel) -> None:
     read = []
 
     def lines() -> object:

@@ -16,15 +16,16 @@ from chainrule.contract import kinds
 from chainrule.errors import Interrupted, ModelError, SettingsError
 from chainrule.networks.tagging.config import TaggerConfig, WordInputs
 from chainrule.networks.tagging.tagger import TaggerNetwork
-from chainrule.tagging.examples import TaggedExamples, TaggedText, WordDropout
-from chainrule.tagging.reading import SubwordReader, WordReader, numbered, pieces
+from chainrule.tagging.examples import TaggedExamples, WordDropout
+from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.testing.taggers import TAGGER_LAWS
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
-from chainrule.training.objectives import Stretches
+from chainrule.training.layouts import in_pieces
+from chainrule.training.objectives import Sequences, Stretches
 
-from .toys import TINY, StandIn, StandInSettings, sentences, told_by_the_beginning, told_by_the_end
+from .toys import TINY, StandIn, StandInSettings, sentences, tagged_by_the_first_word, tagged_by_the_last_word
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "layers": 2},
@@ -85,7 +86,7 @@ def test_the_spelling_tells_the_tag_of_an_unknown_word(characters: str) -> None:
 
 def test_one_direction_cannot_see_the_end_of_a_sentence_and_two_can() -> None:
     """Every word is tagged by the last one: before it, one direction can only guess among three."""
-    train, test = told_by_the_end(300), told_by_the_end(60, seed=1)
+    train, test = tagged_by_the_last_word(300), tagged_by_the_last_word(60, seed=1)
     found = {
         both: accuracy(trained({"bidirectional": both, "characters": "none"}, train, **FAST, steps=200), test)
         for both in (False, True)
@@ -98,7 +99,7 @@ def test_one_direction_cannot_see_the_end_of_a_sentence_and_two_can() -> None:
 
 def test_many_to_one() -> None:
     """The end of a sentence is tagged by its first word: one direction is enough, and its state must last."""
-    train, test = (told_by_the_beginning(count, seed, longest=4) for count, seed in ((300, 0), (60, 1)))
+    train, test = (tagged_by_the_first_word(count, seed, longest=4) for count, seed in ((300, 0), (60, 1)))
     learned = trained({"bidirectional": False, "characters": "none"}, train, **FAST, steps=300)
     assert accuracy(learned, test) == 1.0
 
@@ -126,8 +127,12 @@ def test_word_dropout_reads_rare_words_as_unknown() -> None:
     assert not np.array_equal(is_dropped_BT, dropout.is_dropped(words_BT, epoch=2, place=0))
 
     reader = WordReader(WordTokenizer([b"a", b"b"]), spells=True)
-    text = TaggedText(np.zeros(4000, np.int64), np.zeros(4000, np.uint32), np.asarray([0]), np.asarray([4000]))
-    examples = TaggedExamples(text, reader.read([b"a", b"b"]), None, WordDropout.of(1.0, np.asarray([1, 1]), 0, 0))
+    tags, words = (
+        Sequences(np.zeros(4000, np.uint32), np.asarray([0]), np.asarray([4000])),
+        np.zeros(4000, np.int64),
+    )
+    dropout = WordDropout.of(1.0, np.asarray([1, 1]), 0, 0)
+    examples = TaggedExamples(tags, words, reader.read([b"a", b"b"]), None, dropout)
     stretches = Stretches(np.zeros((1, 4001), np.int64), np.asarray([0]), np.asarray([4000]), np.asarray([0]), True)
     for epoch, share in ((None, 0.0), (0, 0.5)):
         inputs = WordInputs(*examples.objective.batch(stretches._replace(epoch=epoch)).inputs)
@@ -223,8 +228,8 @@ def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_long_sentences_are_read_in_pieces() -> None:
-    assert list(pieces(4, None, 0)) == [(0, 4, 0)]
-    assert list(pieces(7, 4, 1)) == [(0, 4, 0), (3, 7, 1)]
+    _, starts, lengths, skips = in_pieces(np.asarray([0]), np.asarray([7]), 4, 1)
+    assert (starts.tolist(), lengths.tolist(), skips.tolist()) == ([0, 3], [4, 4], [0, 1])
     tagger = trained({"cell": "transformer", "heads": 2, "window": 4})
     (log_probs_TK,) = tagger.log_probs([["the", "cat"] * 9])
     np.testing.assert_allclose(np.exp(log_probs_TK).sum(axis=1), 1.0, rtol=1e-5)
@@ -238,7 +243,7 @@ def test_the_most_frequent_tag() -> None:
 
 def test_evaluation_counts() -> None:
     """A tagger that is always right on known words; the figures by hand."""
-    tagger = trained({}, told_by_the_end(4))
+    tagger = trained({}, tagged_by_the_last_word(4))
     tagger.log_probs = lambda some: [np.log(np.full((len(words), 3), [0.5, 0.3, 0.2])) for words in some]
     assert tagger.tags == ["A", "B", "C"]
     measured = cr.tagging.evaluate_tagger(tagger, [[("a", "A"), ("b", "B")], [("zzz", "A"), ("c", "NEW")]])

@@ -1,4 +1,4 @@
-"""Taggers beside other models: begun from a masked one, and compared on a ladder."""
+"""Taggers and other models: training that starts from a masked model, and a comparison."""
 
 from __future__ import annotations
 

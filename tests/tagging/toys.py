@@ -42,12 +42,12 @@ def sentences(count: int = 60, seed: int = 0) -> list[list[tuple[str, str]]]:
     return [[*phrase(), (draw.choice(_VERBS), "VERB"), *phrase()] for _ in range(count)]
 
 
-def told_by_the_end(count: int, seed: int = 0, *, longest: int = 6) -> list[list[tuple[str, str]]]:
+def tagged_by_the_last_word(count: int, seed: int = 0, *, longest: int = 6) -> list[list[tuple[str, str]]]:
     """Sentences whose words are all tagged by the last one, which only the other direction has read."""
     return [[(word, words[-1].upper()) for word in words] for words in _letters(count, seed, longest)]
 
 
-def told_by_the_beginning(count: int, seed: int = 0, *, longest: int = 6) -> list[list[tuple[str, str]]]:
+def tagged_by_the_first_word(count: int, seed: int = 0, *, longest: int = 6) -> list[list[tuple[str, str]]]:
     """Sentences whose end, a question mark, is tagged by their first word: many to one."""
     every = _letters(count, seed, longest)
     return [[*((word, "O") for word in words), ("?", words[0].upper())] for words in every]

@@ -73,8 +73,8 @@ def killed(folder: Path) -> None:
 
 
 def refused(folder: Path) -> None:
-    """Trainings that the processes were told differently."""
-    told = {}
+    """Trainings for which the processes have different settings."""
+    refused = {}
     other = "".join(f"another line {i % 3}\n" for i in range(40))
     differing: dict[str, tuple[Any, dict[str, Any]]] = {
         "data": (other if rank() else folder / "corpus.txt", {}),
@@ -84,8 +84,8 @@ def refused(folder: Path) -> None:
         try:
             cr.train("transformer", corpus, **{**TRANSFORMER, **settings})
         except ChainruleError as error:
-            told[name] = [str(error), error.is_told]
-    (folder / f"refused-{rank()}.json").write_text(json.dumps(told))
+            refused[name] = [str(error), error.is_told]
+    (folder / f"refused-{rank()}.json").write_text(json.dumps(refused))
 
 
 def two(folder: Path) -> None:

@@ -13,14 +13,14 @@ from trainables import Bigram, Recurrent, data, feed, seeded, train
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training import loop
+from chainrule.training import loop, planning
 from chainrule.training import train as beginning
-from chainrule.training.batches.rows import Size
-from chainrule.training.engines import torch_mode
-from chainrule.training.engines.base import Feed, validation_steps
+from chainrule.training.engines import torch_step
+from chainrule.training.engines.base import validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.planning import autotune
-from chainrule.training.planning.autotune import Autotune
+from chainrule.training.layouts import Size
+from chainrule.training.objectives import Feed
+from chainrule.training.planning import Autotune
 from chainrule.training.run_state import Decisions, Mode, RunState
 
 
@@ -39,7 +39,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (autotune, beginning, loop):
+        for module in (planning, beginning, loop):
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
@@ -64,7 +64,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, seconds: Any, **values: Any) -> Dec
 def test_a_cpu_takes_bfloat16_if_that_is_faster(
     monkeypatch: pytest.MonkeyPatch, seconds: Any, steps: int, expected: bool
 ) -> None:
-    monkeypatch.setattr(torch_mode, "has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(torch_step, "has_fast_bfloat16", lambda: True)
     found = decided(monkeypatch, seconds, steps=steps)
     assert found.bfloat16 == expected
     assert ("bfloat16_step_seconds" in found.measured) == (steps == 100)
@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_has_something_left() -> None:
 
 
 @pytest.mark.parametrize("changed", ["precision", "compile"])
-def test_how_to_compute_may_be_told_anew(changed: str) -> None:
+def test_precision_and_compilation_may_change_on_resume(changed: str) -> None:
     state = RunState(Decisions(False, False, False, 40, 4, {}), step=10)
     values = {"precision": {"precision": "bfloat16"}, "compile": {"compile": "yes"}}[changed]
     rehearsed = prepared(seeded(Bigram), steps=40, **values)
@@ -122,7 +122,7 @@ def test_validations_take_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatc
     found = tuned.decide()
     assert found.validations == max(1, min(10, 3000 // whole))
     assert found.validation_tokens is None  # the text is short
-    monkeypatch.setattr(autotune, "FEWEST_VALIDATION_TOKENS", 20)
+    monkeypatch.setattr(planning, "FEWEST_VALIDATION_TOKENS", 20)
     monkeypatch.setattr(tuned, "_validated_per_second", lambda mode: 100.0)
     found = tuned.decide()
     assert (found.validations, found.validation_tokens) == (10, 30)
@@ -254,6 +254,6 @@ def test_what_cannot_be_compiled_is_run_as_it_is(error: type[Exception], monkeyp
 
 
 def test_a_cpu_that_is_slow_in_bfloat16_does_not_try_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_mode, "has_fast_bfloat16", lambda: False)
+    monkeypatch.setattr(torch_step, "has_fast_bfloat16", lambda: False)
     found = decided(monkeypatch, {False: 1.0}, steps=100)
     assert not found.bfloat16

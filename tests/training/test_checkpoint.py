@@ -29,14 +29,14 @@ from chainrule.system.progress import SILENT
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
 from chainrule.training import train as beginning
-from chainrule.training.batches.rows import Size
 from chainrule.training.checkpoints import checkpoint
-from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, changes
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.checkpoints.run_folder import checkpoint_folders, remove_checkpoints
 from chainrule.training.engines.base import Snapshot
 from chainrule.training.engines.torch_engine import TorchEngine, from_arrays, to_arrays
 from chainrule.training.engines.torch_step import Stepper
+from chainrule.training.layouts import Size
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.train import Trained
 from listening import Listening
@@ -178,7 +178,7 @@ def test_a_checkpoint_from_before_there_were_engines_goes_on(
     assert_same(trained(tmp_path, *CASES[2]), trained(None, *CASES[2]))
 
 
-def test_a_run_is_not_begun_anew_over_checkpoints(tmp_path: Path) -> None:
+def test_a_run_does_not_start_over_existing_checkpoints(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     with pytest.raises(SettingsError, match="can be resumed"):
         train(seeded(Bigram), settings(), data(run=tmp_path))
@@ -351,6 +351,15 @@ def test_another_training_is_not_resumed(change: dict[str, Any], expected: str, 
         train(change.get("network", seeded(Bigram)), change.get("settings", settings()), texts)
 
 
+def test_a_fingerprint_that_one_side_lacks_is_not_compared() -> None:
+    """Older checkpoints of taggers have a fingerprint of the sources too, which is that of the corpus."""
+    now = {"objective": {"name": "tag-of-word"}, "settings": {"batch": 4}, "fingerprints": {"corpus": "a"}}
+    then = {**now, "fingerprints": {"corpus": "a", "sources": "a"}}
+    assert changes(then, now) == {"sources"}
+    with pytest.raises(TrainingError, match="another corpus"):
+        changes({**then, "fingerprints": {"corpus": "b", "sources": "b"}}, now)
+
+
 def test_settings_without_effect_may_change(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     other = replace(settings(), checkpoint_minutes=5, sample_every=1)
@@ -481,14 +490,14 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
         train(seeded(Bigram), replace(settings(), batch=32), data(run=tmp_path, resume=True))
 
 
-# -- told anew how long -----------------------------------------------------------------------------------
+# -- another length ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("longer", "steps"), [({"steps": 50}, 50), ({"steps": None, "epochs": 3}, 36)], ids=str)
-def test_a_run_that_goes_on_may_be_told_anew_how_long(
+def test_a_resumed_run_may_have_another_length(
     longer: dict[str, Any], steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a constant rate, it is the run that was told so at once."""
+    """With a constant rate, it is the same as a run that had this length from its start."""
     constant = replace(settings(), schedule="constant", warmup=0.0, validate_every=10)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, 12)
@@ -500,7 +509,7 @@ def test_a_run_that_goes_on_may_be_told_anew_how_long(
     assert_same(found, train(seeded(Bigram), longer_settings, data()))
 
 
-def test_a_run_cannot_be_told_to_be_shorter_than_it_is(tmp_path: Path) -> None:
+def test_a_resumed_run_cannot_be_shorter_than_it_is(tmp_path: Path) -> None:
     train(seeded(Bigram), settings(), data(run=tmp_path))
     with pytest.raises(SettingsError, match="40 steps are done, and no more are asked for"):
         train(seeded(Bigram), replace(settings(), steps=39), data(run=tmp_path, resume=True))

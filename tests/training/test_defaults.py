@@ -12,14 +12,20 @@ import pytest
 import chainrule as cr
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.networks.config import count_parameters
-from chainrule.networks.defaults import MINUTES, MOST_EPOCHS, Prospect, batch_size, dropout_share
+from chainrule.networks.defaults import (
+    MINUTES,
+    MOST_EPOCHS,
+    Prospect,
+    batch_size,
+    complete,
+    dropout_share,
+    with_time,
+)
 from chainrule.networks.settings import NeuralSettings, heads_for
 from chainrule.settings import closed, open_names, parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
-from chainrule.training.examples import texts_of
 from chainrule.training.kinds import NetworkKind
-from chainrule.training.planning import defaults
 from listening import Listening
 
 KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
@@ -42,13 +48,10 @@ def chosen(kind: str, rate: float, tokens: int = 10**6, **values: Any) -> Any:
     settings = parse(find_kind(kind).settings, values)
     data = texts(tokens)
 
-    def timed(settings: Any, data: TrainingData, texts: Any, backend: Any) -> float:
+    def timed(settings: Any) -> float:
         return rate / settings.cost(data.tokenizer.vocab_size).flops
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(defaults, "_tokens_per_second", timed)
-        patch.setattr(defaults.time, "perf_counter", lambda: 0.0)
-        return defaults.complete(settings, data, texts_of(data), None, 0.0)  # type: ignore[arg-type]
+    return complete(settings, data, timed, 60 * settings.minutes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,27 +104,23 @@ def test_costs_are_those_of_the_network(kind: str, tied: bool) -> None:
     )
     train = find_kind(kind).train.__self__  # type: ignore[attr-defined]
     assert isinstance(train, NetworkKind)
-    lm = train.backend(settings).build(settings, texts(10))
+    lm = train.build(settings, texts(10)).model
     matrices = {name: array.shape for name, array in lm.tensors().items() if array.ndim == 2}
     if not tied:
         matrices = {name: shape for name, shape in matrices.items() if not name.startswith("embedding")}
     assert settings.cost(67).hidden + settings.cost(67).head == count_parameters(matrices, 67)
 
 
-def with_overhead(settings: Any, data: TrainingData, texts: Any, backend: Any) -> float:
+def with_overhead(settings: Any) -> float:
     """A machine on which any step takes 10 ms longer than a million tokens a second would."""
     seconds: float = 0.01 + settings.batch / 1e6
     return settings.batch / seconds
 
 
-def test_a_batch_is_larger_where_steps_take_long_whatever_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defaults, "_tokens_per_second", with_overhead)
-    monkeypatch.setattr(defaults.time, "perf_counter", lambda: 0.0)
-
+def test_a_batch_is_larger_where_steps_take_long_whatever_their_size() -> None:
     def batch(tokens: int, **values: Any) -> int:
         settings, data = parse(find_kind("transformer").settings, {"minutes": 5, **values}), texts(tokens)
-        found = defaults.complete(settings, data, texts_of(data), None, 0.0)  # type: ignore[arg-type]
-        return int(found.batch)
+        return int(complete(settings, data, with_overhead, 300.0).batch)
 
     assert batch(10**8) >= 16_384  # half of the time of a step and more is spent on tokens
     assert batch(10**6) < 16_384  # read many times
@@ -142,21 +141,17 @@ def test_the_text_is_not_read_for_ever() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_and_epochs_take_the_same_network_on_every_machine(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(defaults, "_tokens_per_second", None)  # nothing is timed
+def test_steps_and_epochs_take_the_same_network_on_every_machine(kind: str) -> None:
     for length in ({"epochs": 2}, {"steps": 300}):
         settings = parse(find_kind(kind).settings, length)
-        data = texts(10**6)
-        done = defaults.complete(settings, data, texts_of(data), None, 0.0)  # type: ignore[arg-type]
+        done = complete(settings, texts(10**6), pytest.fail, None)  # nothing is timed
         assert open_names(done) == [] and done.minutes is None
 
 
 def test_a_run_without_a_length_has_a_time() -> None:
     settings = parse(find_kind("lstm").settings, {})
-    assert defaults.with_time(settings).minutes == MINUTES
-    assert defaults.with_time(replace(settings, steps=3)).minutes is None
+    assert with_time(settings).minutes == MINUTES
+    assert with_time(replace(settings, steps=3)).minutes is None
 
 
 def test_formulas() -> None:

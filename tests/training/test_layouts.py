@@ -15,11 +15,9 @@ from trainables import TOKENIZER, gatherer
 
 from chainrule.arrays import PAD
 from chainrule.contract.lm import Context
-from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.layouts import Lines, Streams, Windows, choose_layout
-from chainrule.training.batches.on_device import DeviceGatherer, SendingGatherer
-from chainrule.training.batches.rows import Layout, Size
-from chainrule.training.objectives import NextToken
+from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGatherer
+from chainrule.training.layouts import Layout, Lines, Size, Streams, Windows, choose_layout
+from chainrule.training.objectives import Gatherer, NextToken
 
 BOS, EOS = TOKENIZER.bos, TOKENIZER.eos
 CPU = torch.device("cpu")

@@ -15,8 +15,8 @@ from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.batches.rows import Size
 from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.layouts import Size
 from chainrule.training.optim.schedule import factor
 from chainrule.training.run_state import Mode
 from chainrule.training.train import Trained

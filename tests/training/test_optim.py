@@ -1,7 +1,8 @@
-"""Optimisers take the steps that the literature says, and remember them."""
+"""Schedules, optimisers and averaged weights."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -11,10 +12,47 @@ from trainables import Bigram, V, seeded
 
 from chainrule.errors import SettingsError
 from chainrule.networks.network import BatchLoss, Trainable
-from chainrule.networks.training_settings import TrainingSettings
+from chainrule.networks.training_settings import Schedule, TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.optim.muon import Muon, orthogonal
-from chainrule.training.optim.optimisers import Optimiser, make_optimiser
+from chainrule.training.optim.optimisers import Optimiser, WeightAverage, make_optimiser
+from chainrule.training.optim.schedule import factor
+
+# -- the learning rate over a run, by values ------------------------------------------------------------
+
+
+def values(schedule: Schedule, total: int, warmup: float = 0.0) -> list[float]:
+    return [factor(schedule, step, total, warmup) for step in range(total)]
+
+
+def test_constant() -> None:
+    assert values("constant", 4) == [1, 1, 1, 1]
+    assert values("constant", 4, warmup=0.5) == [0.5, 1, 1, 1]
+
+
+def test_linear_falls_to_nothing() -> None:
+    assert values("linear", 4) == [1, 0.75, 0.5, 0.25]
+    assert values("linear", 8, warmup=0.5) == [0.25, 0.5, 0.75, 1, 1, 0.75, 0.5, 0.25]
+
+
+def test_cosine_is_half_in_the_middle() -> None:
+    assert values("cosine", 4) == pytest.approx([1, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2])
+
+
+def test_stable_decay_falls_in_the_last_fifth() -> None:
+    assert values("stable-decay", 10) == pytest.approx([1] * 9 + [0.5])
+    assert values("stable-decay", 20, warmup=0.1) == pytest.approx([0.5] + [1] * 16 + [0.75, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "stable-decay"])
+@pytest.mark.parametrize("total", [1, 2, 3, 7])
+@pytest.mark.parametrize("warmup", [0.0, 0.05, 0.9])
+def test_every_step_of_a_short_run_has_a_rate(schedule: Schedule, total: int, warmup: float) -> None:
+    assert all(0 < value <= 1 for value in values(schedule, total, warmup))
+
+
+# -- optimisers take the steps that the literature says, and remember them ------------------------------
+
 
 OPTIMISERS = ["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
 
@@ -207,3 +245,52 @@ def test_the_norm_is_that_before_clipping() -> None:
         parameter.grad = torch.ones_like(parameter)
     count = sum(parameter.numel() for parameter in network.parameters())
     assert optimiser.step(1.0).item() == pytest.approx(count**0.5)
+
+
+# -- averages of weights, by hand -----------------------------------------------------------------------
+
+
+def followed(
+    average: WeightAverage, weight: torch.Tensor, values: list[float], total: int, stalled: int = 0
+) -> float | None:
+    for step, value in enumerate(values, start=1):
+        weight.fill_(value)
+        average.update(step, total, stalled)
+    return average.values["w"].item() if average.is_on else None
+
+
+def test_without_averaging_the_weights_are_the_weights() -> None:
+    weight = torch.zeros(1)
+    average = WeightAverage("none", {"w": weight})
+    assert followed(average, weight, [1, 2, 3], 10) is None
+    with average.applied():
+        assert weight.item() == 3
+
+
+def test_ema_is_the_mean_at_first_and_then_forgets() -> None:
+    weight = torch.zeros(1)
+    # of 40 steps a twentieth is 2: the factors are 1, 1/2, 1/2
+    average = WeightAverage("ema", {"w": weight})
+    assert followed(average, weight, [4, 8, 2], 40) == pytest.approx(((4 + 8) / 2 + 2) / 2)
+
+
+def test_tail_is_the_mean_of_the_last_fifth() -> None:
+    weight = torch.zeros(1)
+    # steps 8, 9 and 10 of 10
+    average = WeightAverage("tail", {"w": weight})
+    assert followed(average, weight, list(range(1, 11)), 10) == pytest.approx((8 + 9 + 10) / 3)
+
+
+def test_tail_begins_when_validation_stalls() -> None:
+    weight = torch.zeros(1)
+    assert followed(WeightAverage("tail", {"w": weight}), weight, [1, 2, 6], 100, stalled=4) is None
+    assert followed(WeightAverage("tail", {"w": weight}), weight, [1, 2, 6], 100, stalled=5) == pytest.approx(3)
+
+
+def test_the_average_is_applied_and_taken_back() -> None:
+    weight = torch.zeros(1)
+    average = WeightAverage("tail", {"w": weight})
+    followed(average, weight, [1, 3], 1)
+    with average.applied():
+        assert (weight.item(), average.values["w"].item()) == (2, 3)
+    assert (weight.item(), average.values["w"].item()) == (3, 2)

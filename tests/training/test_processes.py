@@ -17,10 +17,9 @@ from processes_child import LSTM, MUON, TRANSFORMER
 
 import chainrule as cr
 from chainrule.errors import SettingsError
-from chainrule.training.batches.layouts import Windows
-from chainrule.training.batches.rows import Rows, Step
-from chainrule.training.batches.rows import Size as BatchSize
 from chainrule.training.checkpoints.run_folder import checkpoint_folders
+from chainrule.training.layouts import Rows, Step, Windows
+from chainrule.training.layouts import Size as BatchSize
 
 HERE = Path(__file__).parent
 
@@ -49,7 +48,7 @@ def assert_alike(name: str, one: cr.LanguageModel, folder: Path, rtol: float = 1
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus, and trainings that one process has begun and two went on with."""
+    """A corpus, and trainings that one process started and two processes continued."""
     folder = tmp_path_factory.mktemp("processes")
     randomness = np.random.default_rng(5)
     words = [
@@ -100,7 +99,7 @@ def test_a_memory_is_carried_on_by_the_process_of_its_row(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["data", "settings"])
-def test_processes_that_were_told_differently_are_refused_once(what: str, folder: Path) -> None:
+def test_processes_with_different_settings_are_refused_once(what: str, folder: Path) -> None:
     (first, is_told), (second, is_told_too) = (
         json.loads((folder / f"refused-{number}.json").read_text())[what] for number in (0, 1)
     )

@@ -14,10 +14,9 @@ from trainables import Bigram, Recurrent, data, feed, gatherer, seeded, text, tr
 from chainrule.errors import TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.batches.layouts import Lines, Streams, Windows
-from chainrule.training.batches.rows import Rows, Size, Step
 from chainrule.training.engines.cuda_graph import copied
 from chainrule.training.engines.torch_step import MOST_SHAPES, Stepper, is_out_of_memory, smaller_batch
+from chainrule.training.layouts import Lines, Rows, Size, Step, Streams, Windows
 from chainrule.training.run_state import Mode, Place
 
 CPU = torch.device("cpu")

@@ -15,12 +15,10 @@ from chainrule.errors import Interrupted, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
-from chainrule.training.batches import on_device
-from chainrule.training.batches.layouts import choose_layout
-from chainrule.training.batches.on_device import DeviceGatherer, SendingGatherer, torch_gatherer
-from chainrule.training.batches.rows import Size
-from chainrule.training.engines import torch_mode
+from chainrule.training.engines import torch_batches, torch_step
+from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGatherer, torch_gatherer
 from chainrule.training.engines.torch_step import Stepper
+from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.objectives import NextToken
 from chainrule.training.run_state import Mode
 
@@ -42,7 +40,7 @@ def test_batches_are_the_same_wherever_they_are_made(context: Any, monkeypatch: 
     layout = choose_layout(ids, TOKENIZER.eos, context, 8, Size(8, 64, 64), 0)
     objective = NextToken.of(TOKENIZER, context)
     kept = torch_gatherer(ids, objective, device)
-    monkeypatch.setattr(on_device, "ON_DEVICE", 0)
+    monkeypatch.setattr(torch_batches, "ON_DEVICE", 0)
     sent = torch_gatherer(ids, objective, device)
     assert isinstance(kept, DeviceGatherer)
     assert isinstance(sent, SendingGatherer)
@@ -96,7 +94,7 @@ def test_a_run_goes_on_bit_by_bit(
     make: Any, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dropout draws from the GPU's chance, and memory is in bfloat16."""
-    monkeypatch.setattr(torch_mode, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
+    monkeypatch.setattr(torch_step, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
     chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
     whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
     assert whole.decisions["recorded"] == recorded

@@ -19,12 +19,10 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.batches.layouts import choose_layout
-from chainrule.training.batches.on_device import SendingGatherer
-from chainrule.training.batches.rows import Size
-from chainrule.training.engines.base import Feed
+from chainrule.training.engines.torch_batches import SendingGatherer
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.objectives import NextToken
+from chainrule.training.layouts import Size, choose_layout
+from chainrule.training.objectives import Feed, NextToken
 from chainrule.training.train import Trained, train_network
 
 WORDS = [letter.encode() for letter in "abcdefgh"]

@@ -5,7 +5,7 @@ Nothing is recorded on the tape while it scores. <s> is never predicted: its log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +14,6 @@ import numpy as np
 
 from chainrule.arrays import PAD, check_ids, to_numpy
 from chainrule.arrays import Array as AnyArray
-from chainrule.autodiff.networks import weights
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.nodes import Value
@@ -22,12 +21,11 @@ from chainrule.autodiff.tape.tape import no_grad
 from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.kinds import check_task, load_content
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
-from chainrule.errors import DamagedFileError, MissingExtraError, ModelError
-from chainrule.folder import TENSORS, ModelFolder, read_folder
+from chainrule.errors import MissingExtraError, ModelError
+from chainrule.folder import read_folder
 from chainrule.networks.memory import Memory, WindowTokens
 from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import parse_tokenizer
 
 KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
 """The kinds that the tape computes."""
@@ -278,18 +276,6 @@ class TapeModel(LanguageModel):
             # ln p(x) = z_x - ln Σ e^z
             picked_N[some] = of_ids_N - _log_sum_exp(logits_NV)
         return picked_N.reshape(ids_BT.shape)
-
-
-def from_folder(folder: ModelFolder, settings: Any, network: Callable[..., TapeNetwork]) -> TapeModel:
-    """Load the model of a folder, whichever engine trained it; `network` is the class of its network."""
-    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    try:
-        tensors = weights.checked(settings, tokenizer.vocab_size, folder.tensor)
-    except ValueError as error:
-        raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
-    made = network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
-    context = folder.context or "line"
-    return TapeModel(made, tokenizer, context, kind=folder.kind, settings=settings, slide=settings.slide_share)
 
 
 def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:

@@ -19,7 +19,7 @@ from chainrule.comparison.learning_curve import CurveTexts, add_whole_text, on_p
 from chainrule.comparison.measured_training import Climb
 from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, loss_of, read_comparison
 from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surprisals, write_text
-from chainrule.contract.kinds import HeldOut, Kind, Rung, Sources, Task, TrainingData
+from chainrule.contract.kinds import HeldOut, Kind, Rung, Sources, TaggedSources, Task, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError, Interrupted
 from chainrule.evaluation.intervals import FEWEST, Interval, drawn_bits_per_byte, per_document
@@ -266,7 +266,7 @@ def _per_document(kept: Surprisals, bytes_D: np.ndarray) -> np.ndarray:
 def _identity(
     tokenizer: Tokenizer,
     encoded: Mapping[str, Encoded],
-    sources: Sources | None,
+    sources: Sources | TaggedSources | None,
     context: Context,
     seed: int,
     rungs: Ladder,

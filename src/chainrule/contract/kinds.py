@@ -40,6 +40,7 @@ from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 
@@ -88,6 +89,14 @@ class Sources:
 
 
 @dataclass(frozen=True)
+class TaggedSources:
+    """The tagged sentences whose words are the texts."""
+
+    train: Tagged
+    valid: Tagged | None
+
+
+@dataclass(frozen=True)
 class TrainingData:
     """Everything a kind needs to train a model, apart from its settings."""
 
@@ -104,8 +113,8 @@ class TrainingData:
     """A folder for checkpoints and measurements; kinds that need none do not create it."""
     resume: bool = False
     """Continue from the newest checkpoint of the run folder."""
-    sources: Sources | None = None
-    """For kinds that learn from pairs; the texts are then the targets. For taggers, lines of word/TAG, in bytes."""
+    sources: Sources | TaggedSources | None = None
+    """For kinds that learn from pairs, the sources: the texts are then the targets. For taggers, the sentences."""
     executor: Executor = EMBEDDED
     """Where the work is done, for kinds that take an executor."""
 

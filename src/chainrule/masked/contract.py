@@ -44,7 +44,7 @@ class MaskedModel(Model):
 
     @abstractmethod
     def on(self, device: str, dtype: str = "float32") -> MaskedModel:
-        """This model on a device, computing in a precision, as `Model.on` says."""
+        """Return this model on a device, computing in a precision, as `Model.on` says."""
 
     # What follows is the same for every model; none overrides it.
 

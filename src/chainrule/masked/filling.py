@@ -1,7 +1,7 @@
 """Texts with gaps in, the best fillings out.
 
-A gap, [MASK] in the text, stands for one token. With subwords that carry the space before a word, the gap in
-"the cat [MASK] on" takes the space before it, so that what fills it begins a word.
+A gap, [MASK] in the text, stands for one token. If subwords contain the space before a word, the gap in
+"the cat [MASK] on" includes the space before it, so that its filling begins a word.
 """
 
 from __future__ import annotations
@@ -59,7 +59,15 @@ class _Gapped:
 
 
 def fill(model: MaskedModel, text: str, k: int = 5) -> Filled:
-    """The k best fillings of each [MASK] of a text, and the k best of all of them together."""
+    """Return the k best fillings of each [MASK] of a text, and the k best of all of them together.
+
+    >>> import chainrule as cr
+    >>> small = {"width": 8, "layers": 1, "heads": 1, "window": 16, "steps": 1}
+    >>> model = cr.train("masked", ["the cat sat", "a dog ran"] * 8, tokenizer="word", **small)
+    >>> found = fill(model, "the [MASK] sat", k=2)
+    >>> len(found.gaps), len(found.texts)
+    (1, 2)
+    """
     MaskedModel.expect(model)
     if k < 1:
         raise ModelError(f"k should be at least 1, not {k}")
@@ -73,18 +81,18 @@ def fill(model: MaskedModel, text: str, k: int = 5) -> Filled:
 
 
 def best_tokens(model: MaskedModel, ids: np.ndarray) -> np.ndarray:
-    """The likeliest token for each gap of a row."""
+    """Return the most likely token for each gap of a row."""
     best: np.ndarray = to_numpy(model.fill(ids[None])).argmax(axis=-1)
     return best
 
 
 def gapped_ids(model: MaskedModel, text: str) -> np.ndarray:
-    """The ids of a text with the id of a gap where it has [MASK], ended by </s>: what `MaskedModel.fill` takes."""
+    """Return the ids of a text for `MaskedModel.fill`: the id of a gap for each [MASK], and </s> at the end."""
     return _gapped(model, text).ids
 
 
 def _together(model: MaskedModel, gapped: _Gapped, k: int) -> Iterator[FilledText]:
-    """The k best fillings of all gaps: each gap in turn is filled in the k best texts so far."""
+    """Yield the k best fillings of all gaps: each gap in turn is filled in the k best texts so far."""
     ids_BT, scores_B = gapped.ids[None], np.zeros(1)
     for number, (place, may_V) in enumerate(zip(gapped.places, gapped.may_fill, strict=True)):
         open_gaps = len(gapped.places) - number
@@ -109,7 +117,7 @@ def _best(log_probs_V: np.ndarray, may_V: np.ndarray, k: int) -> list[int]:
 
 
 def _gapped(model: MaskedModel, text: str) -> _Gapped:
-    """The text as ids with gaps; a text without any, or a longer one than the model takes, is an error."""
+    """Return the text as ids with gaps; a text without any, or a longer one than the model takes, is an error."""
     sections = " ".join(text.split("\n")).split(MASK)
     if len(sections) == 1:
         raise ModelError(f"there is no {MASK} to fill in {text[:60]!r}: write it where a word is missing")
@@ -134,7 +142,7 @@ def _gapped(model: MaskedModel, text: str) -> _Gapped:
 
 
 def gaps_take_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether a gap takes the space before it, since tokens carry the space before a word."""
+    """Return True if a gap includes the space before it, because tokens contain the space before a word."""
     return _Spelling(tokenizer).has_spaces
 
 
@@ -145,7 +153,7 @@ class _Spelling:
         self.tokenizer = tokenizer
         pieces = tokenizer.pieces() if tokenizer.splitting is None else None
         self.has_spaces = pieces is not None and any(p.startswith(_SPACE) and len(p) > 1 for p in pieces)
-        """Whether tokens carry the space before a word."""
+        """True if tokens contain the space before a word."""
         is_text = np.ones(tokenizer.vocab_size, bool)
         for special in (tokenizer.bos, tokenizer.eos, tokenizer.unk):
             if special is not None:
@@ -157,7 +165,7 @@ class _Spelling:
         self.is_text = is_text
 
     def may_fill(self, *, begins_word: bool) -> np.ndarray:
-        """Which tokens may fill a gap: readable ones that begin a word, or that go on where there is no space."""
+        """Return which tokens may fill a gap: readable ones that begin a word, or that continue one."""
         if not self.has_spaces:
             return self.is_text
         fits: np.ndarray = self.is_text & (self.begins_word == begins_word)

@@ -1,21 +1,21 @@
 """The objective of masked models: some tokens are hidden, and predicted from all others (Devlin and others 2019).
 
-Of the tokens of a row, 15 % are predicted. Of these, 80 % are replaced by [MASK], 10 % by a random token, and 10 %
-stay as they are: the network cannot tell which of the tokens it reads are right, and so has to represent all.
+15 % of the tokens of a row are predicted. 80 % of these are replaced by [MASK], 10 % by a random token, and 10 %
+stay as they are: the network cannot know which of the tokens it reads are right, and has to represent all.
 
 A tenth of the rows have no [MASK]: their predicted tokens are random ones or stay, half of them each. The shares of
-the other rows are such that those of all are as above. Without such rows a large network came to rely on
+the other rows make up for that. Without such rows a large network came to rely on
 [MASK] in every row: in text that has none it often did not know the very token that it read (docs/log.md).
 
-Which ones is random, but a function of the seed, the number of the epoch and the token's index in the text: each
-epoch hides others, a validation always the same, and a run that is resumed the same as one that never stopped. The
+The choice is random, but a function of the seed, the number of the epoch and the token's index in the text: each
+epoch hides other tokens, a validation always the same, and a resumed run the same as one that never stopped. The
 arithmetic is that of whole numbers, so that NumPy and torch make equal batches.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -25,11 +25,10 @@ from chainrule.contract.kinds import TrainingData
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.networks.transformer.masked_config import SHARE
 from chainrule.tokens.base import line_bounds
-from chainrule.training.batches.rows import Predicting, Rows
-from chainrule.training.batches.sample import sample_of
-from chainrule.training.engines.base import Engine, Feed
+from chainrule.training.engines.base import Engine
 from chainrule.training.examples import TextExamples, Texts
-from chainrule.training.objectives import Batch, NextToken, Objective, Stretches
+from chainrule.training.layouts import Predicting, Rows
+from chainrule.training.objectives import Batch, Feed, NextToken, Objective, Stretches
 
 MASKED, RANDOM = 0.8, 0.1
 """The shares of the predicted tokens that are replaced by [MASK], and by a random token."""
@@ -45,7 +44,7 @@ _CHOICE, _FATE, _TOKEN, _ROW = range(4)  # three random numbers for each token, 
 
 
 def predicted_count(length: Array, share: float) -> Array:
-    """How many tokens of a row are predicted: its share, rounded, and at least one; none of an empty row.
+    """Return how many tokens of a row are predicted: its share, rounded, and at least one; none of an empty row.
 
     >>> [predicted_count(np.asarray(n), 0.15).item() for n in (0, 1, 10, 11, 255)]
     [0, 1, 2, 2, 38]
@@ -72,11 +71,11 @@ class Masking(Objective):
     name: ClassVar[str] = "masking"
 
     def count(self, rows: Rows) -> int:
-        """How many tokens of the rows of a batch are predicted."""
+        """Return how many tokens of the rows of a batch are predicted."""
         return int(predicted_count(rows.lengths_B - rows.skips_B, self.share).sum())
 
     def batch(self, stretches: Stretches) -> Batch:
-        ids_BS = self.before.begun(stretches)
+        ids_BS = self.before.with_start(stretches)
         xp, where = array_namespace(ids_BS), device(ids_BS)
         columns_T = xp.arange(ids_BS.shape[1] - 1, device=where)
         places_BT = stretches.starts_B[:, None] + columns_T
@@ -111,19 +110,19 @@ class Masking(Objective):
         return Batch((xp.where(is_token_BS, read_BS, 0), is_token_BS), targets_BT)
 
     def _drawn(self, places_BT: Array, epoch: int | None, which: int) -> Array:
-        """A random number from 0 to 2^32 - 1 for each place in the text."""
+        """Return a random number from 0 to 2^32 - 1 for each place in the text."""
         keys = np.random.SeedSequence((self.seed % 2**64, 0 if epoch is None else epoch + 1, which))
         first, second = keys.generate_state(2).tolist()
         return _mixed(_mixed((places_BT & _WORD) ^ first) ^ _mixed((places_BT >> 32) + second & _WORD))
 
 
 def _bound(share: float) -> int:
-    """The number that a share of all random numbers are below."""
+    """Return the bound below which this share of all random numbers is."""
     return int(share * (1 << 32))
 
 
 def _mixed(words: Array) -> Array:
-    """Each 32-bit word turned into another one, such that like words become unlike ones."""
+    """Return each 32-bit word scrambled: similar words become different ones."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         words = ((words ^ (words >> shift)) * factor) & _WORD
     return words ^ (words >> 16)
@@ -131,7 +130,7 @@ def _mixed(words: Array) -> Array:
 
 @dataclass(frozen=True)
 class MaskedExamples(TextExamples):
-    """A text of which some tokens are predicted."""
+    """A text; some of its tokens are hidden and predicted."""
 
     objective: Masking
 
@@ -141,13 +140,12 @@ class MaskedExamples(TextExamples):
         lengths = np.diff(line_bounds(self.ids, self.eos), axis=0) if self.context == "line" else len(self.ids)
         return int(predicted_count(np.asarray(lengths), self.objective.share).sum())
 
-    def sampled(self, tokens: int) -> MaskedExamples:
-        read = round(tokens / self.tokens * len(self.ids))
-        return replace(self, ids=sample_of(self.ids, self.eos, self.context, read))
+    def sampled(self, tokens: int) -> Self:
+        return super().sampled(round(tokens / self.tokens * len(self.ids)))
 
-    def beginning(self, tokens: int) -> MaskedExamples:
+    def beginning(self, tokens: int) -> Self:
         # in a short text every batch has one of its ends, which is padded: steps would be timed on these alone
-        return replace(self, ids=super().beginning(_BEGINNING * tokens).ids)
+        return super().beginning(_BEGINNING * tokens)
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         feed = super().feed(engine, settings, seed)
@@ -155,11 +153,6 @@ class MaskedExamples(TextExamples):
 
 
 def masked_texts(data: TrainingData, share: float) -> Texts:
-    """The texts of a masked model, as examples."""
+    """Return the texts of a masked model, as examples."""
     before = NextToken.of(data.tokenizer, data.context)
-    objective = Masking(before, data.tokenizer.vocab_size, data.seed, share)
-
-    def examples(ids: np.ndarray) -> MaskedExamples:
-        return MaskedExamples(ids, data.tokenizer.eos, data.context, objective)
-
-    return Texts(examples(data.train.ids), None if data.valid is None else examples(data.valid.ids))
+    return MaskedExamples.of(data, Masking(before, data.tokenizer.vocab_size, data.seed, share))

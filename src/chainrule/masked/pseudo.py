@@ -20,7 +20,7 @@ from chainrule.system.progress import SILENT, Progress
 TOKENS_AT_ONCE = 1 << 14
 """The most tokens that are read at once; a row of T tokens is read T times."""
 OVERLAP = 4
-"""The pieces of a row that is too long overlap by 1/OVERLAP of what a model reads at once."""
+"""The pieces of a row that is too long overlap by 1/OVERLAP of the longest row of the model."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def pseudo_log_likelihoods(
 
 
 def one_by_one(model: MaskedModel, row: np.ndarray) -> np.ndarray:
-    """The same for one row that the model reads at once, a token after the other: the reference."""
+    """Return the pseudo-log-likelihoods of one short row, token by token: the slow reference."""
     scores = []
     for place in range(scored_tokens(model, row)):
         hidden = np.asarray(row, dtype=np.int64).copy()
@@ -71,12 +71,12 @@ def one_by_one(model: MaskedModel, row: np.ndarray) -> np.ndarray:
 
 
 def scored_tokens(model: MaskedModel, row: np.ndarray) -> int:
-    """How many tokens of a row are scored: all but the </s> at its end."""
+    """Return how many tokens of a row are scored: all but the </s> at its end."""
     return len(row) - bool(len(row) and row[-1] == model.tokenizer.eos)
 
 
 def _questions(model: MaskedModel, number: int, row: np.ndarray) -> Iterator[_Question]:
-    """A question for each token that is scored."""
+    """Yield a question for each token that is scored."""
     scored, longest = scored_tokens(model, row), model.longest
     overlap = longest // OVERLAP if len(row) > longest else 0
     begin = first = 0

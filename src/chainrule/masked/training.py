@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import Context
+from chainrule.folder import TEXT
 from chainrule.masked.masking import masked_texts
 from chainrule.networks.transformer.masked_config import MaskedSettings
+from chainrule.tokens.base import Tokenizer
+from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
-from chainrule.training.kinds import TaskKind
+from chainrule.training.kinds import NetworkKind
 
 _SAMPLED = 30  # the most tokens of a line that is shown while a network is trained
 _EVERY = 6  # of its tokens is hidden
 
 
-class MaskedKind(TaskKind):
+class MaskedKind(NetworkKind):
     """Trains and loads masked models."""
 
-    backend_class = "chainrule.masked.backend:MaskedBackend"
+    def model(self, settings: Any, tokenizers: Mapping[str, Tokenizer], context: Context, fill: Fill) -> Any:
+        from chainrule.masked.model import EncoderModel
+        from chainrule.networks.transformer.masked import MaskedTransformer
+
+        network = fill(MaskedTransformer, settings, tokenizers[TEXT].vocab_size)
+        return EncoderModel(network, tokenizers[TEXT], context, kind=self.name, settings=settings)
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         return masked_texts(data, settings.share)
 
     def train(self, settings: Any, data: TrainingData) -> Any:
-        """Train a masked model; the tokens it has seen are those that it read, not those that it predicted."""
+        """Train a masked model; its metrics count the tokens that it read, and apart those that it predicted."""
         model = super().train(settings, data)
         predicted, rate = (model.metrics[name] for name in ("tokens_seen", "tokens_per_second_in_training"))
         examples = self.texts(settings, data).train
@@ -37,7 +47,7 @@ class MaskedKind(TaskKind):
         return model
 
     def sample(self, lm: Any, data: TrainingData) -> str:
-        """The first line that is held out, with some of its tokens hidden and filled in."""
+        """Return the first held-out line, with some of its tokens hidden and filled in."""
         from chainrule.masked.filling import best_tokens
 
         ids = (data.valid or data.train).ids[:_SAMPLED].astype("int64")

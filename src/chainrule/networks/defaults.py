@@ -1,13 +1,25 @@
-"""Values for settings that are left open, from the text and from how much of it a run can read.
+"""The rule for settings that are left open: sizes, batch, learning rate and regularisation.
 
-docs/defaults.md has the measurements that these rules come from.
+A run of some minutes reads as many tokens as the machine allows, and a larger network reads fewer. So the speed of
+the machine is measured, on a few steps of a network that looks right, and the largest network is chosen that still
+reads three tokens for each parameter of its hidden layers. The other settings follow from the size and from how
+often the text is read, as each settings class says. docs/defaults.md has the measurements behind the numbers.
+
+Where steps or epochs are set, nothing is measured: an assumed speed makes the choice the same on every machine.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+from chainrule.contract.kinds import TrainingData
+from chainrule.networks.training_settings import HOW_LONG, TrainingSettings
+from chainrule.settings import open_names
+
+S = TypeVar("S", bound=TrainingSettings)
 
 Values: TypeAlias = dict[str, Any]
 """Values of settings by name."""
@@ -24,7 +36,24 @@ TOKENS_PER_PARAMETER = 3.0
 PARAMETERS_PER_TOKEN = 10.0
 """The most parameters in hidden layers for each token of the text: more would learn it by heart."""
 
+ASSUMED_FLOPS = {"cpu": 3e10, "gpu": 1e14}
+"""Floating-point operations per second that two cores of a CPU, and a GPU, reach about."""
+
+ASSUMED_SECONDS = 600.0
+"""The time for which sizes are chosen where steps or epochs are set."""
+
+TIMED_STEPS, TIMED_TOKENS = 3, 1 << 16
+"""The steps that are timed on a CPU, after one that does not count, and the tokens of the text for them."""
+
+SUBWORDS, COSTLY = 8192, 0.8
+"""The usual size of a vocabulary of subwords, and the share of the time from which on a larger one is costly."""
+
 _MULTIPLE = 64
+_PROBES = 3  # the most networks that are timed before one is chosen
+_SPENT_LEARNING = 0.9  # of the time; the rest goes to timing and validations
+_LARGER, _GAIN = 4, 2.0  # a batch so many times as large is taken if it reads so many times as many tokens
+_FEW_EPOCHS = 8.0  # below that, tokens count for more than steps
+_TRIAL_SHARE = 0.02  # of the time, for the trial of a larger batch
 
 
 @dataclass(frozen=True)
@@ -84,3 +113,176 @@ def dropout_share(prospect: Prospect) -> float:
     [0.0, 0.0, 0.11, 0.33, 0.5]
     """
     return round(min(0.5, max(0.0, 0.11 * math.log2(max(prospect.epochs, 1e-9) / 4))), 3)
+
+
+# -- the choice -------------------------------------------------------------------------------------------
+
+
+def with_time(settings: S) -> S:
+    """Return the settings with a limit of time if they have no limit at all."""
+    if any(getattr(settings, name) is not None for name in HOW_LONG):
+        return settings
+    return replace(settings, minutes=MINUTES)
+
+
+def remembered(settings: S, then: Values) -> S:
+    """Return the settings with the values of a checkpoint for those left open, and for an unchanged length."""
+    names = set(open_names(settings))
+    limits = {name: getattr(settings, name) for name in HOW_LONG}
+    if all(value is None or value == then[name] for name, value in limits.items()):
+        names |= limits.keys()
+    return replace(settings, **{name: then[name] for name in names if name in then})
+
+
+def complete(settings: S, data: TrainingData, speed: Callable[[S], float], seconds: float | None) -> S:
+    """Return the settings with a value for everything left open.
+
+    `speed` times a network of given settings, in tokens per second. `seconds` is the time that a run by the clock
+    has left; None: the run has a number of steps or epochs, and nothing is timed.
+    """
+    if not open_names(settings):
+        return settings
+    flops = ASSUMED_FLOPS["cpu" if data.device == "cpu" else "gpu"]
+    search = _Search(settings, data, ASSUMED_SECONDS if seconds is None else max(0.0, seconds))
+    chosen: S = _by_counts(search, flops) if seconds is None else _by_speed(search, speed, flops)
+    return chosen
+
+
+def in_words(settings: Any, chosen: Any) -> str:
+    """Return the values that were chosen, as a user would set them; zeros, such as no dropout, are left out."""
+    values = {name: getattr(chosen, name) for name in open_names(settings)}
+    shown = {
+        name: f"{value:g}" if isinstance(value, float) else str(value).lower() for name, value in values.items()
+    }
+    return " ".join(f"{name}={shown[name]}" for name, value in values.items() if value)
+
+
+@dataclass
+class _Search:
+    """The search for a size, for a run that has `seconds` left."""
+
+    settings: Any
+    data: TrainingData
+    seconds: float
+    rates: dict[int, float] = field(default_factory=dict)
+    """The tokens per second of the sizes that were timed."""
+
+    def __post_init__(self) -> None:
+        self.tokens, self.vocab_size = self.data.train.tokens, self.data.tokenizer.vocab_size
+        names = set(open_names(self.settings))
+        every = [{name: value for name, value in sizes.items() if name in names} for sizes in self.settings.sizes()]
+        self.sizes = [sizes for i, sizes in enumerate(every) if sizes not in every[:i]]
+        once = Prospect(self.tokens, self.tokens, self.vocab_size)
+        self.costs = [self.filled(i, once).cost(self.vocab_size) for i in range(len(self.sizes))]
+        most = PARAMETERS_PER_TOKEN * self.tokens
+        self.fitting = [i for i, cost in enumerate(self.costs) if i == 0 or cost.hidden <= most]
+
+    def filled(self, index: int, estimate: Prospect, **others: Any) -> Any:
+        """Return the settings with this size, and with all values that follow from it."""
+        sizes, names = self.sizes[index], set(open_names(self.settings))
+        sized = replace(self.settings, **others, **sizes)
+        values = {name: value for name, value in sized.habits(estimate).items() if name in names - set(sizes)}
+        return replace(sized, **values)
+
+    def largest(self, is_enough: Callable[[int], bool]) -> int:
+        """Return the largest size of which `is_enough` is True; the smallest size if there is none."""
+        return max(filter(is_enough, self.fitting), key=lambda i: self.costs[i].hidden, default=0)
+
+    def best(self, flops: float) -> int:
+        """Return the largest size that reads enough tokens at this speed; the smallest if none does."""
+
+        def is_enough(i: int) -> bool:
+            cost = self.costs[i]
+            return bool(flops * self.seconds >= TOKENS_PER_PARAMETER * cost.hidden * cost.flops)
+
+        return self.largest(is_enough)
+
+    def estimate(self, rate: float) -> Prospect:
+        """Return how much a run reads at so many tokens per second."""
+        seen = max(1.0, rate * self.seconds * _SPENT_LEARNING)
+        if self.settings.epochs is not None:
+            seen = min(seen, self.settings.epochs * self.tokens)
+        return Prospect(self.tokens, seen, self.vocab_size)
+
+    def complete(self, index: int, rate: float) -> Any:
+        """Return the settings with this size, at so many tokens per second."""
+        estimate = self.estimate(rate)
+        if self.settings.epochs is None and self.settings.steps is None and estimate.epochs > MOST_EPOCHS:
+            seen = replace(estimate, seen=float(MOST_EPOCHS * estimate.tokens))
+            return self.filled(index, seen, epochs=float(MOST_EPOCHS))
+        return self.filled(index, estimate)
+
+    def reads_enough(self, index: int) -> bool:
+        """Return True if a size that was timed reads enough tokens, or nearly so: timing is not exact."""
+        wanted = TOKENS_PER_PARAMETER * self.costs[index].hidden
+        return bool(self.rates[index] * self.seconds >= 0.8 * wanted)
+
+
+def _by_counts(search: _Search, flops: float) -> Any:
+    """Choose for a number of steps or epochs, from the tokens that they read."""
+    settings, tokens = search.settings, search.tokens
+    seen = (settings.epochs or 1.0) * tokens
+    if settings.steps is not None:
+        # the batch is the square root of the tokens that are read: so is the number of steps
+        seen = float(settings.steps * (settings.batch or batch_size(Prospect(tokens, settings.steps**2))))
+
+    def is_enough(i: int) -> bool:
+        cost = search.costs[i]
+        is_fast_enough = seen * cost.flops <= flops * ASSUMED_SECONDS
+        return bool(is_fast_enough and seen >= TOKENS_PER_PARAMETER * cost.hidden)
+
+    return search.filled(search.largest(is_enough), Prospect(tokens, seen, search.vocab_size))
+
+
+def _by_speed(search: _Search, speed: Callable[[Any], float], flops: float) -> Any:
+    """Choose for a limit of time: sizes are timed, beginning with one that an assumed speed suggests."""
+    index = search.best(flops)
+    with search.data.progress.task("choosing sizes"):
+        for _ in range(_PROBES):
+            cost = search.costs[index].flops
+            guess = search.complete(index, flops / cost if cost else 1e4)
+            search.rates[index] = speed(guess)
+            flops = search.rates[index] * cost
+            if (better := search.best(flops)) in search.rates:
+                break
+            index = better
+    index = max(filter(search.reads_enough, search.rates), default=min(search.rates))
+    estimate, minutes = search.estimate(search.rates[index]), search.settings.minutes
+    if (note := costly_vocabulary(search.costs[index], estimate, minutes)) is not None:
+        search.data.progress.note(note)
+    return _with_larger_batch(search, index, speed)
+
+
+def _with_larger_batch(search: _Search, index: int, speed: Callable[[Any], float]) -> Any:
+    """Return the settings of a size, with a larger batch as long as that pays.
+
+    Part of the time of a step does not depend on its batch: a GPU waits for its kernels to be started, and the
+    optimiser updates every parameter. Where that is most of the time, a larger batch reads far more tokens. Not so
+    where the text is read many times: there it would learn by heart in fewer steps.
+    """
+    rate = search.rates[index]
+    chosen = search.complete(index, rate)
+    while "batch" in open_names(search.settings) and search.estimate(rate).epochs < _FEW_EPOCHS:
+        larger = replace(chosen, batch=_LARGER * chosen.batch)
+        takes_long = (1 + TIMED_STEPS) * larger.batch / rate > _TRIAL_SHARE * search.seconds
+        if takes_long or larger.batch > min(TIMED_TOKENS, search.tokens // 8):
+            break
+        faster = speed(larger)
+        if faster < _GAIN * rate:
+            break
+        rate, chosen = faster, replace(search.complete(index, faster), batch=larger.batch)
+    return chosen
+
+
+def costly_vocabulary(cost: Cost, estimate: Prospect, minutes: float) -> str | None:
+    """Return a note if most of the time goes to a large vocabulary, and the text is not read even once."""
+    vocab_size, share = estimate.vocab_size, cost.head / max(1, cost.head + cost.hidden)
+    if vocab_size < 2 * SUBWORDS or share < COSTLY or estimate.epochs >= 1:
+        return None
+    faster = (cost.hidden + cost.head) / (cost.hidden + cost.head * SUBWORDS / vocab_size)
+    return (
+        f"a vocabulary of {vocab_size:,} takes {share:.0%} of the time, and {minutes:g} minutes are enough to read "
+        f"{estimate.epochs:.1%} of the text: --tokenizer bpe is about {faster:.0f} times as fast a token, "
+        f"--vocab-size {SUBWORDS} keeps the most frequent words, and --minutes {minutes / estimate.epochs:.0f} "
+        "reads all of it"
+    )

@@ -55,6 +55,10 @@ class Trainable(nn.Module, ABC):
 
     window: int | None
     """The most tokens it reads at once, <s> included. None: a memory of fixed size carries all it has read."""
+    reads_two_sides = False
+    """True if its inputs have two lengths, as sources and targets do: too many shapes to compile code for each."""
+    uses_every_weight = False
+    """True if every weight has a gradient at each step; the first state of a recurrent network has not."""
 
     @abstractmethod
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
@@ -63,6 +67,10 @@ class Trainable(nn.Module, ABC):
     def step_scale(self, name: str) -> float:
         """The learning rate of a parameter, as a share of that of the settings."""
         return 1.0
+
+    def units(self) -> list[nn.Module]:
+        """Return the modules whose weights are divided among processes one after the other (parallel=fsdp)."""
+        return [module for module in self.modules() if getattr(module, "is_unit", False)]
 
     def flops_per_token(self) -> float:
         """Floating-point operations to train on one token."""

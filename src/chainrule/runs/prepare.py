@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from chainrule.contract.kinds import Sources
+from chainrule.contract.kinds import Sources, TaggedSources
 from chainrule.errors import SettingsError
 from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import lines_in
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import sides_of
 from chainrule.text.split import split
-from chainrule.text.tagged import split_line
+from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
 from chainrule.tokens.registry import (
     load_tokenizer,
@@ -151,25 +149,13 @@ def encode_tagged(
     tokenizer: Tokenizer | TokenizerChoice,
     folder: Path,
     progress: Progress = SILENT,
-) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
-    """Return the words of each part of tagged sentences as ids, and the lines of word/TAG, as bytes, as sources."""
-    words = {name: _words(corpus, folder / f"{name}.words.txt") for name, corpus in parts.items()}
+) -> tuple[Tokenizer, dict[str, Encoded], TaggedSources]:
+    """Return the words of each part of tagged sentences as ids, and the sentences."""
+    tagged = {name: Tagged.read(corpus) for name, corpus in parts.items()}
+    words = {name: Corpus.from_texts([" ".join(one.words) for one in part]) for name, part in tagged.items()}
     tokenizer, encoded = encode_parts(words, tokenizer, folder, progress)
-    lines = {
-        name: encode_corpus(corpus, ByteTokenizer(), folder / f"{name}.lines.ids", progress)
-        for name, corpus in parts.items()
-    }
-    # texts with the same words and other tags are different texts
-    encoded = {name: replace(one, fingerprint=lines[name].fingerprint) for name, one in encoded.items()}
-    return tokenizer, encoded, Sources(ByteTokenizer(), lines["train"], lines.get("valid"))
-
-
-def _words(lines: Corpus, path: Path) -> Corpus:
-    """Write the words of lines of word/TAG to a file."""
-    with naming(path), path.open("wb") as file:
-        for line in lines_in(lines.blocks()):
-            file.write(" ".join(split_line(line.decode())[0]).encode() + b"\n")
-    return Corpus(paths=(path,))
+    encoded = {name: replace(one, fingerprint=tagged[name].fingerprint) for name, one in encoded.items()}
+    return tokenizer, encoded, TaggedSources(tagged["train"], tagged.get("valid"))
 
 
 def encode_parts(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, Sources, TrainingData, find_kind, learns_as
+from chainrule.contract.kinds import Kind, Sources, TaggedSources, TrainingData, find_kind, learns_as
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import Interrupted, SettingsError
 from chainrule.runs.prepare import TokenizerChoice, encode_pairs, encode_parts, encode_tagged, split_off
@@ -188,8 +188,8 @@ def encode_examples(
     progress: Progress = SILENT,
     settings: Any = None,
     executor: Executor = EMBEDDED,
-) -> tuple[Tokenizer, dict[str, Encoded], Sources | None]:
-    """Return the tokenizer, the ids of each part, and their sources if the kind learns from pairs."""
+) -> tuple[Tokenizer, dict[str, Encoded], Sources | TaggedSources | None]:
+    """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
     if learns_as(kind, settings) == "translation":
         return encode_pairs(parts, tokenizer, source_tokenizer, folder, progress)
     if learns_as(kind, settings) == "tagging":
@@ -199,8 +199,10 @@ def encode_examples(
     return (*encode_parts(parts, tokenizer, folder, progress, executor), None)
 
 
-def _fingerprints(tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | None) -> dict[str, str]:
-    """Return fingerprints that must be equal in all processes that train together, by the names of errors."""
+def _fingerprints(
+    tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | TaggedSources | None
+) -> dict[str, str]:
+    """What many processes that train together have to have in common, for the messages if they do not."""
     of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
     names = {"train": "corpus", "valid": "held-out text"}
     return {

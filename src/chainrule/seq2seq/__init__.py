@@ -4,13 +4,12 @@ In reading order:
 
     contract.py    what a conditional language model is
     model.py       an encoder-decoder network as one
-    backend.py     how such models are built, loaded and given to an engine
-    training.py    the kind: how one is trained on pairs, and loaded
-    denoising.py   pretraining: texts with gaps as sources, what is missing as targets
+    training.py    the kind: how one is built, trained on pairs, and loaded
+    denoising.py   pretraining: damaged lines as sources, their repair as targets
     translate.py   texts in, translations out
-    alignments.py  which source tokens a target token looked at, and its picture
+    alignments.py  the attention of each target token to the source
     quality.py     BLEU and chrF, also by the length of the source
-    length_plot.py the picture of that
+    pictures.py    pictures of alignments, and of BLEU against the length of the source
     evaluate.py    how good a model is on pairs: perplexity, BLEU, chrF
 """
 

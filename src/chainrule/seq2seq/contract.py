@@ -36,10 +36,10 @@ class ConditionalModel(LanguageModel):
 
     @abstractmethod
     def begin(self, sources: Sequence[np.ndarray]) -> State:
-        """The state after <s> of the target, in a row for each source, which is ids ended by </s>."""
+        """Return the state after <s> of the target, in a row for each source, which is ids ended by </s>."""
 
     def attention_weights(self, source: np.ndarray, target: np.ndarray) -> np.ndarray | None:
-        """The attention weights when each target token was predicted, [L, H, T, S]: layers, heads, target, source.
+        """Return the attention weights of each target token, [L, H, T, S]: layers, heads, target, source.
 
         Both sides are ids ended by </s>. None for a model without attention. The weights of a target token sum to
         one, or to less where the model puts a token of its own before a source.
@@ -49,11 +49,11 @@ class ConditionalModel(LanguageModel):
     # What follows is the same for every model; none overrides it.
 
     def start(self, batch_size: int) -> State:
-        """The state after <s> of a target whose source is empty."""
+        """Return the state after <s> of a target whose source is empty."""
         return self.begin([np.asarray([self.source_tokenizer.eos])] * batch_size)
 
     def encode_source(self, text: str) -> np.ndarray:
-        """The ids of a source, one line, ended by </s>; a longer source than the model takes is cut."""
+        """Return the ids of a source, one line, ended by </s>; a longer source than the model takes is cut."""
         ids = np.asarray([*self.source_tokenizer.encode(" ".join(text.split("\n"))), self.source_tokenizer.eos])
         most = self.longest_source
         return ids if most is None or len(ids) <= most else np.append(ids[: most - 1], ids[-1])

@@ -1,7 +1,7 @@
-"""Denoising: encoder-decoders are pretrained on text alone, by repairing what was damaged in it.
+"""Denoising: encoder-decoders are pretrained on text alone, by repairing damaged lines.
 
     Spans       T5: 15 % of the tokens, in spans of 3 on average, are each replaced by a sentinel in the source;
-                the target is the sentinels, each followed by what it stands for (Raffel and others 2020)
+                the target is the sentinels, each followed by the tokens it replaced (Raffel and others 2020)
     Infilling   BART: 30 % of the tokens, in spans whose length is Poisson(3), are each replaced by one mask in the
                 source, also spans of length 0; the target is the whole text (Lewis and others 2020)
 
@@ -9,8 +9,8 @@
     Spans     the <0> on the <1>            ->  <0> cat sat <1> mat
     Infilling the <0> on <0> the <0>        ->  the cat sat on the mat
 
-Sentinels and masks are ids above the vocabulary. What is damaged depends on the seed, the epoch and the place in
-the text alone; how many tokens the target has, on the length of the text.
+Sentinels and masks are ids above the vocabulary. The damage depends on the seed, the epoch and the place in the
+text alone; the number of tokens of the target depends on the length of the text alone.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from chainrule.errors import SettingsError
 from chainrule.networks.seq2seq.config import EXTRA_IDS, Pretraining
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.training.batches.layouts import Lines
-from chainrule.training.batches.rows import Predicting, Rows, Size
-from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.examples import TextExamples, Texts
-from chainrule.training.objectives import Batch, Objective, Stretches
+from chainrule.training.engines.base import Engine
+from chainrule.training.examples import TextExamples, Texts, size_for
+from chainrule.training.layouts import Lines, Predicting, Rows
+from chainrule.training.objectives import Batch, Feed, Objective, Stretches
 
 MEAN_SPAN = 3.0
 SPANS_SHARE, INFILLING_SHARE = 0.15, 0.3
@@ -51,16 +50,16 @@ class Denoising(Objective):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, seed: int) -> Denoising:
-        """The objective for a tokenizer."""
+        """Return the objective for a tokenizer."""
         return cls(start_token(tokenizer, "line"), tokenizer.eos, tokenizer.vocab_size, seed)
 
     @abstractmethod
     def targets_of(self, length: int) -> int:
-        """How many tokens the target of so many has, </s> included."""
+        """Return the number of tokens of a target, </s> included, for a text of `length` tokens."""
 
     @abstractmethod
     def damaged(self, ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """The source and the target of a text, both without </s>."""
+        """Return the source and the target of a text, both without </s>."""
 
     def batch(self, stretches: Stretches) -> Batch:
         sources, inputs, targets = [], [], []
@@ -76,7 +75,7 @@ class Denoising(Objective):
         return Batch((pad(sources), pad(inputs)), pad(targets))
 
     def without_end(self, ids: np.ndarray) -> np.ndarray:
-        """A line, or a piece of one, without </s>."""
+        """Return a line, or a piece of one, without </s>."""
         return ids[:-1] if len(ids) and ids[-1] == self.eos else ids
 
 
@@ -92,7 +91,7 @@ class Spans(Denoising):
 
     def damaged(self, ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         removed, spans = self._counts(len(ids))
-        # cuts between the removed tokens part them into spans, none of which is empty
+        # cuts between the removed tokens divide them into spans that are not empty
         cuts = np.sort(random.choice(max(removed - 1, 0), max(spans - 1, 0), replace=False)) + 1
         lengths = np.diff(np.concatenate([[0], cuts, [removed]])) if spans else np.zeros(0, np.int64)
         sentinels = self.vocab_size + np.arange(spans)
@@ -104,7 +103,7 @@ class Spans(Denoising):
 
     @staticmethod
     def _counts(length: int) -> tuple[int, int]:
-        """How many tokens of so many are removed, and in how many spans."""
+        """Return how many of `length` tokens are removed, and in how many spans."""
         if not length:
             return 0, 0
         removed = max(1, round(SPANS_SHARE * length))
@@ -133,20 +132,8 @@ class Infilling(Denoising):
         return _replaced(ids, starts, lengths, np.full(len(lengths), self.vocab_size)), ids
 
 
-def restored(source: np.ndarray, target: np.ndarray, vocab_size: int) -> np.ndarray:
-    """The text from which `Spans` made a source and a target, both without </s>."""
-    spans: dict[int, list[int]] = {}
-    for token in target.tolist():
-        if token >= vocab_size:
-            spans[token] = current = []
-        else:
-            current.append(token)
-    text = [t for token in source.tolist() for t in (spans[token] if token >= vocab_size else [token])]
-    return np.asarray(text, dtype=np.int64)
-
-
 def _starts(size: int, lengths: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Where spans of these lengths begin in a text of that size, in order, with a token between any two."""
+    """Return where spans of these lengths begin in a text of that size, in order, with a token between any two."""
     gaps = np.sort(random.choice(size - int(lengths.sum()) + 1, len(lengths), replace=False))
     before: np.ndarray = np.cumsum(lengths) - lengths
     starts: np.ndarray = gaps + before
@@ -154,7 +141,7 @@ def _starts(size: int, lengths: np.ndarray, random: np.random.Generator) -> np.n
 
 
 def _replaced(ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The text with one id instead of each span."""
+    """Return the text with one id instead of each span."""
     stays = np.ones(len(ids), bool)
     for start, length in zip(starts, lengths, strict=True):
         stays[start : start + length] = False
@@ -171,8 +158,7 @@ class DamagedExamples(TextExamples):
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         # </s> takes a place at the end of every piece
-        length = max(1, settings.row_length(engine.window, "line") - 1)
-        size = Size(length, settings.batch, settings.device_batch or settings.batch)
+        size = size_for(max(1, settings.row_length(engine.window, "line") - 1), engine, settings)
         layout = Lines(*line_bounds(self.ids, self.eos), 0, size, seed)
         return Feed(Predicting(layout, self._targets), engine.gatherer(self.ids, self.objective))
 
@@ -183,13 +169,8 @@ class DamagedExamples(TextExamples):
 
 
 def denoising_texts(data: TrainingData, pretraining: Pretraining) -> Texts:
-    """The texts of a run that pretrains, as examples."""
+    """Return the texts of a run that pretrains, as examples."""
     if data.context == "stream":
         raise SettingsError(f"pretrain={pretraining} reads lines: leave out --context stream")
     kind = Spans if pretraining == "spans" else Infilling
-    objective = kind.of(data.tokenizer, data.seed)
-
-    def examples(ids: np.ndarray) -> DamagedExamples:
-        return DamagedExamples(ids, data.tokenizer.eos, "line", objective)
-
-    return Texts(examples(data.train.ids), None if data.valid is None else examples(data.valid.ids))
+    return DamagedExamples.of(data, kind.of(data.tokenizer, data.seed))

@@ -1,7 +1,7 @@
 """How good translations are: perplexity of the targets given their sources, BLEU and chrF.
 
 BLEU and chrF compare the model's translations with the targets; sacrebleu computes them, on text as people read it,
-and its signatures say exactly how. BLEU against the length of the source shows what attention is for: without it
+and its signatures say exactly how. BLEU against the length of the source shows the use of attention: without it
 the decoder has one vector for the whole source, however long that is.
 """
 
@@ -43,7 +43,7 @@ class TranslationMeasured:
     tokens: int
     """Tokens of targets, ends included."""
     cut: int
-    """Sources that are longer than what the model takes, of which the beginning was read."""
+    """The number of sources that are longer than the model takes; only their beginning was read."""
     bleu: float
     chrf: float
     copied_bleu: float
@@ -57,7 +57,7 @@ class TranslationMeasured:
     sentences_per_second: float
 
     def to_json(self) -> dict[str, Any]:
-        """The measurements as plain values."""
+        """Return the measurements as plain values."""
         return asdict(self)
 
 
@@ -99,7 +99,7 @@ def evaluate_pairs(
 
 
 def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
-    """The figures of a model in a comparison."""
+    """Return the figures of a model in a comparison."""
     found = evaluate_pairs(model, Pairs(test.lines), progress=progress)
     first = next(iter(Pairs(test.lines)))[0]
     written = translate_ids(model, [model.encode_source(first)])[0][0].text
@@ -130,6 +130,6 @@ def score_pairs(
 
 
 def is_cut(lm: ConditionalModel, source: str) -> bool:
-    """Whether a source is longer than what the model takes."""
+    """Return True if a source is longer than the model takes."""
     most = lm.longest_source
     return most is not None and len(lm.source_tokenizer.encode(source)) + 1 > most

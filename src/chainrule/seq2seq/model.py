@@ -10,13 +10,18 @@ import torch
 
 from chainrule.arrays import PAD, check_ids, pad, to_numpy
 from chainrule.contract.lm import State, start_token
+from chainrule.errors import SettingsError
+from chainrule.folder import ModelFolder
 from chainrule.inference.model import NeuralModel
 from chainrule.inference.state import NeuralState
 from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
+from chainrule.networks.seq2seq.recurrent import RecurrentEncoderDecoder
+from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
 
 
 class EncoderDecoderModel(ConditionalModel, NeuralModel):
@@ -80,3 +85,29 @@ class EncoderDecoderModel(ConditionalModel, NeuralModel):
         return (
             to_numpy(torch.stack([weights_BHTS[0, ..., -len(source) :] for weights_BHTS in kept])) if kept else None
         )
+
+
+def make_network(settings: Any, vocab_size: int, bos: int, source_size: int, *, shares: bool) -> EncoderDecoder:
+    """Return the network of the settings; `shares`: sources and targets have one table of embeddings."""
+    network = TransformerEncoderDecoder if settings.cell == "transformer" else RecurrentEncoderDecoder
+    return network(settings, vocab_size, bos, source_size, shares=shares)
+
+
+@torch.no_grad()
+def copy_pretrained(folder: ModelFolder, model: EncoderDecoderModel) -> EncoderDecoderModel:
+    """Copy the weights of a folder into a model, of its tables the rows of the vocabulary; return the model."""
+    tokenizer = model.tokenizer
+    if dump_tokenizer(parse_tokenizer(folder.tokenizer, str(folder.path))) != dump_tokenizer(tokenizer):
+        raise SettingsError(
+            f"pretrained={folder.path} has another tokenizer: leave out the tokenizer, to take that one"
+        )
+    for name, weight in model.network.named_parameters():
+        array = folder.tensors.get(name)
+        if array is None or array.shape[1:] != weight.shape[1:]:
+            raise SettingsError(f"pretrained={folder.path} is another network: {name} does not fit")
+        given = torch.from_numpy(array.copy())
+        if given.shape == weight.shape:
+            weight.copy_(given)
+        else:  # the extra ids of pretraining are left out
+            weight[: tokenizer.vocab_size] = given[: tokenizer.vocab_size]
+    return model

@@ -1,4 +1,4 @@
-"""BLEU and chrF of translations, by sacrebleu: of all of them, and of those of sources of one length."""
+"""BLEU and chrF of translations, by sacrebleu, also for each length of the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENOUGH = 0.02
 
 @dataclass(frozen=True)
 class OfLength:
-    """The translations of sources of about the same length."""
+    """BLEU for sources of about the same length."""
 
     least: int
     """The words of the shortest source that belongs here."""
@@ -43,7 +43,7 @@ class Quality:
 
     @classmethod
     def of(cls, translations: Sequence[str], references: Sequence[str]) -> Quality:
-        """The metrics of translations, each with a reference."""
+        """Return the metrics of translations, each with a reference."""
         bleu_of, chrf_of = _metrics()
         bleu = bleu_of.corpus_score(list(translations), [list(references)])
         chrf = chrf_of.corpus_score(list(translations), [list(references)])
@@ -61,7 +61,7 @@ def _metrics() -> tuple[Any, Any]:
 
 
 def by_length(examples: Sequence[tuple[str, str]], written: Sequence[str]) -> tuple[OfLength, ...]:
-    """BLEU of the translations of sources of each length; lengths of which there are none are left out.
+    """Return BLEU for each length of the source; lengths without any source are left out.
 
     The longest sources are joined into one group where there are few of them.
     """

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from chainrule.contract.kinds import Rung, TrainingData
+from chainrule.contract.kinds import Rung, Sources, TrainingData
+from chainrule.contract.lm import Context
 from chainrule.errors import SettingsError
-from chainrule.folder import read_folder
+from chainrule.folder import TEXT, read_folder
 from chainrule.networks.seq2seq.config import OF_A_START, Seq2SeqSettings
+from chainrule.seq2seq.contract import SOURCE
 from chainrule.seq2seq.denoising import denoising_texts
 from chainrule.settings import parse
+from chainrule.tokens.base import Tokenizer
+from chainrule.training.engines.base import Fill
 from chainrule.training.examples import PairExamples, Texts, pairs_of
-from chainrule.training.kinds import TaskKind
-
-_NETWORKS = "chainrule.networks.seq2seq"
+from chainrule.training.kinds import NetworkKind
 
 
-class Seq2SeqKind(TaskKind):
+class Seq2SeqKind(NetworkKind):
     """Trains and loads encoder-decoders."""
-
-    backend_class = "chainrule.seq2seq.backend:Seq2SeqBackend"
 
     def check(self, settings: Any, device: str) -> None:
         super().check(settings, device)
-        begun(settings)
+        _with_pretrained_sizes(settings)
+
+    def model(self, settings: Any, tokenizers: Mapping[str, Tokenizer], context: Context, fill: Fill) -> Any:
+        from chainrule.seq2seq.model import EncoderDecoderModel, make_network
+
+        tokenizer, source = tokenizers[TEXT], tokenizers.get(SOURCE, tokenizers[TEXT])
+        shares, sizes = settings.shared and source is tokenizer, (tokenizer.vocab_size, tokenizer.bos)
+        network = fill(make_network, settings, *sizes, source.vocab_size, shares=shares)
+        return EncoderDecoderModel(network, tokenizer, source, kind=self.name, settings=settings)
+
+    def maker(self, settings: Any, data: TrainingData) -> Callable[[Fill], Any]:
+        tokenizers = {TEXT: data.tokenizer}
+        if isinstance(data.sources, Sources):
+            tokenizers[SOURCE] = data.sources.tokenizer
+        make = partial(self.model, settings, tokenizers, data.context)
+        if settings.pretrained is None:
+            return make
+        from chainrule.seq2seq.model import copy_pretrained
+
+        folder = read_folder(settings.pretrained)
+        return lambda fill: copy_pretrained(folder, make(fill))
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train an encoder-decoder, perhaps one that begins with the weights and sizes of another."""
@@ -32,10 +54,10 @@ class Seq2SeqKind(TaskKind):
             raise SettingsError(
                 "seq2seq learns from pairs, sources and targets; with pretrain=spans or infilling from one text"
             )
-        return super().train(begun(settings), data)
+        return super().train(_with_pretrained_sizes(settings), data)
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
-        """Pairs no side of which is longer than what the network reads at once; or text, for pretraining."""
+        """Return the pairs that the network can read at once; or text, to pretrain on."""
         if settings.pretrain != "none":
             return denoising_texts(data, settings.pretrain)
         target, source = settings.longest_sides
@@ -45,17 +67,17 @@ class Seq2SeqKind(TaskKind):
         return Texts(fitting, valid.fitting(target, source) if isinstance(valid, PairExamples) else None)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
-        """The translation of the first source that is held out; in pretraining, what a text becomes."""
+        """Return the translation of the first held-out source; in pretraining, of the first held-out line."""
         from chainrule.seq2seq.translate import translate_ids
 
-        side = data if data.sources is None else data.sources
+        side = data.sources if isinstance(data.sources, Sources) else data
         held_out = side.valid or side.train
         first = held_out.ids[: int((held_out.ids == side.tokenizer.eos).argmax()) + 1]
         return translate_ids(lm, [first])[0][0].text
 
 
-def begun(settings: Seq2SeqSettings) -> Seq2SeqSettings:
-    """The settings with the sizes and the design of the model folder that training starts from, if any."""
+def _with_pretrained_sizes(settings: Seq2SeqSettings) -> Seq2SeqSettings:
+    """Return the settings with the sizes and the design of the model folder that training starts from, if any."""
     if settings.pretrained is None:
         return settings
     content = read_folder(settings.pretrained, verify=False)

@@ -1,7 +1,7 @@
 """Texts in, translations out: each text is a source, and its target is searched for or sampled.
 
-Sources are translated in batches of like length, and every translation is what its source would get alone: how long
-a target may become depends on its own source, and random numbers on the seed and the source.
+Sources are translated in batches of similar length. A translation does not depend on its batch: the limit of its
+length follows from its own source, and its random numbers from the seed and the source.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import overload
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from chainrule.decode.strategies import Beam, Forbid, Strategy
 from chainrule.errors import DecodingError
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
+
+Given = TypeVar("Given", str, list[str])
+"""A text, or a list of texts."""
 
 BEAM = Beam(width=5, length_power=1.0, ending="best")
 """The search by default: five hypotheses, ranked by ln p per token, until five are finished.
@@ -54,46 +57,26 @@ class Translation:
         return self.log_prob / max(len(self.ids), 1)
 
 
-@overload
-def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts
-    model: Model,
-    texts: str,
-    strategy: Strategy | Beam | None = None,
-    *,
-    beams: int | None = None,
-    max_tokens: int | None = None,
-    seed: int = 0,
-    progress: Reports = False,
-) -> str: ...
-
-
-@overload
 def translate(
     model: Model,
-    texts: Sequence[str],
+    texts: Given,
     strategy: Strategy | Beam | None = None,
     *,
     beams: int | None = None,
     max_tokens: int | None = None,
     seed: int = 0,
     progress: Reports = False,
-) -> list[str]: ...
-
-
-def translate(
-    model: Model,
-    texts: str | Sequence[str],
-    strategy: Strategy | Beam | None = None,
-    *,
-    beams: int | None = None,
-    max_tokens: int | None = None,
-    seed: int = 0,
-    progress: Reports = False,
-) -> str | list[str]:
-    """The translation of a text, or of each text of a list, by a model of the kind seq2seq.
+) -> Given:
+    """Return the translation of a text, or of each text of a list, by a model of the kind seq2seq.
 
     It is searched for with `beams` hypotheses (5), or chosen by a strategy such as Greedy() or TopP(0.9). A text is
     one source, also if it has several lines; one that is longer than the model takes is cut.
+
+    >>> import chainrule as cr
+    >>> pairs = [("a b", "b a"), ("b c", "c b"), ("c a", "a c")] * 4
+    >>> model = cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, steps=1, tokenizer="word")
+    >>> len(translate(model, ["a b", "b c"]))
+    2
     """
     lm = ConditionalModel.expect(model)
     if beams is not None and strategy is not None:
@@ -110,39 +93,29 @@ def translate_stream(
     texts: Iterable[str],
     strategy: Strategy | Beam = BEAM,
     *,
-    best: int = 1,
-    max_tokens: int | None = None,
-    seed: int = 0,
     at_once: int = FIRST_TEXTS,
     grows: bool = True,
+    **others: Any,
 ) -> Iterator[tuple[str, list[Translation]]]:
-    """Each text with its `best` translations, in order, as soon as those of `at_once` texts are found.
+    """Yield each text with its translations, in order, as soon as those of `at_once` texts are found.
 
-    If it `grows`, twice as many texts are taken the next time, up to `MOST_TEXTS`: larger batches are faster.
+    If it `grows`, twice as many texts are taken the next time, up to `MOST_TEXTS`: larger batches are faster. The
+    `others` are the options of `translate_ids`.
     """
     every = iter(texts)
     while some := list(islice(every, at_once)):
-        found = translate_texts(lm, some, strategy, best=best, max_tokens=max_tokens, seed=seed)
-        yield from zip(some, found, strict=True)
+        yield from zip(some, translate_texts(lm, some, strategy, **others), strict=True)
         at_once = min(2 * at_once, max(MOST_TEXTS, at_once)) if grows else at_once
 
 
 def translate_texts(
-    lm: ConditionalModel,
-    texts: Sequence[str],
-    strategy: Strategy | Beam = BEAM,
-    *,
-    best: int = 1,
-    max_tokens: int | None = None,
-    seed: int = 0,
-    progress: Progress = SILENT,
+    lm: ConditionalModel, texts: Sequence[str], strategy: Strategy | Beam = BEAM, **others: Any
 ) -> list[list[Translation]]:
-    """The `best` translations of each text; that of a text without any words has none."""
+    """Return the translations of each text, by the options of `translate_ids`; an empty text has an empty one."""
     if any(not isinstance(text, str) for text in texts):
         raise DecodingError("expected a text, or a list of texts")
     some = [number for number, text in enumerate(texts) if text.strip()]
-    sources = [lm.encode_source(texts[number]) for number in some]
-    written = translate_ids(lm, sources, strategy, best=best, max_tokens=max_tokens, seed=seed, progress=progress)
+    written = translate_ids(lm, [lm.encode_source(texts[number]) for number in some], strategy, **others)
     found = [[Translation("", 0.0, (), True)] for _ in texts]
     for number, one in zip(some, written, strict=True):
         found[number] = one
@@ -159,7 +132,7 @@ def translate_ids(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> list[list[Translation]]:
-    """The `best` targets of each source, which is ids ended by </s>, in their order; or so many samples of each."""
+    """Return the `best` targets, or as many samples, of each source, which is ids ended by </s>."""
     width = strategy.width if isinstance(strategy, Beam) else best
     if best < 1 or (max_tokens is not None and max_tokens < 1):
         raise DecodingError("ask for at least one translation, of at least one token")
@@ -172,26 +145,24 @@ def translate_ids(
         for rows in batches(lengths, max(1, at_once // width)):
             some = [sources[row] for row in rows]
             limits = np.asarray([min(most_tokens(len(one)), max_tokens or sys.maxsize) for one in some])
-            state = lm.begin(some)
+            state, end = lm.begin(some), lm.tokenizer.eos
             if isinstance(strategy, Beam):
-                searched = beam_search(
-                    lm, state, strategy, max_tokens=limits, end=lm.tokenizer.eos, forbid=_forbidden(lm), best=best
-                )
+                never = _forbidden(lm)
+                searched = beam_search(lm, state, strategy, max_tokens=limits, end=end, forbid=never, best=best)
             else:
                 searched = _sampled(lm, state, some, strategy, limits, best, seed)
             for row, written in zip(rows, searched, strict=True):
-                found[row] = [as_translation(lm, one) for one in written]
+                found[row] = [_as_translation(lm, one) for one in written]
             task.advance(len(rows))
     return found
 
 
 def most_tokens(source_tokens: int) -> int:
-    """The greatest length of a target: twice that of its source, and ten more."""
+    """Return the greatest length of a target: twice that of its source, and ten more."""
     return 2 * source_tokens + 10
 
 
-def as_translation(lm: ConditionalModel, found: Continuation) -> Translation:
-    """What was written, as text."""
+def _as_translation(lm: ConditionalModel, found: Continuation) -> Translation:
     ends = bool(found.ids) and found.ids[-1] == lm.tokenizer.eos
     ids = found.ids[:-1] if ends else found.ids
     return Translation(lm.tokenizer.decode(ids), found.log_prob, found.ids, found.finished)
@@ -206,7 +177,7 @@ def _sampled(
     copies: int,
     seed: int,
 ) -> list[list[Continuation]]:
-    """`copies` samples for each source; the text of one depends on the seed and the source, not on the batch."""
+    """Return `copies` samples for each source; a sample depends on the seed and the source, not on the batch."""
     rows = np.repeat(np.arange(len(sources)), copies).tolist()
     numbers = np.tile(np.arange(copies), len(sources)).tolist()
     uniforms = Uniforms(seed, [sources[row].tolist() for row in rows], numbers)
@@ -221,7 +192,7 @@ def _sampled(
 
 
 def _cut(lm: ConditionalModel, written: Continuation, limit: int, source: np.ndarray) -> Continuation:
-    """A sample of a batch, no longer than it would be alone."""
+    """Return a sample of a batch, no longer than it would be alone."""
     if len(written.ids) <= limit:
         return written
     ids = written.ids[:limit]

@@ -6,8 +6,7 @@ In reading order:
     reading.py    words as the arrays that a network takes
     examples.py   tagged sentences as examples, and the objective
     model.py      a network as a tagger
-    backend.py    how one is built, and read from its folder
-    training.py   the kind
+    training.py   the kind: how one is built, trained and loaded
     tag.py        texts in, words with their tags out
     evaluate.py   accuracy, also on unknown words, and which tags are confused
 """

@@ -19,6 +19,10 @@ from chainrule.tokens.base import Tokenizer
 
 TAGS = "tags"
 """The name of the tokenizer of tags in a model folder: its words are the tags."""
+FREQUENT = "most_frequent"
+"""The name of the array of a model folder with the most frequent tag of each word."""
+PRETRAINED = "pretrained"
+"""The name of the part of a model folder that is the masked model from which words get features."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Tagger(Model):
 
     purpose, verb = "tag words", "tag"
     tokenizer: Tokenizer
-    """The words of its table; any other word is unknown, which is not to say that it is tagged by chance."""
+    """The words of its table; any other word is unknown, and tagged by its context."""
     tag_tokenizer: Tokenizer
     """The tags, as the words of a tokenizer."""
 
@@ -50,7 +54,7 @@ class Tagger(Model):
 
     @abstractmethod
     def frequent_tags(self, words: Sequence[str]) -> list[str]:
-        """The tag that each word had most often in training; the most frequent of all for an unknown word."""
+        """Return the most frequent tag of each word in training; for an unknown word, the most frequent of all."""
 
     # What follows is the same for every tagger; none overrides it.
 
@@ -65,7 +69,7 @@ class Tagger(Model):
         return {TEXT: self.tokenizer, TAGS: self.tag_tokenizer}
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[TaggedWords]:
-        """The most probable tag of each word of each sentence."""
+        """Return the most probable tag of each word of each sentence."""
         tags, found = self.tags, []
         for words, log_probs_TK in zip(sentences, self.log_probs(sentences), strict=True):
             best_T = log_probs_TK.argmax(axis=1)
@@ -74,7 +78,7 @@ class Tagger(Model):
         return found
 
     def is_known(self, words: Sequence[str]) -> np.ndarray:
-        """Whether each word is one of the table's."""
+        """Return, for each word, True if it is in the model's table."""
         return np.asarray([word in self._known for word in words], dtype=bool)
 
     @property

@@ -44,7 +44,7 @@ class TagFigures:
 
 @dataclass(frozen=True)
 class TaggingMeasured:
-    """What was counted when a tagger tagged sentences whose tags are known."""
+    """The counts of a tagger on sentences whose tags are known."""
 
     tags: list[str]
     """Those of the model, and then those that only the sentences have."""
@@ -109,7 +109,7 @@ class TaggingMeasured:
         return found
 
     def confused(self, most: int = 10) -> list[tuple[str, str, int]]:
-        """The pairs of tags that are confused most often: the right tag, the one that was given, how often."""
+        """Return the pairs of tags that are confused most often: the right tag, the given tag, and their count."""
         wrong_KK = self.confusion_KK.copy()
         np.fill_diagonal(wrong_KK, 0)
         order = np.argsort(-wrong_KK, axis=None, kind="stable")[:most]
@@ -117,7 +117,7 @@ class TaggingMeasured:
         return [(self.tags[i], self.tags[j], int(wrong_KK[i, j])) for i, j in pairs if wrong_KK[i, j]]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the figures as plain values."""
         return {
             "accuracy": self.accuracy,
             "known_accuracy": self.known_accuracy,
@@ -137,7 +137,14 @@ class TaggingMeasured:
 
 
 def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progress = SILENT) -> TaggingMeasured:
-    """Tag sentences whose tags are known, and count."""
+    """Tag sentences whose tags are known, and count.
+
+    >>> import chainrule as cr
+    >>> sentences = [[("the", "DET"), ("cat", "NOUN")], [("a", "DET"), ("dog", "NOUN")]] * 4
+    >>> found = evaluate_tagger(cr.train("tagger", sentences, width=8, layers=1, steps=1), sentences)
+    >>> found.words, found.sentences
+    (16, 8)
+    """
     Tagger.expect(tagger)
     given = as_tagged(sentences)
     numbers = {tag: number for number, tag in enumerate(tagger.tags)}
@@ -171,8 +178,8 @@ def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progres
 
 
 def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
-    """The figures of a tagger in a comparison."""
-    sentences = Tagged(test.lines)
+    """Return the figures of a tagger in a comparison."""
+    sentences = Tagged.read(test.lines)
     began = time.perf_counter()
     found = evaluate_tagger(model, sentences, progress=progress)
     seconds = time.perf_counter() - began
@@ -187,7 +194,7 @@ def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
 
 
 def _counts(tagger: Tagger, sentence: Sentence, log_probs_TK: np.ndarray) -> dict[str, int]:
-    """What one sentence adds to the counts of unknown words and of the baseline."""
+    """Return what one sentence adds to the counts of unknown words and of the baseline."""
     is_unknown_T = ~tagger.is_known(sentence.words)
     gold = np.asarray(sentence.tags)
     is_right_T = np.asarray([tagger.tags[i] for i in log_probs_TK.argmax(axis=1)]) == gold

@@ -2,75 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.kinds import TaggedSources, TrainingData
 from chainrule.networks.training_settings import TrainingSettings
-from chainrule.tagging.reading import DistinctWords, WordReader
-from chainrule.text.tagged import split_line
+from chainrule.tagging.reading import DistinctWords, WordReader, numbered
+from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.batches.layouts import OVERLAP, Lines
-from chainrule.training.batches.rows import Size
-from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.examples import Examples, Texts
-from chainrule.training.objectives import Batch, Objective, Stretches
-
-
-@dataclass(frozen=True)
-class TaggedText:
-    """A text of tagged sentences: each word, and its tag, by number, sentence after sentence."""
-
-    words: np.ndarray
-    tags: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
+from chainrule.training.engines.base import Engine
+from chainrule.training.examples import SequenceExamples, Texts, size_for
+from chainrule.training.layouts import OVERLAP, Lines
+from chainrule.training.objectives import Batch, Feed, Objective, Sequences, Stretches
 
 
 @dataclass(frozen=True)
 class TaggingData(TrainingData):
-    """The data of a training of a tagger; its sources are lines of word/TAG, byte by byte."""
+    """The data of a training of a tagger, whose sentences are numbered once."""
 
     @cached_property
-    def _lines(self) -> list[list[tuple[tuple[str, ...], tuple[str, ...]]]]:
-        assert self.sources is not None
-        parts = [part for part in (self.sources.train, self.sources.valid) if part is not None]
-        texts = [part.ids.astype(np.uint8).tobytes().decode() for part in parts]
-        return [[split_line(line) for line in text.removesuffix("\n").split("\n")] for text in texts]
+    def parts(self) -> list[Tagged]:
+        """The sentences of the training text and, if there is one, of the held-out text."""
+        assert isinstance(self.sources, TaggedSources)
+        return [part for part in (self.sources.train, self.sources.valid) if part is not None]
 
     @cached_property
     def tag_tokenizer(self) -> WordTokenizer:
         """The tags of the training text and of the held-out text."""
-        every = {tag for part in self._lines for _, tags in part for tag in tags}
+        every = {tag for part in self.parts for sentence in part for tag in sentence.tags}
         return WordTokenizer([tag.encode() for tag in sorted(every)])
 
     @cached_property
-    def texts(self) -> tuple[list[bytes], list[TaggedText]]:
-        """The distinct words, and the texts as numbers: the training text and, if any, the held-out one."""
-        numbers: dict[str, int] = {}
-        tag_numbers = {tag: number for number, tag in enumerate(self.tag_tokenizer.words)}
+    def distinct_words(self) -> list[bytes]:
+        """The distinct words of all parts, in the order of their numbers."""
+        return self._numbered[0]
+
+    @cached_property
+    def texts(self) -> list[tuple[np.ndarray, Sequences]]:
+        """The numbers of the words of each part, and the numbers of their tags, sentence by sentence."""
+        tag_numbers, rows = {tag: i for i, tag in enumerate(self.tag_tokenizer.words)}, iter(self._numbered[1])
         texts = []
-        for part in self._lines:
-            words = [numbers.setdefault(word, len(numbers)) for some, _ in part for word in some]
-            tags = [tag_numbers[tag] for _, some in part for tag in some]
-            ends = np.cumsum([len(some) for some, _ in part])
-            starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-            texts.append(TaggedText(np.asarray(words), np.asarray(tags, np.uint32), starts, ends))
-        return [word.encode() for word in numbers], texts
+        for part in self.parts:
+            words = np.concatenate([next(rows) for _ in part])
+            tags = np.asarray([tag_numbers[tag] for sentence in part for tag in sentence.tags], np.uint32)
+            lengths = np.asarray([len(sentence.tags) for sentence in part])
+            ends = np.cumsum(lengths)
+            texts.append((words, Sequences(tags, ends - lengths, ends)))
+        return texts
+
+    @cached_property
+    def _numbered(self) -> tuple[list[bytes], list[np.ndarray]]:
+        return numbered([sentence.words for part in self.parts for sentence in part])
 
     def most_frequent(self, reader: WordReader) -> np.ndarray:
-        """The number of the most frequent tag of each word of the table; at the id of <unk>, that of all words."""
-        distinct, (train, *_) = self.texts
-        ids = reader.read(distinct).ids_N[train.words]
+        """Return the number of the most frequent tag of each word of the table; at <unk>, that of all words."""
+        words, tags = self.texts[0]
+        ids = reader.read(self.distinct_words).ids_N[words]
         counts_VK = np.zeros((self.tokenizer.vocab_size, len(self.tag_tokenizer.words)), np.int64)
-        np.add.at(counts_VK, (ids, train.tags), 1)
+        np.add.at(counts_VK, (ids, tags.ids), 1)
         counts_VK[counts_VK.sum(axis=1) == 0] = counts_VK.sum(axis=0)
-        counts_VK[self.tokenizer.unk] = np.bincount(train.tags, minlength=counts_VK.shape[1])
+        counts_VK[self.tokenizer.unk] = np.bincount(tags.ids, minlength=counts_VK.shape[1])
         most_V: np.ndarray = counts_VK.argmax(axis=1)
         return most_V
 
@@ -79,9 +74,9 @@ class TaggingData(TrainingData):
 class WordDropout:
     """Words that are read as unknown in training, rare ones above all (Kiperwasser and Goldberg 2016).
 
-    p(w is read as <unk>) = a / (a + n),         where n is how often w stands in the training text
+    p(w is read as <unk>) = a / (a + n),         where n is the count of w in the training text
 
-    So the network learns what to do with a word that it has never seen.
+    So the network learns to tag a word that it has never seen.
     """
 
     chances_N: np.ndarray
@@ -91,11 +86,11 @@ class WordDropout:
 
     @classmethod
     def of(cls, a: float, counts_N: np.ndarray, unk: int, seed: int) -> WordDropout:
-        """The dropout of distinct words that stand so often in the training text."""
+        """Return the dropout of distinct words that stand so often in the training text."""
         return cls(a / (a + np.maximum(counts_N, 1)), unk, seed)
 
     def is_dropped(self, words_BT: np.ndarray, epoch: int, place: int) -> np.ndarray:
-        """Which words of a batch are dropped, by the seed, the epoch and the place of the batch alone."""
+        """Return which words of a batch are dropped, by the seed, the epoch and the place of the batch alone."""
         generator = np.random.default_rng((self.seed % 2**64, epoch, place))
         is_dropped_BT: np.ndarray = generator.random(words_BT.shape) < self.chances_N[words_BT]
         return is_dropped_BT
@@ -130,10 +125,11 @@ class TagOfWord(Objective):
 
 
 @dataclass(frozen=True)
-class TaggedExamples(Examples):
-    """Tagged sentences; one longer than `longest` is read in pieces."""
+class TaggedExamples(SequenceExamples):
+    """The tags of sentences, whose words are read; a sentence longer than `longest` is read in pieces."""
 
-    text: TaggedText
+    words: np.ndarray
+    """The number of each word of the text."""
     distinct: DistinctWords
     longest: int | None
     dropout: WordDropout | None = None
@@ -141,41 +137,25 @@ class TaggedExamples(Examples):
     @property
     def objective(self) -> TagOfWord:  # type: ignore[override]
         """The objective, which knows the words."""
-        return TagOfWord(self.text.words, self.distinct, self.dropout)
-
-    @property
-    def tokens(self) -> int:
-        return int((self.text.ends - self.text.starts).sum())
-
-    def sampled(self, tokens: int) -> TaggedExamples:
-        return self._taken(slice(None, None, max(1, round(self.tokens / tokens))))
-
-    def beginning(self, tokens: int) -> TaggedExamples:
-        lengths = np.cumsum(self.text.ends - self.text.starts)
-        return self._taken(slice(0, max(1, int(np.searchsorted(lengths, tokens, side="right")))))
-
-    def _taken(self, which: slice) -> TaggedExamples:
-        text = replace(self.text, starts=self.text.starts[which], ends=self.text.ends[which])
-        return replace(self, text=text)
+        return TagOfWord(self.words, self.distinct, self.dropout)
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
-        longest = int((self.text.ends - self.text.starts).max())
+        longest = int(self.targets.lengths.max())
         length = longest if self.longest is None else min(longest, self.longest)
-        size = Size(length, settings.batch, settings.device_batch or settings.batch)
         overlap = 0 if self.longest is None else self.longest // OVERLAP
-        layout = Lines(self.text.starts, self.text.ends, min(overlap, length - 1), size, seed)
-        return Feed(layout, engine.gatherer(self.text.tags, self.objective))
+        size, starts, ends = size_for(length, engine, settings), self.targets.starts, self.targets.ends
+        layout = Lines(starts, ends, min(overlap, length - 1), size, seed)
+        return Feed(layout, engine.gatherer(self.targets.ids, self.objective))
 
 
 def tagged_examples(
     data: TaggingData, reader: WordReader, longest: int | None, word_dropout: float | None = None
 ) -> Texts:
-    """The sentences of the data, as examples; `word_dropout` is the a of `WordDropout`."""
-    words, texts = data.texts
-    distinct, dropout = reader.read(words), None
+    """Return the sentences of the data as examples; `word_dropout` is the a of `WordDropout`."""
+    distinct, dropout = reader.read(data.distinct_words), None
     if word_dropout:
         assert reader.words.unk is not None
-        counts_N = np.bincount(texts[0].words, minlength=len(words))
+        counts_N = np.bincount(data.texts[0][0], minlength=len(data.distinct_words))
         dropout = WordDropout.of(word_dropout, counts_N, reader.words.unk, data.seed)
-    made: Sequence[TaggedExamples] = [TaggedExamples(text, distinct, longest, dropout) for text in texts]
-    return Texts(made[0], made[1] if len(made) > 1 else None)
+    train, *valid = [TaggedExamples(tags, words, distinct, longest, dropout) for words, tags in data.texts]
+    return Texts(train, valid[0] if valid else None)

@@ -14,16 +14,12 @@ from chainrule.contract.model import Model
 from chainrule.errors import ModelError
 from chainrule.inference.torch_model import TorchModel
 from chainrule.networks.tagging.tagger import ENCODER, TaggerNetwork
-from chainrule.tagging.contract import Tagger
-from chainrule.tagging.reading import SubwordReader, WordReader, numbered, pieces
+from chainrule.tagging.contract import FREQUENT, PRETRAINED, Tagger
+from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.text.tagged import one_word
 from chainrule.tokens.base import Tokenizer
-from chainrule.training.batches.layouts import OVERLAP
+from chainrule.training.layouts import OVERLAP, in_pieces
 
-PRETRAINED = "pretrained"
-"""The name of the part of a tagger's folder that is the masked model its words' features come from."""
-FREQUENT = "most_frequent"
-"""The array of a tagger's folder with the most frequent tag of each word."""
 WORDS_AT_ONCE = 1 << 13
 """The most words read in one forward pass."""
 
@@ -62,27 +58,24 @@ class NeuralTagger(TorchModel, Tagger):
         words, rows = numbered([[one_word(word) for word in words] for words in sentences])
         if b"" in words:
             raise ModelError("a word is empty")
+        if not words:
+            return [np.zeros((0, len(self.tags))) for _ in rows]
+        lengths, every = np.asarray([len(row) for row in rows]), np.concatenate(rows)
+        ends = np.cumsum(lengths)
         most = self.settings.longest
-        cut = [
-            (number, *piece)
-            for number, row in enumerate(rows)
-            for piece in pieces(len(row), most, 0 if most is None else most // OVERLAP)
-            if len(row)
-        ]
-        distinct = self.reader.read(words) if words else None
-        found = [np.zeros((len(row), len(self.tags))) for row in rows]
-        lengths = np.asarray([end - start for _, start, end, _ in cut], np.int64)
-        for some in batches(lengths, WORDS_AT_ONCE):
-            assert distinct is not None
-            parts = [cut[i] for i in some]
-            inputs = distinct.inputs(pad([rows[number][start:end] for number, start, end, _ in parts]))
+        overlap, most = (0, int(lengths.max())) if most is None else (most // OVERLAP, most)
+        has_words = lengths > 0
+        _, starts, sizes, skips = in_pieces((ends - lengths)[has_words], ends[has_words], most, overlap)
+        distinct, found = self.reader.read(words), np.zeros((len(every), len(self.tags)))
+        for some in batches(sizes, WORDS_AT_ONCE):
+            inputs = distinct.inputs(pad([every[starts[i] : starts[i] + sizes[i]] for i in some]))
             tensors = (torch.from_numpy(np.ascontiguousarray(array)).to(self.torch_device) for array in inputs)
             logits_BTK = self.network(type(inputs)(*tensors))
             wide = torch.promote_types(logits_BTK.dtype, torch.float32)
             log_probs_BTK = logits_BTK.to(wide).log_softmax(dim=-1).cpu().numpy()
-            for (number, start, end, skip), log_probs_TK in zip(parts, log_probs_BTK, strict=True):
-                found[number][start + skip : end] = log_probs_TK[skip : end - start]
-        return found
+            for i, log_probs_TK in zip(some, log_probs_BTK, strict=True):
+                found[starts[i] + skips[i] : starts[i] + sizes[i]] = log_probs_TK[skips[i] : sizes[i]]
+        return np.split(found, ends[:-1])
 
     def frequent_tags(self, words: Sequence[str]) -> list[str]:
         if not words:
@@ -104,12 +97,12 @@ class NeuralTagger(TorchModel, Tagger):
         )
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The weights but those of a pretrained encoder, which its own part of the folder has."""
+        """Return the weights, without those of a pretrained encoder, which is a part of the folder by itself."""
         arrays = {name: array for name, array in super().tensors().items() if not name.startswith(ENCODER)}
         return {**arrays, FREQUENT: self.frequent_V.astype(np.int32)}
 
     def parts(self) -> Mapping[str, Model]:
-        """The masked model that it began from, with its encoder as it is now."""
+        """Return the pretrained masked model, with its encoder as it is after training."""
         if self.pretrained is None:
             return {}
         tuned = copy.copy(self.pretrained)

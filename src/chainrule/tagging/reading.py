@@ -1,12 +1,12 @@
 """Words as the arrays that a tagger's network takes: ids, spellings, subwords.
 
-What is computed of a word depends on the word alone, so it is computed once for each distinct word of a text.
+The arrays of a word depend on the word alone, so they are computed once for each distinct word of a text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,29 +19,29 @@ from chainrule.tokens.base import Tokenizer
 
 _NOTHING = np.zeros((0, 0), dtype=np.int64)
 _NO_SPACE = re.compile(r"[.,;:!?%)\]}'’”»…]|n['’]t$")
-"""How words begin that stand right after the word before them in a text."""
+"""Matches words that follow the word before them without a space."""
 
 
 @dataclass(frozen=True)
 class SubwordReader:
-    """Sentences as a pretrained encoder reads them: subwords, between the tokens that stood around a line."""
+    """Reads sentences for a pretrained encoder: subwords, between the tokens that begin and end a line."""
 
     tokenizer: Tokenizer
     start: int
-    """What is read before the first subword."""
+    """The token before the first subword."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, context: Context) -> SubwordReader:
-        """The reader for an encoder that was trained with this tokenizer and context."""
+        """Return the reader for an encoder that was trained with this tokenizer and context."""
         return cls(tokenizer, start_token(tokenizer, context))
 
     @property
     def end(self) -> int:
-        """What is read after the last subword."""
+        """The token after the last subword."""
         return self.tokenizer.eos
 
     def read(self, words: Sequence[bytes]) -> _Ragged:
-        """The subwords of each word as it stands inside a text: after a space, unless it is, say, a comma."""
+        """Return the subwords of each word inside a text: after a space, unless it is a comma or the like."""
         lines = [word if _NO_SPACE.match(word.decode(errors="replace")) else b" " + word for word in words]
         ids = self.tokenizer.encode_lines(b"".join(line + b"\n" for line in lines)).astype(np.int64)
         ends = np.flatnonzero(ids == self.tokenizer.eos)
@@ -51,7 +51,7 @@ class SubwordReader:
 
 @dataclass(frozen=True)
 class WordReader:
-    """What a network takes of words: their ids and, if it reads them, their spellings and subwords."""
+    """Reads words for a network: their ids and, if it takes them, their spellings and subwords."""
 
     words: Tokenizer
     spells: bool
@@ -65,7 +65,7 @@ class WordReader:
             )
 
     def read(self, words: Sequence[bytes]) -> DistinctWords:
-        """The arrays of distinct words, none of which has white space in it."""
+        """Return the arrays of distinct words; no word contains white space."""
         ids = self.words.encode_lines(b"\n".join(words) + b"\n")
         ids_N = np.asarray(ids, dtype=np.int64)[::2]  # each line is a word and </s>
         spellings_NC = _spellings(words) if self.spells else None
@@ -80,9 +80,9 @@ class _Ragged:
     starts: np.ndarray
     counts: np.ndarray
     start: int
-    """What stands before a sentence."""
+    """The token before a sentence."""
     end: int
-    """What stands after it."""
+    """The token after it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class DistinctWords:
     subwords: _Ragged | None
 
     def inputs(self, words_BT: np.ndarray) -> WordInputs:
-        """The inputs of a network for sentences of words that are given by their numbers; PAD after the last."""
+        """Return the inputs of a network for sentences of word numbers, filled up with PAD."""
         is_word_BT = words_BT != PAD
         ids_BT = np.where(is_word_BT, self.ids_N[words_BT], PAD)
         distinct_BT, spellings_UC = _NOTHING, _NOTHING
@@ -111,9 +111,9 @@ class DistinctWords:
 
     @staticmethod
     def _subwords(of: _Ragged, words_BT: np.ndarray, is_word_BT: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The subwords of each sentence, [B, S], and the position of the word that each is of.
+        """Return the subwords of each sentence, [B, S], and for each the position of its word.
 
-        What stands before a sentence and after it is of no word, as PAD is.
+        The tokens before and after a sentence, and PAD, belong to no word.
         """
         rows_N, columns_N = np.nonzero(is_word_BT)  # word by word
         words_N = words_BT[is_word_BT]
@@ -133,7 +133,7 @@ class DistinctWords:
 
 
 def _spellings(words: Sequence[bytes]) -> np.ndarray:
-    """The bytes of each word between two marks, [N, C], filled up with PAD; of long words, the two ends."""
+    """Return the bytes of each word between two marks, [N, C], filled up with PAD; of long words, the two ends."""
     most = LONGEST_SPELLING - 2
     cut = [word if len(word) <= most else word[: most // 2] + word[-(most // 2) :] for word in words]
     spellings_NC = np.full((len(words), 2 + max(map(len, cut), default=0)), PAD, dtype=np.int16)
@@ -145,23 +145,7 @@ def _spellings(words: Sequence[bytes]) -> np.ndarray:
 
 
 def numbered(sentences: Sequence[Sequence[str]]) -> tuple[list[bytes], list[np.ndarray]]:
-    """The distinct words of sentences, and each sentence as their numbers."""
+    """Return the distinct words of sentences, and each sentence as their numbers."""
     numbers: dict[str, int] = {}
     rows = [np.asarray([numbers.setdefault(w, len(numbers)) for w in words], np.int64) for words in sentences]
     return [word.encode() for word in numbers], rows
-
-
-def pieces(length: int, most: int | None, overlap: int) -> Iterator[tuple[int, int, int]]:
-    """Where the pieces of a sentence begin and end, and how many of the words at their beginning are context only.
-
-    They have at most `most` words each. They are cut as the layout of batches cuts long lines.
-
-    >>> list(pieces(10, 6, 2))
-    [(0, 6, 0), (4, 10, 2)]
-    """
-    if most is None or length <= most:
-        yield 0, length, 0
-        return
-    stride = most - overlap
-    for number in range(1 + -(-(length - most) // stride)):
-        yield number * stride, min(number * stride + most, length), overlap if number else 0

@@ -2,25 +2,88 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from chainrule.contract.kinds import Rung, TrainingData
-from chainrule.folder import read_folder
+import numpy as np
+
+from chainrule.contract.kinds import Rung, TrainingData, find_kind, load_content
+from chainrule.errors import DamagedFileError, SettingsError
+from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.networks.tagging.config import TaggerSettings
+from chainrule.settings import parse
+from chainrule.tagging.contract import FREQUENT, PRETRAINED, TAGS
 from chainrule.tagging.examples import TaggingData, tagged_examples
 from chainrule.tagging.reading import SubwordReader, WordReader
+from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
+from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
-from chainrule.training.kinds import TaskKind
+from chainrule.training.kinds import NetworkKind
 
 
-class TaggerKind(TaskKind):
+class TaggerKind(NetworkKind):
     """Trains and loads taggers."""
 
-    backend_class = "chainrule.tagging.backend:TaggerBackend"
+    def maker(self, settings: Any, data: TrainingData) -> Callable[[Fill], Any]:
+        assert isinstance(data, TaggingData)
+        pretrained = encoder = None
+        if settings.pretrained is not None:
+            pretrained = load_content(read_folder(settings.pretrained))
+            encoder = _with_dropout(_encoder_of(pretrained, settings.pretrained), settings.encoder_dropout)
+        frequent_V = data.most_frequent(WordReader(data.tokenizer, spells=False))
+        return partial(self._tagger, settings, data.tokenizer, data.tag_tokenizer, frequent_V, pretrained, encoder)
+
+    def load(self, folder: ModelFolder) -> Any:
+        settings: Any = parse(self.settings, folder.config)
+        words = parse_tokenizer(folder.tokenizer, str(folder.path))
+        if TAGS not in folder.tokenizers:
+            raise DamagedFileError(
+                f"{folder.path}: it has no tokenizer {TAGS!r}, which the kind {self.name!r} needs"
+            )
+        tags = parse_tokenizer(folder.tokenizers[TAGS], str(folder.path))
+        pretrained, encoder, arrays = None, None, dict(folder.tensors)
+        if settings.pretrained is not None:
+            from chainrule.networks.tagging.tagger import ENCODER
+
+            pretrained = load_content(folder.part(PRETRAINED))
+            encoder = _encoder_of(pretrained, str(folder.path))
+            arrays |= {f"{ENCODER}{name}": weight.numpy() for name, weight in encoder.state_dict().items()}
+        frequent_V = np.array(folder.tensor(FREQUENT))
+        make = partial(self._tagger, settings, words, tags, frequent_V, pretrained, encoder)
+        model = self.engine(settings).load(make, dataclasses.replace(folder, tensors=arrays))
+        if (
+            frequent_V.shape != (words.vocab_size,)
+            or not 0 <= frequent_V.min() <= frequent_V.max() < tags.vocab_size
+        ):
+            raise DamagedFileError(f"{folder.path}/{TENSORS}: {FREQUENT} is not a tag for each word")
+        return model
+
+    def _tagger(
+        self,
+        settings: Any,
+        words: Tokenizer,
+        tags: Tokenizer,
+        frequent_V: np.ndarray,
+        pretrained: Any,
+        encoder: Any,
+        fill: Fill,
+    ) -> Any:
+        from chainrule.networks.tagging.tagger import TaggerNetwork
+        from chainrule.tagging.model import NeuralTagger
+
+        def network() -> TaggerNetwork:
+            return TaggerNetwork(settings, words.vocab_size, len(tags.words), copy.deepcopy(encoder))
+
+        return NeuralTagger(
+            fill(network), words, tags, frequent_V, kind=self.name, settings=settings, pretrained=pretrained
+        )
 
     def train(self, settings: Any, data: TrainingData) -> Any:
-        """Train a network on tagged sentences, which are read once for all that needs them."""
+        """Train a network on tagged sentences, which are numbered once."""
         model: Any = super().train(settings, TaggingData(**vars(data)))
         # a pretrained encoder is a part of the folder by itself, and belongs to the network all the same
         parameters = sum(weight.numel() for weight in model.network.parameters())
@@ -28,7 +91,7 @@ class TaggerKind(TaskKind):
         return model
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
-        """Sentences; one longer than what the network reads at once is read in pieces."""
+        """Return the sentences; one that is too long to be read at once is read in pieces."""
         assert isinstance(data, TaggingData)
         subwords = None
         if settings.pretrained is not None:
@@ -39,12 +102,31 @@ class TaggerKind(TaskKind):
         return tagged_examples(data, reader, settings.longest, settings.word_dropout)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
-        """The first sentence that is held out, as it is tagged."""
+        """Return the first held-out sentence with the tags that the network gives it."""
         assert isinstance(data, TaggingData)
-        words, texts = data.texts
-        text = texts[-1]
-        (tagged,) = lm.tag([[words[i].decode() for i in text.words[: text.ends[0]]]])
+        (tagged,) = lm.tag([next(iter(data.parts[-1])).words])
         return str(tagged)
+
+
+def _encoder_of(model: Any, name: str) -> Any:
+    """Return the encoder of a masked model; any other model is refused."""
+    from chainrule.networks.transformer.stack import Encoder
+
+    encoder = getattr(getattr(model, "network", None), "encoder", None)
+    if find_kind(model.kind).task != "masked" or not isinstance(encoder, Encoder):
+        raise SettingsError(
+            f"pretrained={name}: a tagger begins from a masked model, and this is one of the kind {model.kind!r}: "
+            "chainrule train masked makes one"
+        )
+    return encoder
+
+
+def _with_dropout(encoder: Any, share: float) -> Any:
+    """Return a copy of the encoder that leaves out features in training: it reads few sentences many times."""
+    config = dataclasses.replace(encoder.config, dropout=share, attention_dropout=share)
+    copied = type(encoder)(config, len(encoder.embedding))
+    copied.load_state_dict(encoder.state_dict())
+    return copied
 
 
 _QUICK = ("lstm, one direction", "lstm, two directions", "lstm, deep, characters", "transformer, characters")

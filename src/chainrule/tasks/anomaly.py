@@ -35,6 +35,7 @@ from chainrule.text.files import Cleaning, EncodingErrors, form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.records import Fields, read_sourced
 from chainrule.tokens.base import Tokenizer, line_bounds
+from chainrule.tokens.spelling import text_spans
 
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line

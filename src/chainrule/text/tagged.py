@@ -4,8 +4,7 @@
     Tagged.open("train.txt")      a sentence on each line: the/DET cat/NOUN sat/VERB
     Tagged.of([[("the", "DET"), ("cat", "NOUN")]])   sentences in memory
 
-A sentence is one line of a corpus, word/TAG word/TAG, so that sentences are split like any lines. White space in a
-word becomes _.
+Where a text is split, a sentence is one line of it, word/TAG word/TAG. White space inside a word becomes _.
 
 >>> tagged = Tagged.of([[("the", "DET"), ("cat", "NOUN")], [("New York", "PROPN")]])
 >>> [sentence.words for sentence in tagged]
@@ -14,8 +13,10 @@ word becomes _.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -68,10 +69,9 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Tagged:
-    """Tagged sentences, each a line of a corpus."""
+    """Tagged sentences."""
 
-    lines: Corpus
-    """A line for each sentence: word/TAG word/TAG."""
+    sentences: tuple[Sentence, ...]
     origin: Corpus | None = None
     """The corpus that they were read from; None if they were in memory."""
 
@@ -82,12 +82,12 @@ class Tagged:
 
     @classmethod
     def read(cls, corpus: Corpus) -> Tagged:
-        """Return the sentences of a corpus, of either form."""
-        # in memory, since sentences that people have tagged are few
-        lines = [sentence.line for sentence in read_sentences(corpus, with_tags=True)]
-        if not lines:
+        """The sentences of a corpus, of either form."""
+        # in memory: sentences that people have tagged are never many
+        sentences = tuple(read_sentences(corpus, with_tags=True))
+        if not sentences:
             raise CorpusError(f"{corpus.name}: empty: there are no sentences")
-        return cls(Corpus.from_texts(lines), corpus)
+        return cls(sentences, corpus)
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[tuple[str, str]]]) -> Tagged:
@@ -97,14 +97,23 @@ class Tagged:
             pairs = [_pair(pair, f"sentence {number}, word {place}") for place, pair in enumerate(sentence)]
             if not pairs:
                 raise CorpusError(f"sentence {number} is empty")
-            made.append(" ".join(pairs))
+            made.append(Sentence(*zip(*pairs, strict=True)))
         if not made:
             raise CorpusError("there are no sentences")
-        return cls(Corpus.from_texts(made))
+        return cls(tuple(made))
 
     def __iter__(self) -> Iterator[Sentence]:
-        for line in lines_in(self.lines.blocks()):
-            yield Sentence(*split_line(line.decode()))
+        return iter(self.sentences)
+
+    @property
+    def lines(self) -> Corpus:
+        """A line for each sentence, word/TAG word/TAG: the text that is split, and that a record keeps."""
+        return Corpus.from_texts([sentence.line for sentence in self.sentences])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the lines: the text is another one if its tags are others."""
+        return hashlib.sha256("".join(f"{one.line}\n" for one in self.sentences).encode()).hexdigest()
 
 
 def as_tagged(given: Any) -> Tagged:
@@ -117,12 +126,6 @@ def as_tagged(given: Any) -> Tagged:
     if items and all(isinstance(item, (str, Path)) for item in items):
         return Tagged.read(as_corpus(items))
     return Tagged.of(items)
-
-
-def split_line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words and the tags of a line word/TAG word/TAG."""
-    pairs = [token.rpartition("/") for token in line.split(" ")]
-    return tuple(word for word, _, _ in pairs), tuple(tag for _, _, tag in pairs)
 
 
 def one_word(text: str) -> str:
@@ -221,25 +224,26 @@ def _slashed(name: str, lines: Iterator[str]) -> Iterator[Sentence]:
     """Yield the sentences of lines of word/TAG; empty lines are left out."""
     for number, line in enumerate(lines, 1):
         tokens = line.split()
-        for place, token in enumerate(tokens):
-            word, slash, tag = token.rpartition("/")
+        pairs = [token.rpartition("/") for token in tokens]
+        for place, (token, (word, slash, tag)) in enumerate(zip(tokens, pairs, strict=True)):
             if not (word and slash and tag):
                 column = sum(map(len, tokens[:place])) + place + 1
                 raise CorpusError(
                     f"{name}, line {number:,}, column {column:,}: expected word/TAG, found {token[:40]!r}"
                 )
         if tokens:
-            yield Sentence(*split_line(" ".join(tokens)))
+            words, _, tags = zip(*pairs, strict=True)
+            yield Sentence(words, tags)
 
 
-def _pair(pair: Any, place: str) -> str:
+def _pair(pair: Any, place: str) -> tuple[str, str]:
     if not isinstance(pair, (tuple, list)) or [type(side) for side in pair] != [str, str]:
         raise CorpusError(f"{place}: expected (word, tag), two texts, found {pair!r:.60}")
     word, tag = pair
     if not word.strip():
         raise CorpusError(f"{place}: the word is empty")
     _check_tag(tag, place)
-    return f"{one_word(word)}/{tag}"
+    return one_word(word), tag
 
 
 def _check_tag(tag: str, place: str) -> None:

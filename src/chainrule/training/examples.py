@@ -1,28 +1,30 @@
 """Examples: what a network learns from, cut into batches for an engine.
 
-TextExamples   a text: lines, or one long sequence
-PairExamples   sources and their targets
+TextExamples       a text: lines, or one long sequence
+SequenceExamples   sequences to predict, one by one: of tags, or
+PairExamples       of targets, each with its source
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.kinds import Sources, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import CorpusError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.base import line_bounds
-from chainrule.training.batches.layouts import Lines, choose_layout
-from chainrule.training.batches.rows import Size
-from chainrule.training.batches.sample import sample_of
-from chainrule.training.engines.base import Engine, Feed
-from chainrule.training.objectives import NextToken, Objective, Sequences, TargetOfSource
+from chainrule.training.engines.base import Engine
+from chainrule.training.layouts import Lines, Size, choose_layout
+from chainrule.training.objectives import Feed, NextToken, Objective, Sequences, TargetOfSource
+
+STRETCHES = 16
+"""The number of stretches that make up the sample of a text whose context flows from line to line."""
 
 
 class Examples(ABC):
@@ -33,19 +35,19 @@ class Examples(ABC):
     @property
     @abstractmethod
     def tokens(self) -> int:
-        """How many tokens there are to predict."""
+        """The number of tokens to predict."""
 
     @abstractmethod
     def sampled(self, tokens: int) -> Examples:
-        """About so many tokens of them, evenly spread; all of them, if there are no more."""
+        """Return about `tokens` tokens of the examples, evenly spread; all of them if there are no more."""
 
     @abstractmethod
     def beginning(self, tokens: int) -> Examples:
-        """The first of them, of so many tokens at most if that is a whole example."""
+        """Return the first examples, with at most `tokens` tokens, but at least one example."""
 
     @abstractmethod
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
-        """Their batches, as the settings say, for the engine."""
+        """Return their batches, as the settings say, for the engine."""
 
 
 class Texts(NamedTuple):
@@ -64,30 +66,56 @@ class TextExamples(Examples):
     context: Context
     objective: Objective
 
+    @classmethod
+    def of(cls, data: TrainingData, objective: Objective) -> Texts:
+        """Return the texts of a training as examples of this class."""
+        valid = None if data.valid is None else cls(data.valid.ids, data.tokenizer.eos, data.context, objective)
+        return Texts(cls(data.train.ids, data.tokenizer.eos, data.context, objective), valid)
+
     @property
     def tokens(self) -> int:
         return len(self.ids)
 
-    def sampled(self, tokens: int) -> TextExamples:
+    def sampled(self, tokens: int) -> Self:
         return replace(self, ids=sample_of(self.ids, self.eos, self.context, tokens))
 
-    def beginning(self, tokens: int) -> TextExamples:
+    def beginning(self, tokens: int) -> Self:
         ends = np.flatnonzero(self.ids[:tokens] == self.eos)
         return replace(self, ids=self.ids[: ends[-1] + 1]) if len(ends) else self
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
-        length = settings.row_length(engine.window, self.context)
-        size = Size(length, settings.batch, _at_once(engine, settings))
+        size = size_for(settings.row_length(engine.window, self.context), engine, settings)
         vary = settings.vary_length
         layout = choose_layout(self.ids, self.eos, self.context, engine.window, size, seed, vary=vary)
         return Feed(layout, engine.gatherer(self.ids, self.objective))
 
 
 @dataclass(frozen=True)
-class PairExamples(Examples):
-    """Targets, each with its source."""
+class SequenceExamples(Examples):
+    """Sequences to predict, one by one."""
 
     targets: Sequences
+
+    @property
+    def tokens(self) -> int:
+        return int(self.targets.lengths.sum())
+
+    def taken(self, which: np.ndarray | slice) -> Self:
+        """Return some of the examples."""
+        return replace(self, targets=self.targets.taken(which))
+
+    def sampled(self, tokens: int) -> Self:
+        return self.taken(slice(None, None, max(1, round(self.tokens / tokens))))
+
+    def beginning(self, tokens: int) -> Self:
+        lengths = np.cumsum(self.targets.lengths)
+        return self.taken(slice(0, max(1, int(np.searchsorted(lengths, tokens, side="right")))))
+
+
+@dataclass(frozen=True)
+class PairExamples(SequenceExamples):
+    """Targets, each with its source."""
+
     sources: Sequences
     next_token: NextToken
 
@@ -96,35 +124,18 @@ class PairExamples(Examples):
         """The objective, which knows the sources."""
         return TargetOfSource(self.next_token, self.sources, self.targets.starts)
 
-    @property
-    def tokens(self) -> int:
-        return int((self.targets.ends - self.targets.starts).sum())
-
-    def taken(self, which: np.ndarray | slice) -> PairExamples:
-        """Some of the pairs."""
-        some = [replace(side, starts=side.starts[which], ends=side.ends[which]) for side in self._sides]
-        return replace(self, targets=some[0], sources=some[1])
-
-    @property
-    def _sides(self) -> tuple[Sequences, Sequences]:
-        return self.targets, self.sources
-
-    def sampled(self, tokens: int) -> PairExamples:
-        return self.taken(slice(None, None, max(1, round(self.tokens / tokens))))
-
-    def beginning(self, tokens: int) -> PairExamples:
-        lengths = np.cumsum(self.targets.ends - self.targets.starts)
-        return self.taken(slice(0, max(1, int(np.searchsorted(lengths, tokens, side="right")))))
+    def taken(self, which: np.ndarray | slice) -> Self:
+        return replace(super().taken(which), sources=self.sources.taken(which))
 
     def fitting(self, target: int | None, source: int | None, progress: Progress = SILENT) -> PairExamples:
-        """The pairs whose sides have no more tokens than these; how many are left out is noted."""
+        """Return the pairs whose sides have no more tokens than these; note how many are left out."""
         fits = np.ones(len(self.targets.starts), bool)
-        for side, most in zip(self._sides, (target, source), strict=True):
+        for side, most in ((self.targets, target), (self.sources, source)):
             if most is not None:
-                fits &= side.ends - side.starts <= most
+                fits &= side.lengths <= most
         if not fits.any():
             raise CorpusError(
-                f"every pair is longer than what the network reads at once, {target} tokens: set window"
+                f"every pair is longer than the {target} tokens that the network reads at once: set window"
             )
         if not fits.all():
             progress.note(
@@ -133,38 +144,50 @@ class PairExamples(Examples):
         return self if fits.all() else self.taken(fits)
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
-        lengths = self.targets.ends - self.targets.starts
-        sizes = np.maximum(lengths, self.sources.ends - self.sources.starts)
-        size = Size(int(lengths.max()), settings.batch, _at_once(engine, settings))
+        sizes = np.maximum(self.targets.lengths, self.sources.lengths)
+        size = size_for(int(self.targets.lengths.max()), engine, settings)
         layout = Lines(self.targets.starts, self.targets.ends, 0, size, seed, sizes)
         return Feed(layout, engine.gatherer(self.targets.ids, self.objective))
 
 
-def _at_once(engine: Engine, settings: TrainingSettings) -> int:
-    """The tokens of a micro-batch, of which each process has its share in memory."""
-    return (settings.device_batch or settings.batch) * engine.processes
+def size_for(length: int, engine: Engine, settings: TrainingSettings) -> Size:
+    """Return the size of batches in rows of `length` tokens; each process has its share of a micro-batch."""
+    return Size(length, settings.batch, (settings.device_batch or settings.batch) * engine.processes)
 
 
 def texts_of(data: TrainingData) -> Texts:
-    """The texts of a language model, as examples."""
-    eos, context = data.tokenizer.eos, data.context
-    objective = NextToken.of(data.tokenizer, context)
-    valid = None if data.valid is None else TextExamples(data.valid.ids, eos, context, objective)
-    return Texts(TextExamples(data.train.ids, eos, context, objective), valid)
+    """Return the texts of a language model, as examples."""
+    return TextExamples.of(data, NextToken.of(data.tokenizer, data.context))
 
 
 def pairs_of(data: TrainingData) -> Texts:
-    """The pairs of a model that is conditioned on sources, as examples."""
-    assert data.sources is not None
-    next_token = NextToken.of(data.tokenizer, "line")
+    """Return the pairs of a model that is conditioned on sources, as examples."""
+    assert isinstance(data.sources, Sources)
+    next_token, ends = NextToken.of(data.tokenizer, "line"), (data.tokenizer.eos, data.sources.tokenizer.eos)
 
-    def examples(target: np.ndarray, source: np.ndarray) -> PairExamples:
-        assert data.sources is not None
-        sides = (target, data.tokenizer.eos), (source, data.sources.tokenizer.eos)
-        targets, sources = (Sequences(ids, *line_bounds(ids, eos)) for ids, eos in sides)
+    def examples(*sides: np.ndarray) -> PairExamples:
+        targets, sources = (Sequences(ids, *line_bounds(ids, eos)) for ids, eos in zip(sides, ends, strict=True))
         return PairExamples(targets, sources, next_token)
 
     valid = None
     if data.valid is not None and data.sources.valid is not None:
         valid = examples(data.valid.ids, data.sources.valid.ids)
     return Texts(examples(data.train.ids, data.sources.train.ids), valid)
+
+
+def sample_of(ids: np.ndarray, eos: int, context: Context, tokens: int) -> np.ndarray:
+    """Return about `tokens` tokens, evenly spread over the text: whole lines or, of a stream, a few long stretches.
+
+    >>> ids = np.array([5, 0, 6, 0, 7, 0, 8, 0])
+    >>> sample_of(ids, 0, "line", 4)
+    array([5, 0, 7, 0])
+    """
+    if tokens >= len(ids):
+        return ids
+    if context == "stream":
+        length = max(1, tokens // STRETCHES)
+        starts = np.linspace(0, len(ids) - length, STRETCHES).astype(np.int64)
+        return np.concatenate([ids[start : start + length] for start in starts])
+    starts, ends = line_bounds(ids, eos)
+    every = max(1, round(len(ids) / tokens))
+    return np.concatenate([ids[start:end] for start, end in zip(starts[::every], ends[::every], strict=True)])

@@ -11,14 +11,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 from chainrule.contract.kinds import Kind, Rung, TrainingData
-from chainrule.contract.lm import LanguageModel
+from chainrule.contract.lm import Context
 from chainrule.decode.generate import sample_text
 from chainrule.errors import MissingExtraError
-from chainrule.folder import ModelFolder
+from chainrule.folder import TEXT, ModelFolder
 from chainrule.networks.config import count_parameters
+from chainrule.networks.defaults import complete, in_words, remembered, with_time
 from chainrule.networks.settings import (
     AveragingSettings,
     ElmanSettings,
@@ -28,126 +30,175 @@ from chainrule.networks.settings import (
     NeuralSettings,
     TransformerSettings,
 )
-from chainrule.networks.word_vectors import load_vectors
+from chainrule.networks.word_vectors import Vectors, load_vectors
 from chainrule.settings import parse
 from chainrule.system.devices import has_torch
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT
-from chainrule.training.backends import Backend
+from chainrule.tokens.base import Tokenizer
+from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
+from chainrule.training.engines.base import Engine, Fill
 from chainrule.training.examples import Texts, texts_of
-from chainrule.training.planning.defaults import complete, in_words, remembered, with_time
+from chainrule.training.planning import tokens_per_second
 from chainrule.training.team import check_together, current_team
 from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network
 
 RUNG = {"minutes": 0.5}
-"""The settings of a network's rung of the ladder; all others are chosen when its training begins."""
+"""The settings of a network's entry in the ladder; all others are chosen when its training begins."""
 
-_BACKENDS = {
-    "torch": "chainrule.training.backends.torch_backend:TorchBackend",
-    "tape": "chainrule.training.backends.tape_backend:TapeBackend",
+_ENGINES = {
+    "torch": "chainrule.training.engines.torch_engine:TorchEngine",
+    "tape": "chainrule.training.engines.tape_engine:TapeEngine",
 }
 
 
 @dataclass(frozen=True)
 class NetworkKind:
-    """Trains and loads the networks of one kind."""
+    """Trains and loads the networks of one kind; a kind of another task than language overrides some methods."""
 
     name: str
     settings: type[NeuralSettings]
     networks: Mapping[str, str]
-    """The class of the network for each engine, as MODULE:NAME."""
+    """The class of the network for each engine, as MODULE:NAME; for another task, `model` knows the class."""
 
-    def backend(self, settings: NeuralSettings) -> Backend:
-        """The backend of the engine that the settings choose, for the networks of this kind."""
+    # -- methods that a kind of another task overrides ----------------------------------------------------
+
+    def model(self, settings: Any, tokenizers: Mapping[str, Tokenizer], context: Context, fill: Fill) -> Any:
+        """Return the model of these settings, whose network `fill` makes with its weights."""
+        tokenizer, network = tokenizers[TEXT], import_object(self.networks[settings.chosen_engine])
+        made = fill(network, settings, tokenizer.vocab_size, tokenizer.bos)
+        language_model, slide = self.engine(settings).language_model, settings.slide_share
+        return language_model(made, tokenizer, context, kind=self.name, settings=settings, slide=slide)
+
+    def maker(self, settings: Any, data: TrainingData) -> Callable[[Fill], Any]:
+        """Return the function that makes a new model, given the function that draws the weights of its network."""
+        return partial(self.model, settings, {TEXT: data.tokenizer}, data.context)
+
+    def texts(self, settings: Any, data: TrainingData) -> Texts:
+        """Return the examples that a network learns from, and those that it is validated on."""
+        return texts_of(data)
+
+    def sample(self, lm: Any, data: TrainingData) -> str:
+        """Return text that a network generates while it is trained, for the log."""
+        return sample_text(lm, data.seed)
+
+    # -- the same for every kind --------------------------------------------------------------------------
+
+    def engine(self, settings: NeuralSettings) -> type[Engine]:
+        """Return the class of the engine that the settings choose."""
         engine = settings.chosen_engine
         if engine == "torch" and not has_torch():
             raise MissingExtraError("torch", "neural", f"{self.name} with engine=torch")
-        backend: type[Backend] = import_object(_BACKENDS[engine])
-        return backend(self.name, import_object(self.networks[engine]))
+        found: type[Engine] = import_object(_ENGINES[engine])
+        return found
 
-    def check(self, settings: NeuralSettings, device: str) -> None:
+    def check(self, settings: Any, device: str) -> None:
         """Refuse settings that cannot be computed on the device, before a text is read."""
         check_together(settings)
-        self.backend(settings).check(settings, device)
+        self.engine(settings).check(settings, device)
         check_logger(settings.logger)
 
-    def train(self, settings: NeuralSettings, data: TrainingData) -> LanguageModel:
-        """Train a network on a text; its last weights are saved in the run folder too."""
-        began = time.perf_counter()
-        backend, settings = self.backend(settings), settings.with_chosen_engine()
-        then = current_team().agree(_settings_of_checkpoint(data))
-        if then is None:
-            chosen = complete(with_time(settings), data, self.texts(settings, data), backend, began)
-            if words := in_words(settings, chosen):
-                data.progress.note(f"{self.name}: chosen {words}")
-            settings = chosen
-        else:
-            settings = remembered(settings, then)
-        lm = backend.build(settings, data)
-        coverage = _initialise_vectors(backend, lm, settings.vectors, data) if settings.vectors else {}
-        engine = backend.engine(lm, settings, data)
-        texts, sample = self.texts(settings, data), lambda: self.sample(lm, data)
-        trained = train_network(engine, settings, data, texts=texts, sample=sample, began=began)
-        lm.metrics = {**coverage, **_figures(lm, trained, data.tokenizer.vocab_size)}
-        if data.run is not None:
-            _save_last(backend, lm, trained, settings, data)
-        return lm
+    def build(self, settings: Any, data: TrainingData, vectors: Vectors | None = None) -> Engine:
+        """Return an engine for a new model with random weights and, in its embedding table, word vectors."""
+        engine, make = self.engine(settings), self.maker(settings, data)
 
-    def texts(self, settings: NeuralSettings, data: TrainingData) -> Texts:
-        """The examples that a network learns from, and those that it is validated on."""
-        return texts_of(data)
+        def with_vectors(fill: Fill) -> Any:
+            model = make(fill)
+            if vectors is not None:
+                weight_VD, scale, setting = engine.table(model)
+                vectors.check_width(weight_VD.shape[1], setting)
+                weight_VD[vectors.ids_N] = vectors.matrix_ND / scale
+            return model
 
-    def sample(self, lm: LanguageModel, data: TrainingData) -> str:
-        """Text that a network generates while it is trained, for the log."""
-        return sample_text(lm, data.seed)
+        return engine.build(with_vectors, settings, data)
 
-    def load(self, folder: ModelFolder) -> LanguageModel:
-        """The model of a folder, in the engine that it names; without torch, on the tape if it has the network."""
+    def load(self, folder: ModelFolder) -> Any:
+        """Return the model of a folder, in the engine that it names; without torch, on the tape if it can be."""
         settings = parse(self.settings, folder.config)
         if not has_torch() and "tape" in self.networks:
             settings = parse(self.settings, {**folder.config, "engine": "tape"})
-        return self.backend(settings).load(settings, folder)
+        texts = {TEXT: folder.tokenizer, **folder.tokenizers}
+        tokenizers = {name: parse_tokenizer(text, str(folder.path)) for name, text in texts.items()}
+        make = partial(self.model, settings, tokenizers, folder.context or "line")
+        return self.engine(settings).load(make, folder)
+
+    def train(self, settings: Any, data: TrainingData) -> Any:
+        """Train a network on a text; its last weights are saved in the run folder too."""
+        began = time.perf_counter()
+        settings = self._chosen(settings.with_chosen_engine(), data, began)
+        vectors = load_vectors(settings.vectors, data.tokenizer) if settings.vectors else None
+        engine = self.build(settings, data, vectors)
+        if vectors is not None:
+            data.progress.note(str(vectors))
+        texts, model = self.texts(settings, data), engine.model
+        sample = partial(self.sample, model, data)
+        trained = train_network(engine, settings, data, texts=texts, sample=sample, began=began)
+        coverage = {} if vectors is None else {"vectors_coverage": round(vectors.coverage, 4)}
+        model.metrics = {**coverage, **_figures(model, trained, data.tokenizer.vocab_size)}
+        if data.run is not None:
+            _save_last(engine, trained, settings, data)
+        return model
+
+    def _chosen(self, settings: Any, data: TrainingData, began: float) -> Any:
+        """Return the settings with a value for each that is left open: of the checkpoint, or chosen now."""
+        team = current_team()
+        if (then := team.agree(_settings_of_checkpoint(data))) is not None:
+            return remembered(settings, then)
+        limited, seconds = with_time(settings), None
+        if limited.minutes is not None:
+            seconds = team.agree(60 * limited.minutes - (time.perf_counter() - began))
+        speed = partial(tokens_per_second, self.build, data, self.texts(settings, data))
+        chosen = complete(limited, data, speed, seconds)
+        if words := in_words(settings, chosen):
+            data.progress.note(f"{self.name}: chosen {words}")
+        return chosen
+
+    def registered(self, summary: str, **others: Any) -> Kind:
+        """Return the kind as it is registered: `others` are its task, its tokenizer, its ladder, and so on."""
+        return Kind(
+            name=self.name,
+            summary=summary,
+            settings=self.settings,
+            train=self.train,
+            load=self.load,
+            tunes_on_held_out=lambda settings: True,
+            check=self.check,
+            keeps_run=True,
+            requires_torch="tape" not in self.networks,
+            **others,
+        )
 
 
 def _settings_of_checkpoint(data: TrainingData) -> dict[str, Any] | None:
-    """The settings of the run that is resumed; None if it begins."""
+    """Return the settings of the run that is resumed; None if it is new."""
     if data.run is None or not data.resume:
         return None
     found = Checkpoints(data.run, SILENT).newest()
     return None if found is None else dict(found.state["identity"]["settings"])
 
 
-def _save_last(backend: Backend, lm: Any, trained: Trained, settings: NeuralSettings, data: TrainingData) -> None:
+def _save_last(engine: Engine, trained: Trained, settings: NeuralSettings, data: TrainingData) -> None:
     """Save the last weights in the run folder, as a model; the model itself keeps the best ones."""
-    metrics, provenance = lm.metrics, lm.provenance
+    model = engine.model
+    metrics, provenance = model.metrics, model.provenance
     # validations measure averaged weights where there are any, not the last ones
     nats = trained.history[-1]["validation_loss"] if settings.average == "none" else None
-    lm.metrics, lm.provenance = {**metrics, "validation_nats": nats}, data.provenance()
-    backend.load_weights(lm, trained.last)
+    model.metrics, model.provenance = {**metrics, "validation_nats": nats}, data.provenance()
+    engine.load_weights(trained.last)
     try:
         assert data.run is not None
-        lm.save(data.run / LAST, overwrite=True)
+        model.save(data.run / LAST, overwrite=True)
     finally:
-        backend.load_weights(lm, trained.best)
-        lm.metrics, lm.provenance = metrics, provenance
+        engine.load_weights(trained.best)
+        model.metrics, model.provenance = metrics, provenance
 
 
-def _initialise_vectors(backend: Backend, lm: LanguageModel, path: str, data: TrainingData) -> dict[str, float]:
-    """Put the word vectors of a file into the embedding table; returns the share of the vocabulary that has one."""
-    vectors = load_vectors(path, data.tokenizer)
-    table = backend.table(lm)
-    vectors.check_width(table.width, table.setting)
-    table.write(vectors.ids_N, vectors.matrix_ND / table.scale)
-    data.progress.note(str(vectors))
-    return {"vectors_coverage": round(vectors.coverage, 4)}
-
-
-def _figures(lm: LanguageModel, trained: Trained, vocab_size: int) -> dict[str, Any]:
+def _figures(model: Any, trained: Trained, vocab_size: int) -> dict[str, Any]:
     return {
-        "parameters": count_parameters({name: array.shape for name, array in lm.tensors().items()}, vocab_size),
+        "parameters": count_parameters({name: array.shape for name, array in model.tensors().items()}, vocab_size),
         "steps": trained.steps,
         "tokens_seen": trained.tokens,
         "validation_nats": trained.best_loss,
@@ -159,34 +210,6 @@ def _figures(lm: LanguageModel, trained: Trained, vocab_size: int) -> dict[str, 
     }
 
 
-class TaskKind(NetworkKind):
-    """A kind of another task than language: torch alone computes it, by a backend of its own."""
-
-    backend_class: ClassVar[str]
-    """The class of the backend, as MODULE:NAME."""
-
-    def backend(self, settings: Any) -> Backend:
-        if not has_torch():
-            raise MissingExtraError("torch", "neural", f"the kind {self.name!r}")
-        backend: Callable[[str], Backend] = import_object(self.backend_class)
-        return backend(self.name)
-
-    def registered(self, summary: str, **others: Any) -> Kind:
-        """The kind as it is registered: `others` are its task, its tokenizer, and what else it has."""
-        return Kind(
-            name=self.name,
-            summary=summary,
-            settings=self.settings,
-            train=self.train,
-            load=self.load,
-            tunes_on_held_out=lambda settings: True,
-            check=self.check,
-            keeps_run=True,
-            requires_torch=True,
-            **others,
-        )
-
-
 def network_kind(
     name: str,
     summary: str,
@@ -196,25 +219,18 @@ def network_kind(
     tape: str | None = None,
     rung: Rung | None = None,
 ) -> Kind:
-    """The kind of a network: its settings class, and the class of the network for torch and perhaps for the tape.
+    """Return the kind of a network: its settings class, and the class of the network for torch and the tape.
 
     A class is named MODULE:NAME. A torch network is a `Network` constructed from (settings, vocab_size, bos). The
     settings class derives from `NeuralSettings`, or from `EngineSettings` where the tape has the network too.
+
+    >>> kind = network_kind("mine", "my own network", NeuralSettings, torch="my_package.networks:Mine")
+    >>> kind.name, kind.requires_torch, kind.keeps_run
+    ('mine', True, True)
     """
     networks = {"torch": torch} if tape is None else {"torch": torch, "tape": tape}
-    kind = NetworkKind(name, settings, networks)
-    return Kind(
-        name=name,
-        summary=summary,
-        settings=settings,
-        train=kind.train,
-        load=kind.load,
-        ladder=() if rung is None else (rung,),
-        tunes_on_held_out=lambda settings: True,
-        check=kind.check,
-        keeps_run=True,
-        requires_torch=tape is None,
-    )
+    ladder = () if rung is None else (rung,)
+    return NetworkKind(name, settings, networks).registered(summary, ladder=ladder)
 
 
 _TORCH, _TAPE = "chainrule.networks", "chainrule.autodiff.networks"

@@ -1,21 +1,24 @@
-"""The training loop: one for any network, whatever engine computes it."""
+"""The training loop, for any network and any engine."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from chainrule.errors import Interrupted, TrainingError
+from chainrule.contract.kinds import TrainingData
+from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import Task
 from chainrule.system.signals import Interrupts
-from chainrule.training.checkpoints.checkpoint import Checkpoint
-from chainrule.training.engines.base import Weights
-from chainrule.training.job import Job
+from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, identity
+from chainrule.training.engines.base import Engine, Weights
+from chainrule.training.examples import Texts
+from chainrule.training.objectives import Feed
 from chainrule.training.optim.schedule import factor
-from chainrule.training.planning.advice import long_run
-from chainrule.training.planning.pace import Pace
+from chainrule.training.planning import Autotune, Pace, long_run
 from chainrule.training.run_state import Place, RunState
 from chainrule.training.tracking.metrics_log import MetricsLog
 
@@ -24,6 +27,54 @@ READ_SECONDS = 1.0
 BEST = "best/"
 """What the names of the best weights begin with in a checkpoint."""
 _SECONDS_TO_JUDGE = 5.0  # of steps, before their speed says how long the run takes
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything about a run that does not change while it trains, such as its texts, cut into batches."""
+
+    engine: Engine
+    settings: TrainingSettings
+    data: TrainingData
+    train: Feed
+    valid: Feed | None
+    """All of the held-out text."""
+    texts: Texts
+    identity: dict[str, Any]
+    """Settings, network, objective and data, which resuming compares with those of the checkpoint."""
+    checkpoints: Checkpoints | None
+    sample: Callable[[], str] | None
+    is_kept: bool
+    """True if there are checkpoints, which only the first of many processes writes."""
+
+    @classmethod
+    def open(
+        cls,
+        engine: Engine,
+        settings: TrainingSettings,
+        data: TrainingData,
+        texts: Texts,
+        sample: Callable[[], str] | None = None,
+    ) -> Job:
+        """Return the job of training on these examples."""
+        train, valid = (None if one is None else one.feed(engine, settings, data.seed) for one in texts)
+        assert train is not None
+        if settings.vary_length and not train.layout.carries:
+            raise SettingsError("vary_length is for a network that carries its memory on, and for --context stream")
+        checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
+        made_of = identity(engine.shapes(), settings, data, texts.train.objective)
+        is_kept = engine.team.agree(checkpoints is not None)
+        return cls(engine, settings, data, train, valid, texts, made_of, checkpoints, sample, is_kept)
+
+    @property
+    def autotune(self) -> Autotune:
+        return Autotune(self.engine, self.settings, self.train, self.valid)
+
+    def held_out(self, tokens: int | None) -> Feed | None:
+        """Return the held-out text, or a sample of about `tokens` tokens."""
+        if tokens is None or self.texts.valid is None:
+            return self.valid
+        return self.texts.valid.sampled(tokens).feed(self.engine, self.settings, self.data.seed)
 
 
 class Loop:
@@ -41,21 +92,22 @@ class Loop:
         self.received: int | None = None
         now = self._tick()
         self.began, self.read_at, self.saved_at = began - state.seconds, now, now
-        self.validation_seconds = self._expected_validation()
+        # the seconds of a validation, as they were measured before the first step
+        rate = state.decisions.measured.get("validation_tokens_per_second")
+        self.validation_seconds = 0.0 if self.valid is None or rate is None else self.valid.layout.tokens / rate
         if state.step == 0 or self._share() < state.validated:  # the run begins, or was made longer
             state.validated = self._share()
         self.is_over, self.is_warned = self._is_over(), False
-        self.first, self.stepping = state.step, now  # where and when this process took it up
+        self.first, self.stepping = state.step, now  # the step and the time at which this process started
 
     def run(self) -> None:
         """Take all steps that are left."""
         state, job = self.state, self.job
         try:
             self._open_log()
-            with (
-                job.data.progress.task("training", *self._length()) as task,
-                self.interrupts,
-            ):
+            seconds = self.pace.seconds
+            length, unit = (self.pace.steps, "steps") if seconds is None else (round(seconds, 1), "s")
+            with job.data.progress.task("training", length, unit) as task, self.interrupts:
                 self.shown = 0.0
                 self._show_progress(task)
                 while not (self.is_over or state.stopped):
@@ -65,60 +117,47 @@ class Loop:
                     self._between_steps(task)
                 if not state.history or state.history[-1]["step"] < state.step:
                     self._validate()  # interrupted between validations, then resumed with no step left
-                self._save_the_end()
+                try:  # in case the model cannot be written
+                    self._save(is_last=True)
+                except TrainingError as error:
+                    note = f"{error}; the training has finished, and the model is complete"
+                    job.data.progress.note(note)
         finally:
             self.log.close()
 
     def _open_log(self) -> None:
         state, job = self.state, self.job
-        # only the first of many processes has a run folder, and tells a logger
-        is_logged = job.data.run is not None or not job.is_kept
-        self.log.open(
-            job.data.run,
-            tensorboard=job.settings.tensorboard and is_logged,
-            step=state.step,
-            tokens=state.tokens,
-            logger=job.settings.logger if is_logged else "none",
-            settings=asdict(job.settings),
-        )
+        loggers = {job.settings.logger, "tensorboard" if job.settings.tensorboard else "none"} - {"none"}
+        if job.data.run is None and job.is_kept:
+            loggers = set()  # the first of many processes, which alone has a run folder, logs for all
+        settings = asdict(job.settings)
+        self.log.open(job.data.run, step=state.step, tokens=state.tokens, loggers=loggers, settings=settings)
         if self.is_decided:
             self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
 
     # -- the length of the run ----------------------------------------------------------------------------
 
     def _tick(self) -> float:
-        """Look at the clock, and for signals, after what may have taken long: many processes do so together."""
+        """Read the clock and the signals; many processes do so together."""
         # the signal is read only once: it may arrive at any moment
-        self.now, self.received = self.job.engine.tick(time.perf_counter(), self.interrupts.received)
+        self.now, self.received = self.job.engine.team.tick(time.perf_counter(), self.interrupts.received)
         return self.now
 
     def _elapsed(self) -> float:
-        """The seconds of the run so far, including those before it was resumed."""
+        """Return the seconds of the run so far, including those before it was resumed."""
         return self.now - self.began
 
     def _is_over(self) -> bool:
-        """Whether no step is left, or no time for another one and the last validation."""
+        """Return True if no step is left, or no time for another one and the last validation."""
         state, limit = self.state, self.pace.seconds
         if state.is_finished or limit is None or state.step == 0:
             return state.is_finished
         return self._elapsed() + self.validation_seconds >= limit
 
     def _share(self) -> float:
-        """How much of the run is done, from 0 to 1."""
+        """Return how much of the run is done, from 0 to 1."""
         done, whole = self.pace.place(self.state.step, self._elapsed())
         return done / whole
-
-    def _expected_validation(self) -> float:
-        """The seconds of a validation, as they were measured before the first step."""
-        rate = self.state.decisions.measured.get("validation_tokens_per_second")
-        return 0.0 if self.valid is None or rate is None else self.valid.layout.tokens / rate
-
-    def _length(self) -> tuple[float, str]:
-        """The length of the run for the progress bar, and its unit."""
-        if self.pace.seconds is not None:
-            return round(self.pace.seconds, 1), "s"
-        assert self.pace.steps is not None
-        return self.pace.steps, "steps"
 
     def _show_progress(self, task: Task) -> None:
         now = float(self.state.step) if self.pace.seconds is None else min(self._elapsed(), self.pace.seconds)
@@ -160,7 +199,7 @@ class Loop:
             self._save()
 
     def _is_validation_due(self) -> bool:
-        """Whether to validate after the step that was just done; always after the last one."""
+        """Return True if a validation follows the step that was just done; always after the last one."""
         every = self.state.decisions.validate_every
         if self.is_over:
             return True
@@ -171,7 +210,7 @@ class Loop:
         return share - self.state.validated >= interval and 1 - share >= interval / 2
 
     def _between_reads(self) -> float:
-        """The seconds between two reads; near the end of its time a run does not let the device fall behind."""
+        """Return the seconds between two reads of the losses; fewer near the end, so that the device keeps up."""
         limit = self.pace.seconds
         is_near = limit is not None and limit - self._elapsed() < 3 * READ_SECONDS
         return READ_SECONDS / 10 if is_near else READ_SECONDS
@@ -227,15 +266,11 @@ class Loop:
             self.log.record("validation", state.history[-1])
             every = job.settings.sample_every
             if job.sample is not None and every and len(state.history) % every == 0:
-                self._sample(job.sample)
+                text = job.sample()
+                self.log.record("sample", {"step": state.step, "text": text})
+                job.data.progress.note(f"step {state.step} writes: {text}")
         state.seconds = self._tick() - self.began
         self.log.ignore_time()
-
-    def _sample(self, sample: Callable[[], str]) -> None:
-        with self.job.engine.sampling():
-            text = sample()
-        self.log.record("sample", {"step": self.state.step, "text": text})
-        self.job.data.progress.note(f"step {self.state.step} writes: {text}")
 
     def _save_before_stopping(self) -> str:
         """Write a last checkpoint; returns a message that says how to resume."""
@@ -248,19 +283,12 @@ class Loop:
         run = self.job.data.run
         return f"{where}; go on with: chainrule resume {run} (in Python, resume({str(run)!r}))"
 
-    def _save_the_end(self) -> None:
-        """Save the finished run, in case the model cannot be written; a failure costs only the checkpoint."""
-        try:
-            self._save(is_last=True)
-        except TrainingError as error:
-            self.job.data.progress.note(f"{error}; the training has finished, and the model is complete")
-
     def _save(self, *, is_last: bool = False) -> None:
         """Write a checkpoint. A failure is noted and retried later, unless this is the last checkpoint."""
         if not self.job.is_kept:
             return
         try:
-            self.job.engine.write(self.job.checkpoints, self.state.step, self._checkpoint())
+            self.job.engine.team.write(self.job.checkpoints, self.state.step, self._checkpoint())
         except OSError as error:
             message = f"the checkpoint of step {self.state.step} could not be written: {error}"
             if is_last:

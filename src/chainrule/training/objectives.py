@@ -1,14 +1,14 @@
 """Objectives: what a network is trained to do, as a value between the layout of batches and the network.
 
-A layout says which stretches of a text stand in a batch; an objective turns these stretches into inputs and
-targets; the network has a loss for inputs and targets. The loop, its checkpoints and exact resumption know nothing
-else of the objective, so that another one (masking, spans, pairs, tags) needs no other loop.
+A layout says which stretches of a text stand in a batch; a gatherer fetches their ids; an objective turns them into
+inputs and targets; the network has a loss for inputs and targets. The loop and its checkpoints know nothing else of
+the objective, so that another one (masking, spans, pairs, tags) needs no other loop.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from array_api_compat import array_namespace, device
 from chainrule.arrays import PAD, Array
 from chainrule.contract.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
+from chainrule.training.layouts import Layout, Rows
 
 
 class Stretches(NamedTuple):
@@ -28,9 +29,9 @@ class Stretches(NamedTuple):
     """The index in the text of the first token of each stretch."""
     lengths_B: Array
     skips_B: Array
-    """How many tokens at the beginning of each stretch are context only: they are read and not predicted."""
+    """The number of tokens at the beginning of each stretch that are read and not predicted."""
     is_full: bool
-    """Whether every stretch has T tokens, none of which is skipped."""
+    """True if every stretch has T tokens, none of which is skipped."""
     epoch: int | None = None
     """The number of the epoch, on which the randomness of an objective depends; None: a validation."""
 
@@ -44,16 +45,41 @@ class Batch(NamedTuple):
 
 
 class Objective(ABC):
-    """The task that a network is trained for. A frozen value: two equal objectives make equal batches."""
+    """The task that a network is trained for: a frozen value; equal objectives make equal batches."""
 
     name: ClassVar[str]
-    """The name of the objective in checkpoints: a run is resumed only with the objective it was begun with."""
+    """The name of the objective in checkpoints: a run is resumed only with the objective that it started with."""
     is_on_host: ClassVar[bool] = False
-    """Whether it makes batches of NumPy arrays only, which are then sent to the device."""
+    """True if it makes batches of NumPy arrays only, which are then sent to the device."""
 
     @abstractmethod
     def batch(self, stretches: Stretches) -> Batch:
-        """The inputs and targets of these stretches."""
+        """Return the inputs and targets of these stretches."""
+
+
+class Gatherer:
+    """Makes batches of one text with NumPy, from memory or a memory-mapped file; those of torch derive from it."""
+
+    def __init__(self, ids: np.ndarray, objective: Objective) -> None:
+        self.ids = np.asarray(ids)  # a view as a plain array: indexing a np.memmap goes through slow Python
+        self.objective = objective
+
+    def batch(self, rows: Rows) -> Batch:
+        """Return the batch of these rows, on the device of the engine."""
+        # one column more than there are targets: the token before the first
+        places = rows.starts_B[:, None] + np.arange(-1, rows.width)
+        ids_BS = self.ids.take(places, mode="clip").astype(np.int64)
+        return self.objective.batch(
+            Stretches(ids_BS, rows.starts_B, rows.lengths_B, rows.skips_B, rows.is_full, rows.epoch)
+        )
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A text to train or validate on: how it is cut into batches, and what gathers them."""
+
+    layout: Layout
+    gatherer: Gatherer
 
 
 @dataclass(frozen=True)
@@ -68,11 +94,11 @@ class NextToken(Objective):
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, context: Context) -> NextToken:
-        """The objective of a language model with this tokenizer and context."""
+        """Return the objective of a language model with this tokenizer and context."""
         return cls(start_token(tokenizer, context), tokenizer.eos if context == "line" else None)
 
-    def begun(self, stretches: Stretches) -> Array:
-        """The tokens of each stretch and the one before it, [B, T + 1]; before a sequence that is `start`."""
+    def with_start(self, stretches: Stretches) -> Array:
+        """Return each stretch after the token before it, [B, T + 1]; before a sequence that is `start`."""
         ids_BS = stretches.ids_BS
         xp = array_namespace(ids_BS)
         is_first_B = stretches.starts_B == 0
@@ -82,7 +108,7 @@ class NextToken(Objective):
         return ids_BS
 
     def batch(self, stretches: Stretches) -> Batch:
-        ids_BS = self.begun(stretches)
+        ids_BS = self.with_start(stretches)
         xp = array_namespace(ids_BS)
         # the input at each position is the token before the target
         inputs_BT, targets_BT = ids_BS[:, :-1], ids_BS[:, 1:]
@@ -103,9 +129,19 @@ class Sequences:
     starts: np.ndarray
     ends: np.ndarray
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of ids of each sequence."""
+        lengths: np.ndarray = self.ends - self.starts
+        return lengths
+
+    def taken(self, which: np.ndarray | slice) -> Sequences:
+        """Return some of the sequences."""
+        return replace(self, starts=self.starts[which], ends=self.ends[which])
+
     def gathered(self, numbers_B: np.ndarray) -> np.ndarray:
-        """The sequences of these numbers as [B, S], filled up with PAD."""
-        starts_B, lengths_B = self.starts[numbers_B], (self.ends - self.starts)[numbers_B]
+        """Return the sequences of these numbers as [B, S], filled up with PAD."""
+        starts_B, lengths_B = self.starts[numbers_B], self.lengths[numbers_B]
         columns_S = np.arange(lengths_B.max(initial=0))
         ids_BS = self.ids.take(starts_B[:, None] + columns_S, mode="clip").astype(np.int64)
         return np.where(columns_S < lengths_B[:, None], ids_BS, PAD)

@@ -6,8 +6,8 @@ are averaged, so that a step is that of the whole batch:
     ddp     every process has the whole network (DistributedDataParallel)
     fsdp    weights, gradients and the state of the optimiser are divided among the processes (fully_shard)
 
-A run takes other turns when its clock shows another time. So the first process reads the clock for all of them,
-measures for all of them, and writes all files but its share of a checkpoint of fsdp.
+Decisions depend on the clock. So the first process reads the clock and measures for all of them, and writes all
+files; with fsdp, each process writes its share of a checkpoint.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from chainrule.errors import ChainruleError, TrainingError
-from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.layouts import Step
 from chainrule.training.team import ALONE, TEAM, Loss, Team, current_team, is_divided, processes, restarts
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ _LOST = (
 )
 
 
-_TEAMS = itertools.count()  # a process may train several networks, one after the other
+_TEAMS = itertools.count()  # a process may train several networks in succession
 
 
 @contextmanager
 def together(device: str, parallel: str) -> Iterator[Team]:
-    """A block in which the processes that torchrun started train together on devices like this one."""
+    """Return a block in which the processes that torchrun started train together on devices like this one."""
     if processes() == 1 or current_team() is not ALONE:
         yield current_team()
         return
@@ -99,7 +99,7 @@ class Processes(Team):
             self.host_mesh = self.mesh if kind == "cpu" else init_device_mesh("cpu", (self.size,))
 
     def leave(self, *, is_over: bool = True) -> None:
-        """Part from the others; where the training is over, wait for them."""
+        """Leave the group; wait for the others if the training is over."""
         if is_over:
             self.agree(None)
         if is_over or self.dist.get_backend() == "gloo":  # others may wait for processes that are gone
@@ -118,7 +118,7 @@ class Processes(Team):
         return values
 
     def _hosts(self) -> Any:
-        """The group in which the hosts talk to each other, whatever their devices."""
+        """Return the group in which the hosts exchange values, whatever their devices."""
         if not hasattr(self, "_group"):
             self._group = self.dist.new_group(backend="gloo")
         return self._group
@@ -137,8 +137,8 @@ class Processes(Team):
             if names and what:
                 self._refuse(f"process {number} has another {what} than process 0 ({', '.join(names)})")
             elif names:
-                told = "; ".join(f"{name}={other.get(name)}, not {first.get(name)}" for name in names[:5])
-                self._refuse(f"process {number} has other settings than process 0: {told}")
+                listed = "; ".join(f"{name}={other.get(name)}, not {first.get(name)}" for name in names[:5])
+                self._refuse(f"process {number} has other settings than process 0: {listed}")
 
     def _refuse(self, message: str) -> None:
         error = TrainingError(f"{message}: the same command and the same text are wanted everywhere")
@@ -148,7 +148,7 @@ class Processes(Team):
     # -- steps --------------------------------------------------------------------------------------------
 
     def share(self, step: Step) -> Step:
-        # every so many-th row: rows that stand together are about as long
+        # rows beside each other are about as long, so that the processes take turns
         return Step([rows.every(self.rank, self.size) for rows in step.parts], step.scale, of=step.targets)
 
     def placed(self, network: Trainable, device: torch.device) -> Trainable:
@@ -156,15 +156,11 @@ class Processes(Team):
             return network.to(device)
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-        from chainrule.networks.transformer.blocks import Block
-
         # a memory is a view, and is never changed
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         network = deepcopy(network)  # the model keeps a whole network, which gets the weights at the end
-        for module in network.modules():
-            if isinstance(module, Block) and module.cross is None:  # what it sees of a source is read elsewhere too
-                fully_shard(module, mesh=self.mesh)
-        fully_shard(network, mesh=self.mesh)
+        for module in (*network.units(), network):
+            fully_shard(module, mesh=self.mesh)
         register_fsdp_forward_method(network, "loss")
         return network
 
@@ -179,7 +175,7 @@ class Processes(Team):
                 part.orthogonal_all = self._divided(part.orthogonal_all)
 
     def _divided(self, work: Callable[[Sequence[Any]], list[Any]]) -> Callable[[Sequence[Any]], list[Any]]:
-        """The same work on matrices that are divided among the processes: it takes whole ones."""
+        """Return a function that does the work on matrices that are divided among the processes."""
         from torch.distributed.tensor import distribute_tensor
 
         def on_whole(matrices: Sequence[Any]) -> list[Any]:
@@ -250,13 +246,13 @@ class Processes(Team):
         import torch
 
         found = None if checkpoints is None else checkpoints.newest()
-        told = None
+        content = None
         if found is not None:
-            told = found.state, found.shards, [(name, a.dtype.str, a.shape) for name, a in found.arrays.items()]
-        told = self.agree(told)
-        if told is None:
+            content = found.state, found.shards, [(name, a.dtype.str, a.shape) for name, a in found.arrays.items()]
+        content = self.agree(content)
+        if content is None:
             return None
-        state, shards, described = told
+        state, shards, described = content
         arrays: dict[str, Any] = {}
         for name, dtype, shape in described:
             arrays[name] = np.empty(shape, dtype) if found is None else np.array(found.arrays[name])
@@ -268,12 +264,12 @@ class Processes(Team):
     def write(self, checkpoints: Checkpoints | None, step: int, checkpoint: Checkpoint) -> None:
         divided = {name: array for name, array in checkpoint.arrays.items() if is_divided(array)}
         whole = {name: array for name, array in checkpoint.arrays.items() if name not in divided}
-        told: list[Path] = []
+        folders: list[Path] = []
 
         def save(folder: Path | None) -> None:
-            told.append(self.agree(folder))  # type: ignore[arg-type]
-            if told[-1] is not None:
-                _save_shards(divided, told[-1], self._hosts())
+            folders.append(self.agree(folder))  # type: ignore[arg-type]
+            if folders[-1] is not None:
+                _save_shards(divided, folders[-1], self._hosts())
 
         error = None
         try:
@@ -283,7 +279,7 @@ class Processes(Team):
                 checkpoints.write(step, Checkpoint(whole, checkpoint.state), save if divided else None)
         except OSError as problem:
             error = str(problem)
-            if self.rank == 0 and divided and not told:
+            if self.rank == 0 and divided and not folders:
                 save(None)
         if (error := self.agree(error)) is not None:
             raise OSError(error)
@@ -296,8 +292,6 @@ class _Averaged(Loss):
         from torch import nn
         from torch.nn.parallel import DistributedDataParallel
 
-        from chainrule.networks.transformer.stack import Layers
-
         class Forward(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -306,9 +300,7 @@ class _Averaged(Loss):
             def forward(self, *batch: Any) -> BatchLoss:
                 return loss(*batch)
 
-        # every weight of a Transformer has a gradient at each step; the first state of a recurrent network has one
-        # only where a text begins
-        varies = not isinstance(network, Layers)
+        varies = not network.uses_every_weight
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # the new name of an option that older versions have
             self.module = DistributedDataParallel(
@@ -335,7 +327,7 @@ def _save_shards(tensors: dict[str, Any], folder: Path, group: Any) -> None:
 
 
 def read_shards(folder: Path, mesh: Any = None) -> dict[str, Any]:
-    """The tensors of a checkpoint of any number of processes, divided among those of the mesh; None: whole."""
+    """Return the tensors of a checkpoint of many processes, divided among those of `mesh`, or whole (None)."""
     import torch
     from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.state_dict_loader import load

@@ -10,11 +10,11 @@ class Mode(NamedTuple):
     """How an engine computes steps; the tape has only the default mode."""
 
     bfloat16: bool = False
-    """Whether matrix products are computed in bfloat16 (autocast)."""
+    """True if matrix products are computed in bfloat16 (autocast)."""
     compiled: bool = False
-    """Whether the loss is compiled by torch.compile."""
+    """True if the loss is compiled by torch.compile."""
     recorded: bool = False
-    """Whether the gradients of a step are captured as a CUDA graph and replayed."""
+    """True if the gradients of a step are captured as a CUDA graph and replayed."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,6 @@ class Decisions:
     """Validations of a run that ends with its time."""
     validation_tokens: int | None = None
     """The size of the sample of the held-out text that validations read; None: all of it."""
-
-    @classmethod
-    def of(cls, mode: Mode, total: int | None, validate_every: int | None, measured: dict[str, Any]) -> Decisions:
-        """Decisions whose first three fields are those of `mode`."""
-        return cls(*mode, total, validate_every, measured)
 
     @property
     def mode(self) -> Mode:
@@ -58,7 +53,7 @@ class Place(NamedTuple):
 
 @dataclass
 class RunState:
-    """The progress of a run: its position, its losses, and the decisions it was begun with."""
+    """The progress of a run: its position, its losses, and the decisions before its first step."""
 
     decisions: Decisions
     step: int = 0
@@ -76,7 +71,7 @@ class RunState:
     stalled: int = 0
     """Validations since the best one."""
     stopped: bool = False
-    """Whether the run ended before its last step, because the validation loss got no better."""
+    """True if the run ended before its last step, because the validation loss got no better."""
     validated: float = 0.0
     """The value of `seconds` at the last validation."""
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -84,11 +79,11 @@ class RunState:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunState:
-        """The state that `to_json` described."""
+        """Return the state that `to_json` described."""
         return cls(**{**values, "decisions": Decisions(**values["decisions"])})
 
     def to_json(self) -> dict[str, Any]:
-        """The state as plain values."""
+        """Return the state as plain values."""
         return asdict(self)
 
     @property
@@ -98,7 +93,7 @@ class RunState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether no step is left; a run that ends with its time has steps left until then."""
+        """True if no step is left; a run that ends with its time has steps left until then."""
         return self.stopped or (self.total is not None and self.step >= self.total)
 
     def advance(self, targets: int, steps_of_epoch: int) -> None:
@@ -122,5 +117,5 @@ class RunState:
         return False
 
     def is_stalled(self, patience: int | None) -> bool:
-        """Whether the last `patience` validations were no better than one before them."""
+        """Return True if the last `patience` validations were no better than one before them."""
         return patience is not None and self.stalled >= patience

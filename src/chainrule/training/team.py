@@ -1,7 +1,7 @@
-"""The processes that train one network together: what the rest of the package asks of them.
+"""The processes that train one network together, as the rest of the package sees them.
 
-Without torchrun there is one process, which is alone. How many do it is in parallel.py, which alone knows of
-torch.distributed; here only the names that torchrun leaves in the environment are known.
+Without torchrun there is one process. Only parallel.py, for many processes, knows torch.distributed; this file
+knows the variables that torchrun sets in the environment.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chainrule.errors import SettingsError
 from chainrule.system.devices import choose_device
 from chainrule.system.plugins import import_object
-from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.training.layouts import Step
 
 if TYPE_CHECKING:
     import torch
@@ -30,26 +30,26 @@ T = TypeVar("T")
 _APART = 1_000_003  # the distance between the seeds of two processes
 
 
-# -- what torchrun says -----------------------------------------------------------------------------------
+# -- the environment of torchrun --------------------------------------------------------------------------
 
 
 def processes() -> int:
-    """How many processes train together; 1 without torchrun."""
+    """Return how many processes train together; 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 
 def rank() -> int:
-    """The number of this process, from 0."""
+    """Return the number of this process, from 0."""
     return int(os.environ["RANK"]) if processes() > 1 else 0
 
 
 def restarts() -> int:
-    """How often torchrun has started this training again, because it had lost a process."""
+    """Return how many times torchrun has restarted this training, after the loss of a process."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def choose_own_device(name: str) -> str:
-    """The device of this process: of several processes on a machine with GPUs, each has its own."""
+    """Return the device of this process: of several processes on a machine with GPUs, each has its own."""
     if processes() == 1:
         return choose_device(name)
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
@@ -74,68 +74,68 @@ def check_together(settings: Any) -> None:
 
 
 class Team:
-    """The processes that train one network. This one is alone, and each method is what it does by itself."""
+    """The processes that train one network; this class is for one process, and `Processes` for many."""
 
     rank, size = 0, 1
     shards = False
-    """Whether weights are divided among the processes."""
+    """True if weights are divided among the processes."""
 
     def agree(self, value: T) -> T:
-        """The value of the first process."""
+        """Return the value of the first process."""
         return value
 
     def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
-        """The time of the first process, and the signal that any process received."""
+        """Return the time of the first process, and the signal that any process received."""
         return now, received
 
     def check_same(self, values: Mapping[str, Any], what: str = "") -> None:
-        """Refuse a training whose processes were given other values; `what` says what they are of."""
+        """Refuse a training whose processes have different values; `what` names these."""
 
     def share(self, step: Step) -> Step:
-        """The rows of a step that this process takes."""
+        """Return the rows of a step that this process takes."""
         return step
 
     def seed(self, seed: int) -> int:
-        """The seed of this process, for what is drawn during the steps, such as dropout."""
+        """Return the seed of this process, for random numbers of the steps, such as dropout."""
         return (seed + _APART * self.rank) % 2**63
 
     def placed(self, network: Trainable, device: torch.device) -> Trainable:
-        """The network on the device, to be trained."""
+        """Return the network on the device, to be trained."""
         return network.to(device)
 
     def averaging(self, network: Trainable, loss: Callable[..., BatchLoss]) -> Loss:
-        """The loss, whose gradients are averaged over the processes."""
+        """Return the loss, whose gradients are averaged over the processes."""
         return Loss(loss)
 
     def prepare(self, optimiser: Optimiser) -> None:
         """Make an optimiser fit for weights that are divided among the processes."""
 
     def summed(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over the processes."""
+        """Return the sum of a tensor over the processes."""
         return tensor
 
     def gathered_rows(self, memory: Mapping[str, Tensor], rows: list[int]) -> dict[str, Tensor]:
-        """The memory of all rows; its names begin with the number of a micro-batch, which has `rows` in all."""
+        """Return the memory of all rows; names begin with the number of a micro-batch, and `rows` has its rows."""
         return dict(memory)
 
     def own_rows(self, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The part of a gathered memory that belongs to the rows of this process."""
+        """Return the part of a gathered memory that belongs to the rows of this process."""
         return dict(memory)
 
     def gathered(self, values: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Values of each process, such as the state of its random generators."""
+        """Return values of each process, such as the state of its random generators."""
         return [values]
 
     def spread(self, tensors: Mapping[str, Any], divided: Callable[[str], bool]) -> dict[str, Any]:
-        """Tensors on the device of the network, those that are `divided` among the processes as they are there."""
+        """Return tensors on the device of the network; divide those for which `divided(name)` is True."""
         return dict(tensors)
 
     def on_host(self, tensor: Any) -> Any:
-        """A copy, in the memory of the host, of the part of a divided tensor that this process has."""
+        """Return a copy, in the memory of the host, of the part of a divided tensor that this process has."""
         raise NotImplementedError("weights are divided only among many processes")
 
     def newest(self, checkpoints: Checkpoints | None) -> Checkpoint | None:
-        """The newest checkpoint of a run, whether one process wrote it or many."""
+        """Return the newest checkpoint of a run, whether one process wrote it or many."""
         found = None if checkpoints is None else checkpoints.newest()
         if found is None or found.shards is None:
             return found
@@ -159,7 +159,7 @@ class Loss:
         return self.loss(*batch)
 
     def part(self, *, is_last: bool) -> AbstractContextManager[Any]:
-        """A block for one micro-batch; gradients are averaged once, with the last one."""
+        """Return a block for one micro-batch; gradients are averaged once, with the last one."""
         return nullcontext()
 
 
@@ -168,15 +168,15 @@ TEAM: ContextVar[Team] = ContextVar("team", default=ALONE)
 
 
 def current_team() -> Team:
-    """The processes that train together now."""
+    """Return the processes that train together now."""
     return TEAM.get()
 
 
 def is_divided(value: Any) -> bool:
-    """Whether a tensor is divided among processes; torch.distributed is not imported to see it."""
+    """Return True if a tensor is divided among processes; torch.distributed is not imported to see it."""
     return hasattr(value, "device_mesh")
 
 
 def whole(tensor: Any) -> Any:
-    """A tensor with what all processes have of it."""
+    """Return the whole of a tensor, of which processes may have parts."""
     return tensor.full_tensor() if is_divided(tensor) else tensor

@@ -10,15 +10,12 @@ from typing import Any
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError
 from chainrule.networks.training_settings import TrainingSettings
-from chainrule.training.checkpoints.checkpoint import Checkpoint
-from chainrule.training.checkpoints.compatibility import changes
+from chainrule.training.checkpoints.checkpoint import Checkpoint, changes
 from chainrule.training.checkpoints.run_folder import check_run
 from chainrule.training.engines.base import Engine, Snapshot, Weights
 from chainrule.training.examples import Texts, texts_of
-from chainrule.training.job import Job, open_job
-from chainrule.training.loop import BEST, Loop
-from chainrule.training.planning.advice import after_training, before_training
-from chainrule.training.planning.pace import Pace
+from chainrule.training.loop import BEST, Job, Loop
+from chainrule.training.planning import Pace, after_training, before_training
 from chainrule.training.run_state import RunState
 
 
@@ -35,13 +32,13 @@ class Trained:
     """Loss in training and in validation, at each validation."""
     steps: int
     tokens: int
-    """How many targets were seen."""
+    """The number of targets that were seen."""
     seconds: float
     """Wall-clock time of the run, including the time before it was resumed."""
     earlier: float
     """The part of `seconds` that was spent before the run was resumed."""
     validation_tokens: int | None
-    """How many tokens of the held-out text validations read; None: there was no such text."""
+    """The number of held-out tokens that validations read; None: there was no held-out text."""
     decisions: dict[str, Any]
     """Choices made before the first step (precision, compilation, number of steps) and the timings behind them."""
 
@@ -61,8 +58,8 @@ def train_network(
     `time.perf_counter`, or from now.
     """
     check_run(data.run, resume=data.resume)
-    began = engine.agree(time.perf_counter() if began is None else began)
-    job = open_job(engine, settings, data, texts or texts_of(data), sample)
+    began = engine.team.agree(time.perf_counter() if began is None else began)
+    job = Job.open(engine, settings, data, texts or texts_of(data), sample)
     with engine.running(data.seed):
         loop = _begin(job, began)
         earlier = loop.state.seconds
@@ -88,8 +85,8 @@ def train_network(
 
 
 def _begin(job: Job, began: float) -> Loop:
-    """The loop at its first step, or resumed from the newest checkpoint; its time counts from `began`."""
-    found = job.engine.newest(job.checkpoints if job.data.resume else None)
+    """Return the loop at its first step, or resumed from the newest checkpoint; its time counts from `began`."""
+    found = job.engine.team.newest(job.checkpoints if job.data.resume else None)
     if found is not None:
         return _resume(job, found, began)
     if job.data.resume:
@@ -105,7 +102,7 @@ def _begin(job: Job, began: float) -> Loop:
 
 
 def _resume(job: Job, found: Checkpoint, began: float) -> Loop:
-    """The loop resumed from a checkpoint; settings that are allowed to change take their new values."""
+    """Return the loop resumed from a checkpoint; settings that are allowed to change take their new values."""
     changed = changes(found.state["identity"], job.identity)
     state = RunState.from_json(found.state["state"])
     before, state.decisions = state.decisions, job.autotune.decide_anew(state, changed)
@@ -120,7 +117,7 @@ def _resume(job: Job, found: Checkpoint, began: float) -> Loop:
     # compiling changes the micro-batches too: the last one is padded to the shape of the others
     is_cut_anew = "device_batch" in changed or state.decisions.compiled != before.compiled
     if job.settings.device_batch is not None and found.state.get("processes", 1) != job.engine.processes:
-        is_cut_anew = True  # each process has so many tokens in memory at once
+        is_cut_anew = True  # the limit is for each process
     forgets = is_cut_anew and job.train.layout.carries
     # copied, since they are memory-mapped from a checkpoint that is removed once there are newer ones
     best = job.engine.copied(

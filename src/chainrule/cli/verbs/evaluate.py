@@ -185,7 +185,7 @@ def _evaluate_pairs(
     from chainrule.contract.kinds import check_task, load
     from chainrule.folder import read_folder
     from chainrule.seq2seq.evaluate import evaluate_pairs
-    from chainrule.seq2seq.length_plot import length_plot
+    from chainrule.seq2seq.pictures import length_plot
     from chainrule.seq2seq.translate import BEAM
     from chainrule.system.disk import replaced_file
     from chainrule.text.pairs import Pairs

@@ -229,7 +229,8 @@ def _nothing(lm: ConditionalModel) -> tuple[Any, Any]:
 def _draw(lm: ConditionalModel, found: list[tuple[str, Translation]], path: str) -> None:
     import numpy as np
 
-    from chainrule.seq2seq.alignments import align_ids, alignment_picture
+    from chainrule.seq2seq.alignments import align_ids
+    from chainrule.seq2seq.pictures import alignment_picture
     from chainrule.system.disk import replaced_file
 
     pictures = [align_ids(lm, lm.encode_source(source), np.asarray(one.ids)).of_words() for source, one in found]

@@ -109,6 +109,7 @@ class SourcedMemory(Memory):
 class EncoderDecoder(Network):
     """A network that writes a target for a source; constructed from (config, vocab_size, bos, source_size)."""
 
+    reads_two_sides = True
     label_smoothing: float
     source_window: int | None
     """The most tokens of a source; None: any number."""

@@ -89,6 +89,7 @@ class Block(nn.Module):
         self.attention_norm, self.attention = Norm(config), SelfAttention(config)
         self.cross_norm = Norm(config) if crosses else None
         self.cross = CrossAttention(config) if crosses else None
+        self.is_unit = not crosses  # the keys and values of a source are computed outside of the block
         self.feedforward_norm, self.feedforward = Norm(config), FeedForward(config)
 
     def forward(

@@ -31,6 +31,8 @@ _FIRST_CAPACITY = 64
 class Transformer(Stack, Network):
     """A decoder of any of the designs of `TransformerConfig`. <s> is a token like any other to it."""
 
+    uses_every_weight = True
+
     def __init__(
         self,
         config: TransformerConfig,

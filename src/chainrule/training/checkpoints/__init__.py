@@ -3,7 +3,6 @@
 In reading order:
 
     run_folder.py       the files of a run folder, and checks before a run begins
-    checkpoint.py       checkpoints written and read
+    checkpoint.py       checkpoints written and read, and what must be unchanged to resume from one
     flatten.py          nested values, such as a network's memory, as named arrays, and back
-    compatibility.py    what must be unchanged to resume from a checkpoint
 """

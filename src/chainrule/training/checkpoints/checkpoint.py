@@ -2,7 +2,7 @@
 
     step-000123/
       manifest.json        the size and checksum of the other files
-      state.json           position, history, decisions; the identity of the run (compatibility.py)
+      state.json           position, history, decisions; the identity of the run
       tensors.safetensors  weights, optimiser, averages, best weights, memories, states of random generators
       shards/              with parallel=fsdp: all of it that is divided among the processes, as torch writes it
 
@@ -11,20 +11,25 @@ A folder is written under a temporary name, synced and renamed: it is there whol
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from chainrule.contract.kinds import Sources, TrainingData
 from chainrule.errors import DamagedFileError, FolderError, TrainingError
 from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, to_json, write_tensors
+from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.system.disk import new_folder, remove_folder
 from chainrule.system.progress import Progress
+from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders, sweep_checkpoints
+from chainrule.training.objectives import NextToken, Objective
 
 FORMAT, VERSION = "chainrule-checkpoint", 2
 STATE, TENSORS, SHARDS = "state.json", "tensors.safetensors", "shards"
@@ -70,7 +75,7 @@ class Checkpoints:
         return folder
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that is undamaged; None if there is no checkpoint."""
+        """Return the newest checkpoint that is undamaged; None if there is no checkpoint."""
         folders = checkpoint_folders(self.run)
         for folder in folders:
             try:
@@ -100,3 +105,75 @@ def _read(folder: Path) -> Checkpoint:
     # older checkpoints have only one count, that of averaged weights
     state.setdefault("counts", {"average_count": state.get("average_count", 0)})
     return Checkpoint(map_tensors(folder / TENSORS), state, folder / SHARDS if sizes else None)
+
+
+# -- the identity of a run: a checkpoint is resumed only by the training that wrote it ------------------
+
+
+_WITHOUT_EFFECT = ("checkpoint_minutes", "sample_every", "logger", "tensorboard")
+_CHANGEABLE = (
+    *("learning_rate", "clip", "device_batch"),  # what error messages tell the user to change
+    *HOW_COMPUTED,
+    *HOW_LONG,
+    *("parallel", "validate_every", "patience"),
+)
+
+
+def identity(
+    shapes: Mapping[str, list[int]], settings: TrainingSettings, data: TrainingData, objective: Objective
+) -> dict[str, Any]:
+    """Return settings, network, objective and data of a run as plain values; `shapes` are those of its tensors."""
+    return {
+        "settings": {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT},
+        "network": dict(shapes),
+        "objective": {"name": objective.name},
+        "data": {"context": data.context, "seed": data.seed},
+        "fingerprints": {
+            "corpus": data.train.fingerprint,
+            "held-out text": None if data.valid is None else data.valid.fingerprint,
+            "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
+            **_of_sources(data.sources),
+        },
+    }
+
+
+def _of_sources(sources: Any) -> dict[str, str | None]:
+    if not isinstance(sources, Sources):  # the fingerprints of tagged sentences are those of the texts
+        return {}
+    return {
+        "sources": sources.train.fingerprint,
+        "held-out sources": None if sources.valid is None else sources.valid.fingerprint,
+        "tokenizer of the sources": hashlib.sha256(dump_tokenizer(sources.tokenizer).encode()).hexdigest(),
+    }
+
+
+_BEFORE = {"objective": {"name": NextToken.name}}
+"""Values that older checkpoints lack, because there was only one possibility."""
+
+
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Return the names of the settings that differ; a difference that is not allowed raises a TrainingError."""
+    was, is_now = dict(_leaves({**_BEFORE, **then})), dict(_leaves(json.loads(to_json(now))))
+    if ("settings", "engine") in is_now:
+        was.setdefault(("settings", "engine"), "torch")  # at first the only engine with checkpoints
+    differing = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    refused = []
+    for part, name in differing:
+        if part == "fingerprints" and not ((part, name) in was and (part, name) in is_now):
+            continue  # older checkpoints of taggers have fingerprints of sources too, the same as of the texts
+        if part == "fingerprints":
+            refused.append(f"another {name}")
+        elif part != "settings" or name not in _CHANGEABLE:
+            refused.append(f"{part} {name}: {was.get((part, name))} then, {is_now.get((part, name))} now")
+    if refused:
+        raise TrainingError(
+            f"this is not the training that the checkpoint is of ({'; '.join(refused[:5])}); "
+            "begin anew (--overwrite)"
+        )
+    return {name for _, name in differing}
+
+
+def _leaves(identity: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:
+    for part, values in identity.items():
+        for name, value in values.items():
+            yield (part, name), value

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def flatten(value: Any, name: str = "") -> dict[str, Any]:
-    """Every array and number inside a nested value, under the path to it, such as `0.cell`."""
+    """Return every array and number inside a nested value, under the path to it, such as `0.cell`."""
     if _is_leaf(value):
         return {name: value}
     found: dict[str, Any] = {}
@@ -19,7 +19,7 @@ def flatten(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def rebuild(like: Any, leaves: Mapping[str, Any], name: str = "") -> Any:
-    """A value with the structure of `like` and the arrays and numbers of `leaves`, under the names of `flatten`."""
+    """Return a value like `like`, with the arrays and numbers of `leaves`, whose names are those of `flatten`."""
     if _is_leaf(like):
         leaf = leaves[name]
         return leaf if _is_array(like) else type(like)(leaf.item() if _is_array(leaf) else leaf)

@@ -27,21 +27,21 @@ EARLIER = "earlier_seconds"
 
 
 def checkpoint_folders(run: Path) -> list[Path]:
-    """The checkpoints of a run, the newest first; one that a killed process was replacing is put back."""
-    for folder in _begun(run):
+    """Return the checkpoints of a run, the newest first; one that a killed process was replacing is put back."""
+    for folder in _started(run):
         recover(folder)
     found = (path for path in (run / CHECKPOINTS).glob("step-*") if path.is_dir() and _number(path).isdecimal())
     return sorted(found, key=lambda path: int(_number(path)), reverse=True)
 
 
 def sweep_checkpoints(run: Path) -> None:
-    """Remove what killed processes left of writing checkpoints."""
-    for folder in _begun(run):
+    """Remove the unfinished checkpoints of killed processes."""
+    for folder in _started(run):
         sweep(folder)
 
 
-def _begun(run: Path) -> set[Path]:
-    """The names of the checkpoints that were begun, and perhaps not finished."""
+def _started(run: Path) -> set[Path]:
+    """Return the paths of the checkpoints that were started, and perhaps not finished."""
     found = (run / CHECKPOINTS).glob(".step-*")
     return {path.with_name(name[0]) for path in found if (name := re.match(r"step-\d+", path.name[1:]))}
 
@@ -66,7 +66,7 @@ def check_run(run: Path | None, *, resume: bool) -> None:
 
 @contextmanager
 def using_run(run: Path | None, *, resume: bool) -> Iterator[None]:
-    """A block in which this process alone trains in a run folder, which `check_run` has found right."""
+    """Return a block in which no other process trains in the run folder; refuse what `check_run` refuses."""
     check_run(run, resume=resume)
     if run is None:
         yield

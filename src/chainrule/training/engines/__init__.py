@@ -1,9 +1,9 @@
-"""Engines: each computes the steps and validations of a run for the loop, in one framework.
+"""Engines: each builds, loads and trains networks in one framework.
 
-base.py          what the loop asks of an engine
+base.py          what kinds and the loop ask of an engine
 torch_engine.py  networks of torch, on a CPU or a GPU
+torch_batches.py batches as torch tensors, gathered on the device or copied to it
 torch_step.py    the gradients of one step, micro-batch by micro-batch
-torch_mode.py    which precision, whether to compile, whether to capture a CUDA graph
 cuda_graph.py    the gradients of a step as a CUDA graph
 tape_engine.py   networks on the tape, in NumPy
 """

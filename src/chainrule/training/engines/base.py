@@ -1,41 +1,36 @@
-"""The interface between the training loop and an engine: steps, validations, weights and snapshots.
+"""The interface between the training loop and an engine: models, steps, validations, weights and snapshots.
 
-An engine owns everything that a step changes: the weights, the optimiser's state, averaged weights, what the
-network remembers from batch to batch, and the state of its random generators. The loop owns the rest: epochs, the
-schedule, validations, the best weights, checkpoints, signals. Where many processes train one network, each has a
-loop and an engine: these share the rows of a step, and what the first process decides holds for all (parallel.py).
+An engine owns everything that a step changes: the weights, the optimiser's state, averaged weights, the network's
+memory from batch to batch, and the state of its random generators. The loop owns the rest: epochs, the schedule,
+validations, the best weights, checkpoints, signals. Where many processes train one network, each has a loop and an
+engine: these share the rows of a step, and all follow the decisions of the first process (team.py).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import TrainingError
-from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.rows import Layout, Step
-from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
-from chainrule.training.objectives import Objective
+from chainrule.folder import ModelFolder
+from chainrule.training.layouts import Layout, Step
+from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
+from chainrule.training.team import ALONE, Team
 
 T = TypeVar("T")
 
 Weights: TypeAlias = dict[str, np.ndarray]
 """Weights by name, in float32 in the memory of the host; perhaps the part of them that this process has."""
 
-
-@dataclass(frozen=True)
-class Feed:
-    """A text to train or validate on: how it is cut into batches, and what gathers them."""
-
-    layout: Layout
-    gatherer: Gatherer
+Fill: TypeAlias = Callable[..., Any]
+"""Called with the class of a network and its arguments; returns the network with its weights."""
 
 
 class Snapshot(NamedTuple):
@@ -57,79 +52,81 @@ class Timer(Protocol):
     """Measures steps for an engine that is choosing a mode."""
 
     @property
-    def processes(self) -> int:
-        """How many processes take the steps together."""
-
-    def agree(self, value: T) -> T:
-        """The value of the first process."""
+    def team(self) -> Team:
+        """The processes that take the steps together."""
 
     def seconds(self, mode: Mode) -> float:
-        """The seconds of a step in this mode: a few steps are taken, timed and undone."""
+        """Return the seconds of a step in this mode: a few steps are taken, timed and undone."""
 
     def expected(self, mode: Mode) -> float:
-        """About how many seconds the whole run takes in this mode."""
+        """Return about how many seconds the whole run takes in this mode."""
 
     def note(self, figures: Mapping[str, Any]) -> None:
         """Keep measurements, for the record of the run."""
 
 
 class Engine(ABC):
-    """Computes the training of one network."""
+    """Builds, loads and trains the networks of one framework; an instance trains one of them."""
 
+    model: Any = None
+    """The model whose network is trained; None if the engine was given a network alone."""
     window: int | None
     """The most tokens the network reads at once. None: it carries a memory of fixed size from batch to batch."""
     device: str
     """The device that computes, as error messages name it."""
-    processes = 1
-    """How many processes train the network together."""
+    team: Team = ALONE
+    """The processes that train the network together."""
+    memories: list[Any]
+    """The network's memory after each micro-batch of a step; an empty list at the beginning of a text."""
+    language_model: Callable[..., Any]
+    """The class of language models whose networks it trains."""
 
-    # -- many processes -----------------------------------------------------------------------------------
+    @property
+    def processes(self) -> int:
+        """The number of processes that train the network together."""
+        return self.team.size
 
-    def agree(self, value: T) -> T:
-        """The value of the first process: a decision, or a measurement behind one."""
-        return value
+    # -- models -------------------------------------------------------------------------------------------
 
-    def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
-        """The time of the first process, and the signal to stop that any process received."""
-        return now, received
+    @classmethod
+    @abstractmethod
+    def check(cls, settings: Any, device: str) -> None:
+        """Refuse settings that cannot be computed on the device, which is given by its name."""
 
-    def newest(self, checkpoints: Checkpoints | None) -> Checkpoint | None:
-        """The newest checkpoint; only the first process has a folder of them."""
-        return None if checkpoints is None else checkpoints.newest()
+    @classmethod
+    @abstractmethod
+    def build(cls, make: Callable[[Fill], Any], settings: Any, data: TrainingData) -> Self:
+        """Return an engine for the model that `make` makes; `Fill` draws its weights from the seed alone."""
 
-    def write(self, checkpoints: Checkpoints | None, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; OSError on every process if it could not be written."""
-        if checkpoints is not None:
-            checkpoints.write(step, checkpoint)
+    @classmethod
+    @abstractmethod
+    def load(cls, make: Callable[[Fill], T], folder: ModelFolder) -> T:
+        """Return the model that `make` makes; `Fill` takes its weights from the folder."""
 
-    def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
-        """A copy of weights that a checkpoint holds, as `weights` returns them."""
-        return {name: np.array(array) for name, array in weights.items()}
-
-    def gathered(self, weights: Weights) -> Weights:
-        """Whole weights, where each process has a part of them."""
-        return weights
+    @staticmethod
+    @abstractmethod
+    def table(model: Any) -> tuple[np.ndarray, float, str]:
+        """Return the embedding table of a model on the CPU, its factor at lookup, and the setting of its width."""
 
     # -- before the first step ----------------------------------------------------------------------------
 
     @abstractmethod
     def running(self, seed: int) -> AbstractContextManager[Any]:
-        """A block in which the engine computes; random numbers in it depend on the seed alone."""
+        """Return a block in which the engine computes; random numbers in it depend on the seed alone."""
 
     @abstractmethod
     def gatherer(self, ids: np.ndarray, objective: Objective) -> Gatherer:
-        """A gatherer that makes batches of a text for this engine."""
+        """Return what makes batches of a text for this engine."""
 
     @abstractmethod
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
-        """The mode that the settings ask for; what they leave open is chosen for speed."""
+        """Return the mode of the settings; a choice that they leave open is made for speed."""
 
     @abstractmethod
     def trial(self, mode: Mode) -> AbstractContextManager[Engine]:
-        """A block with an engine for the same network, to try out steps; afterwards everything is as before."""
+        """Return a block with an engine for the same network, to try out steps; it leaves no trace."""
 
-    @abstractmethod
-    def start(self, mode: Mode) -> None:
+    def start(self, mode: Mode) -> None:  # noqa: B027 (not every engine has something to prepare)
         """Prepare a run: optimiser, averaged weights."""
 
     # -- steps --------------------------------------------------------------------------------------------
@@ -140,47 +137,64 @@ class Engine(ABC):
 
     @abstractmethod
     def read_figures(self) -> list[StepFigures]:
-        """The figures of the steps since the last call, in order; waits for the device."""
+        """Return the figures of the steps since the last call, in order; wait for the device."""
 
     @property
     @abstractmethod
     def learning_rate(self) -> float:
         """The learning rate of the last step."""
 
-    @abstractmethod
     def forget(self) -> None:
         """Drop the memory carried from batch to batch: in the next step every row begins a new sequence."""
+        self.memories = []
 
-    @abstractmethod
-    def average_weights(self, step: int, expected: float, stalled: int) -> None:
+    def average_weights(self, step: int, expected: float, stalled: int) -> None:  # noqa: B027 (nor averages)
         """Update the averaged weights after `step` steps of the `expected` number.
 
         The last `stalled` validations found nothing better.
         """
 
-    @abstractmethod
-    def wait(self) -> None:
+    def wait(self) -> None:  # noqa: B027 (nor a device that lags behind)
         """Wait until the device has done everything it was given."""
 
     # -- validations --------------------------------------------------------------------------------------
 
-    @abstractmethod
     def measuring(self) -> AbstractContextManager[Any]:
-        """A block in which the network has averaged weights, if any; random generators are restored after it."""
+        """Return a block for validations and samples: without dropout, and with averaged weights if there are any.
+
+        Random generators are restored after it.
+        """
+        return nullcontext()
 
     @abstractmethod
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        """Mean nats per token of a text, or of its first `most_steps` steps, without dropout."""
+        """Return the mean nats per token of a text, or of its first `most_steps` steps; inside `measuring`."""
 
-    @abstractmethod
-    def sampling(self) -> AbstractContextManager[Any]:
-        """A block in which the network can be sampled from."""
+    @staticmethod
+    def nats_of_parts(feed: Feed, steps: list[Step], loss: Callable[..., Any]) -> Iterator[Any]:
+        """Yield the loss of each micro-batch, by `loss(inputs, targets, memory)`, whose memory is carried on."""
+        memories: list[Any] = []
+        for step in steps:
+            after = []
+            for part, rows in enumerate(step.parts):
+                found = loss(*feed.gatherer.batch(rows), memories[part] if memories else None)
+                yield found
+                after.append(found.memory)
+            memories = after if feed.layout.carries else []
 
     # -- weights and snapshots ----------------------------------------------------------------------------
 
     @abstractmethod
     def weights(self) -> Weights:
-        """A copy of the weights."""
+        """Return a copy of the weights."""
+
+    def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
+        """Return a copy of weights that a checkpoint holds, in the form of `weights`."""
+        return {name: np.array(array) for name, array in weights.items()}
+
+    def gathered(self, weights: Weights) -> Weights:
+        """Return whole weights, where each process has a part of them."""
+        return weights
 
     @abstractmethod
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
@@ -188,11 +202,11 @@ class Engine(ABC):
 
     @abstractmethod
     def shapes(self) -> dict[str, list[int]]:
-        """The shape of each tensor of the network; a checkpoint is resumed only if they are the same."""
+        """Return the shape of each tensor of the network; a checkpoint is resumed only if they are the same."""
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """A copy of everything that a step changes."""
+        """Return a copy of everything that a step changes."""
 
     @abstractmethod
     def restore(self, snapshot: Snapshot, feed: Feed | None) -> None:
@@ -201,27 +215,26 @@ class Engine(ABC):
         The structure of a memory is that of an example which the network makes of a batch, never taken from a file.
         """
 
-    @abstractmethod
-    def replan(self, step: int, before: float, now: float) -> None:
+    def replan(self, step: int, before: float, now: float) -> None:  # noqa: B027 (nor plans)
         """Adapt, after `step` steps, to a run that was expected to have `before` steps and now to have others."""
 
     # -- figures ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def memory_bytes(self) -> int:
-        """The peak memory so far, in bytes: of the GPU, or of the process."""
+        """Return the peak memory so far, in bytes: of the GPU, or of the process."""
 
     @abstractmethod
     def flops_per_token(self) -> float:
-        """Floating-point operations to train on one token."""
+        """Return the floating-point operations to train on one token."""
 
-    @abstractmethod
     def peak_flops(self) -> float | None:
-        """Floating-point operations per second of the device at best; None where that is not known."""
+        """Return the floating-point operations per second of the device at best; None if they are not known."""
+        return None
 
 
 def by_part(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
-    """Values whose names begin with PART/, by part and then by the rest of the name."""
+    """Return values whose names begin with PART/, by part and then by the rest of the name."""
     parts: dict[str, dict[str, T]] = {}
     for name, value in values.items():
         part, _, rest = name.partition("/")
@@ -230,12 +243,12 @@ def by_part(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
 
 
 def micro_batches(memory: Mapping[str, Any]) -> int:
-    """How many micro-batches a flattened list of memories has: names begin with the number of one."""
+    """Return the number of micro-batches of a flattened list of memories: names begin with the number of one."""
     return 1 + max(int(name.partition(".")[0]) for name in memory)
 
 
 def checked_figures(figures: Iterable[StepFigures]) -> list[StepFigures]:
-    """The figures as a list; a loss or norm that is not finite raises a TrainingError that names the step."""
+    """Return the figures as a list; raise a TrainingError that names a step whose loss or norm is not finite."""
     found = list(figures)
     for place, loss, norm in found:
         if not math.isfinite(loss + norm):
@@ -247,6 +260,6 @@ def checked_figures(figures: Iterable[StepFigures]) -> list[StepFigures]:
 
 
 def validation_steps(layout: Layout, most_steps: int | None) -> list[Step]:
-    """The steps of a validation, or only the first `most_steps` of them."""
+    """Return the steps of a validation, or only the first `most_steps` of them."""
     epoch = layout.epoch(None)
     return [epoch[number] for number in range(len(epoch) if most_steps is None else min(most_steps, len(epoch)))]

@@ -25,7 +25,7 @@ _WARM_UP = 3
 
 
 def copied(memory: Any) -> Any:
-    """A detached copy of a network's memory."""
+    """Return a detached copy of a network's memory."""
     leaves = flatten(memory)
     if not all(isinstance(leaf, Tensor) for leaf in leaves.values()):
         raise RuntimeError("a CUDA graph can only carry on a memory of tensors: it would not see numbers change")

@@ -1,29 +1,33 @@
-"""The engine of networks on the tape: NumPy on the CPU, in float32."""
+"""The engine of networks on the tape: NumPy on the CPU, in float32; it needs no torch."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.networks import weights as tape_weights
 from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape.tape import Tape, no_grad
-from chainrule.errors import NotANumberError, SettingsError, TrainingError
+from chainrule.contract.kinds import TrainingData
+from chainrule.errors import DamagedFileError, NotANumberError, SettingsError, TrainingError
+from chainrule.folder import TENSORS, ModelFolder
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import peak_memory
-from chainrule.training.batches.gather import Gatherer, HostGatherer
-from chainrule.training.batches.rows import Step
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.engines.base import (
     Engine,
-    Feed,
+    Fill,
     Snapshot,
     StepFigures,
+    T,
     Timer,
     Weights,
     by_part,
@@ -31,7 +35,8 @@ from chainrule.training.engines.base import (
     micro_batches,
     validation_steps,
 )
-from chainrule.training.objectives import Objective
+from chainrule.training.layouts import Step
+from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
 
 OFFERED: dict[str, tuple[Any, ...]] = {
@@ -46,31 +51,62 @@ OFFERED: dict[str, tuple[Any, ...]] = {
 """The values of a setting that the tape offers, where torch offers more."""
 
 
-def check_offered(settings: TrainingSettings, device: str) -> None:
-    """Refuse settings that only torch offers; the tape computes on the CPU."""
-    for name, values in OFFERED.items():
-        value = getattr(settings, name)
-        if value is not None and value not in values:  # None: left open, and chosen from what there is
-            offered = " or ".join(str(one).lower() for one in values)
-            raise SettingsError(
-                f"{name}={str(value).lower()} is not for engine=tape, which has {offered}; engine=torch has it"
-            )
-    if device not in ("cpu", "auto"):
-        raise SettingsError(f"engine=tape computes on the CPU, not on {device}: engine=torch can")
-
-
 class TapeEngine(Engine):
-    """Trains one network on the tape."""
+    """Builds, loads and trains networks on the tape."""
 
     device = "cpu"
+    language_model = TapeModel
 
-    def __init__(self, network: TapeNetwork, settings: TrainingSettings, randomness: Randomness) -> None:
-        self.network, self.settings, self.randomness = network, settings, randomness
+    def __init__(
+        self, network: TapeNetwork, settings: TrainingSettings, randomness: Randomness, model: Any = None
+    ) -> None:
+        self.network, self.settings, self.randomness, self.model = network, settings, randomness, model
         self.window = network.window
         self.tape = Tape(reuse=True)
         self.optimiser = Optimiser(network.parameters.values(), settings, network.table.name)
         self.memories: list[Any] = []
         self._figures: list[StepFigures] = []
+
+    # -- models -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def check(cls, settings: TrainingSettings, device: str) -> None:
+        """Refuse settings that only torch offers; the tape computes on the CPU."""
+        for name, values in OFFERED.items():
+            value = getattr(settings, name)
+            if value is not None and value not in values:  # None: left open, and chosen from these
+                offered = " or ".join(str(one).lower() for one in values)
+                raise SettingsError(
+                    f"{name}={str(value).lower()} is not for engine=tape, which has {offered}; engine=torch has it"
+                )
+        if device not in ("cpu", "auto"):
+            raise SettingsError(f"engine=tape computes on the CPU, not on {device}: engine=torch can")
+
+    @classmethod
+    def build(cls, make: Callable[[Fill], Any], settings: TrainingSettings, data: TrainingData) -> TapeEngine:
+        # weights and dropout draw from one generator, one after the other
+        randomness = np.random.default_rng(data.seed % 2**64)
+
+        def fill(network: Callable[..., TapeNetwork], sizes: Any, vocab_size: int, bos: int) -> TapeNetwork:
+            return network(sizes, vocab_size, bos, tape_weights.initial(sizes, vocab_size, randomness))
+
+        model = make(fill)
+        return cls(model.network, settings, randomness, model)
+
+    @classmethod
+    def load(cls, make: Callable[[Fill], T], folder: ModelFolder) -> T:
+        def fill(network: Callable[..., TapeNetwork], sizes: Any, vocab_size: int, bos: int) -> TapeNetwork:
+            try:
+                tensors = tape_weights.checked(sizes, vocab_size, folder.tensor)
+            except ValueError as error:
+                raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
+            return network(sizes, vocab_size, bos, tensors)
+
+        return make(fill)
+
+    @staticmethod
+    def table(model: Any) -> tuple[np.ndarray, float, str]:
+        return model.network.table.out_tensor, model.network.scale, model.network.table_setting
 
     # -- before the first step ----------------------------------------------------------------------------
 
@@ -78,7 +114,7 @@ class TapeEngine(Engine):
         return nullcontext()  # its random generator is its own, and was seeded when the network was made
 
     def gatherer(self, ids: np.ndarray, objective: Objective) -> Gatherer:
-        return HostGatherer(ids, objective)
+        return Gatherer(ids, objective)
 
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
         return Mode()
@@ -90,9 +126,6 @@ class TapeEngine(Engine):
             yield TapeEngine(self.network, self.settings, copy.deepcopy(self.randomness))
         finally:
             self.load_weights(weights)
-
-    def start(self, mode: Mode) -> None:
-        """No-op: the optimiser is ready, and nothing depends on the length of the run."""
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -133,39 +166,19 @@ class TapeEngine(Engine):
     def learning_rate(self) -> float:
         return self.optimiser.rate
 
-    def forget(self) -> None:
-        self.memories = []
-
-    def average_weights(self, step: int, expected: float, stalled: int) -> None:
-        """No-op: there are no averaged weights, since `check_offered` refuses the setting."""
-
-    def wait(self) -> None:
-        """No-op: NumPy computes synchronously."""
-
     # -- validations --------------------------------------------------------------------------------------
 
-    def measuring(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        nats, steps = 0.0, validation_steps(feed.layout, most_steps)
-        memories: list[Any] = []
-        for step in steps:
-            after = []
-            for part, rows in enumerate(step.parts):
-                memory = memories[part] if memories else None
-                try:
-                    with no_grad():
-                        found = self.network.loss(*feed.gatherer.batch(rows), memory, count=1, is_measured=True)
-                except NotANumberError as error:
-                    raise TrainingError(f"the held-out text: {error}") from None
-                nats += found.mean
-                after.append(found.memory)
-            memories = after if feed.layout.carries else []
-        return nats / sum(step.targets for step in steps)
-
-    def sampling(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+        steps, loss = (
+            validation_steps(feed.layout, most_steps),
+            partial(self.network.loss, count=1, is_measured=True),
+        )
+        try:
+            with no_grad():
+                nats = sum(found.mean for found in self.nats_of_parts(feed, steps, loss))
+        except NotANumberError as error:
+            raise TrainingError(f"the held-out text: {error}") from None
+        return float(nats) / sum(step.targets for step in steps)
 
     # -- weights and snapshots ----------------------------------------------------------------------------
 
@@ -184,7 +197,8 @@ class TapeEngine(Engine):
             "weights": self.weights(),
             "optimiser": self.optimiser.arrays(),
             "memory": flatten(self.memories),
-            "random": {"numpy": _to_bytes(self.randomness.bit_generator.state)},
+            # as the bytes of its JSON: the integers of the state are too wide for an array
+            "random": {"numpy": np.frombuffer(json.dumps(self.randomness.bit_generator.state).encode(), np.uint8)},
         }
         arrays = {
             f"{part}/{name}": np.array(array) for part, found in parts.items() for name, array in found.items()
@@ -197,17 +211,11 @@ class TapeEngine(Engine):
         self.optimiser.load(parts.get("optimiser", {}), snapshot.counts)
         remembered = parts.get("memory", {})
         if remembered and feed is not None:
-            like = [self._example_of_memory(feed)] * micro_batches(remembered)
+            batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
+            with no_grad():
+                like = [self.network.loss(*batch).memory] * micro_batches(remembered)
             self.memories = rebuild(like, remembered)
-        self.randomness.bit_generator.state = _from_bytes(parts["random"]["numpy"])
-
-    def _example_of_memory(self, feed: Feed) -> Any:
-        """A memory of the network after some batch; only its structure matters."""
-        with no_grad():
-            return self.network.loss(*feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])).memory
-
-    def replan(self, step: int, before: float, now: float) -> None:
-        """No-op: nothing depends on the length of the run."""
+        self.randomness.bit_generator.state = json.loads(parts["random"]["numpy"].tobytes())
 
     # -- figures ------------------------------------------------------------------------------------------
 
@@ -216,16 +224,3 @@ class TapeEngine(Engine):
 
     def flops_per_token(self) -> float:
         return self.network.flops_per_token()
-
-    def peak_flops(self) -> float | None:
-        return None
-
-
-def _to_bytes(state: Mapping[str, Any]) -> np.ndarray:
-    """The state of a random generator as the bytes of its JSON: its integers are too wide for an array."""
-    return np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)
-
-
-def _from_bytes(array: np.ndarray) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(array.tobytes())
-    return state

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.errors import TrainingError
+from chainrule.contract.kinds import TrainingData
+from chainrule.errors import DamagedFileError, SettingsError, TrainingError
+from chainrule.folder import TENSORS, ModelFolder
+from chainrule.inference.loading import load_network
+from chainrule.inference.model import NeuralModel
+from chainrule.networks.loss import BLOCK
 from chainrule.networks.network import Trainable
-from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.training_settings import TrainingSettings
-from chainrule.system.devices import current_device, peak_flops, peak_memory
-from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.on_device import torch_gatherer
-from chainrule.training.batches.rows import Step
-from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
+from chainrule.system.devices import choose_device, current_device, peak_flops, peak_memory
 from chainrule.training.checkpoints.flatten import flatten, rebuild
 from chainrule.training.engines.base import (
     Engine,
-    Feed,
+    Fill,
     Snapshot,
     StepFigures,
+    T,
     Timer,
     Weights,
     by_part,
@@ -34,64 +36,84 @@ from chainrule.training.engines.base import (
     micro_batches,
     validation_steps,
 )
-from chainrule.training.engines.torch_mode import choose_mode
+from chainrule.training.engines.torch_batches import torch_gatherer
 from chainrule.training.engines.torch_step import (
     Memories,
     Stepper,
+    choose_mode,
     is_from_compiler,
     is_out_of_memory,
     smaller_batch,
 )
-from chainrule.training.objectives import Objective
-from chainrule.training.optim.optimisers import Optimiser, make_optimiser
-from chainrule.training.optim.weight_average import WeightAverage
+from chainrule.training.layouts import Step
+from chainrule.training.objectives import Feed, Gatherer, Objective
+from chainrule.training.optim.optimisers import Optimiser, WeightAverage, make_optimiser
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, current_team, is_divided, whole
-
-T = TypeVar("T")
 
 _BFLOAT16 = ":bfloat16"  # marks arrays of a type that NumPy does not have; their bits are stored
 
 
 class TorchEngine(Engine):
-    """Trains one network of torch."""
+    """Builds, loads and trains networks of torch."""
 
+    language_model = NeuralModel
     stepper: Stepper
     optimiser: Optimiser
     average: WeightAverage
 
-    def __init__(self, network: Trainable, settings: TrainingSettings, device: str) -> None:
-        self.torch_device, self.team = torch.device(device), current_team()
-        self.processes = self.team.size
-        self.model = network  # which has the weights at the end, whatever was trained
+    def __init__(self, network: Trainable, settings: TrainingSettings, device: str, model: Any = None) -> None:
+        self.torch_device, self.team, self.model = torch.device(device), current_team(), model
+        self.whole_network = network  # which gets the weights at the end, also if processes train parts of a copy
         self.network, self.settings, self.device = self.team.placed(network, self.torch_device), settings, device
         self.window = network.window
         self.memories: Memories = []
         self._rows: list[int] = []  # of each micro-batch of a step, those of other processes included
         self._pending: list[tuple[Place, Tensor, Tensor]] = []
 
-    # -- many processes -----------------------------------------------------------------------------------
+    # -- models -------------------------------------------------------------------------------------------
 
-    def agree(self, value: T) -> T:
-        return self.team.agree(value)
+    @classmethod
+    def check(cls, settings: TrainingSettings, device: str) -> None:
+        if settings.precision == "float8":
+            device = choose_device(device)
+            if torch.device(device).type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
+                raise SettingsError(
+                    f"precision=float8 needs a GPU that multiplies 8-bit floats, and {device} does not"
+                )
 
-    def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
-        return self.team.tick(now, received)
+    @classmethod
+    def build(cls, make: Callable[[Fill], Any], settings: TrainingSettings, data: TrainingData) -> TorchEngine:
+        def fill(network: Callable[..., Trainable], *arguments: Any, **others: Any) -> Trainable:
+            try:
+                with torch.random.fork_rng([]):
+                    torch.manual_seed(data.seed % 2**63)
+                    return network(*arguments, **others)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise TrainingError(
+                    "the network does not fit into memory: set a smaller width, hidden, ..."
+                ) from None
 
-    def newest(self, checkpoints: Checkpoints | None) -> Checkpoint | None:
-        return self.team.newest(checkpoints)
+        model = make(fill)
+        model.network.head.float8 = _is_float8(settings, model.network.head.weight)
+        return cls(model.network, settings, data.device, model)
 
-    def write(self, checkpoints: Checkpoints | None, step: int, checkpoint: Checkpoint) -> None:
-        self.team.write(checkpoints, step, checkpoint)
+    @classmethod
+    def load(cls, make: Callable[[Fill], T], folder: ModelFolder) -> T:
+        def fill(network: Callable[..., Trainable], *arguments: Any, **others: Any) -> Trainable:
+            try:
+                return load_network(partial(network, *arguments, **others), folder.tensors)
+            except ValueError as error:
+                raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
 
-    def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
-        if not self.team.shards:
-            return super().copied(weights)
-        tensors = self.team.spread(from_arrays(weights), self._is_parameter)
-        return to_arrays(tensors)
+        return make(fill)
 
-    def gathered(self, weights: Weights) -> Weights:
-        return {name: np.asarray(whole(array)) for name, array in weights.items()}
+    @staticmethod
+    def table(model: Any) -> tuple[np.ndarray, float, str]:
+        weight_VD, scale, setting = model.network.table()
+        return weight_VD.detach().numpy(), scale, setting
 
     # -- before the first step ----------------------------------------------------------------------------
 
@@ -102,7 +124,7 @@ class TorchEngine(Engine):
             yield
 
     def _forked_randomness(self) -> AbstractContextManager[None]:
-        """A block after which the random generators of the CPU and of the device are as before."""
+        """Return a block that restores the random generators of the CPU and of the device at its end."""
         return torch.random.fork_rng([self.torch_device] if self.torch_device.type == "cuda" else [])
 
     def gatherer(self, ids: np.ndarray, objective: Objective) -> Gatherer:
@@ -110,7 +132,7 @@ class TorchEngine(Engine):
 
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
         settings, layout = self.settings, feed.layout
-        is_varied = self.window is None or isinstance(self.network, EncoderDecoder)
+        is_varied = self.window is None or self.network.reads_two_sides
         if settings.compile == "auto" and is_varied and not (layout.one_shape or layout.carries):
             # a recurrent network that reads lines of many lengths would be compiled again and again, and so would
             # one that reads two sides of many lengths
@@ -179,9 +201,6 @@ class TorchEngine(Engine):
     def learning_rate(self) -> float:
         return self.optimiser.rate
 
-    def forget(self) -> None:
-        self.memories = []
-
     def average_weights(self, step: int, expected: float, stalled: int) -> None:
         self.average.update(step, expected, stalled)
 
@@ -194,7 +213,11 @@ class TorchEngine(Engine):
     @contextmanager
     def measuring(self) -> Iterator[None]:
         with self.average.applied(), self._forked_randomness():
-            yield
+            self.network.eval()
+            try:
+                yield
+            finally:
+                self.network.train()
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
         steps = [self.team.share(step) for step in validation_steps(feed.layout, most_steps)]
@@ -215,38 +238,28 @@ class TorchEngine(Engine):
     def _mean_nats(self, feed: Feed, steps: list[Step]) -> float:
         wide = torch.float32 if self.torch_device.type == "mps" else torch.float64
         nats = torch.zeros((), device=self.torch_device, dtype=wide)
-        memories: Memories = []
-        self.network.eval()
-        try:
-            for step in steps:
-                after: Memories = []
-                for part, rows in enumerate(step.parts):
-                    with self.stepper.autocast():
-                        # not the compiled loss: code for validation would have to be compiled as well
-                        found = self.network.loss(*feed.gatherer.batch(rows), memories[part] if memories else None)
-                    nats += found.nats
-                    after.append(found.memory)
-                memories = after if feed.layout.carries else []
-        finally:
-            self.network.train()
+        # not the compiled loss: code for validation would have to be compiled as well
+        for found in self.nats_of_parts(feed, steps, self.stepper.plain_loss):
+            nats += found.nats
         return float(self.team.summed(nats)) / sum(step.targets for step in steps)
-
-    @contextmanager
-    def sampling(self) -> Iterator[None]:
-        self.network.eval()
-        try:
-            yield
-        finally:
-            self.network.train()
 
     # -- weights and snapshots ----------------------------------------------------------------------------
 
     def weights(self) -> Weights:
         return {name: _array(tensor) for name, tensor in self.network.state_dict().items()}
 
+    def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
+        if not self.team.shards:
+            return super().copied(weights)
+        return to_arrays(self.team.spread(from_arrays(weights), self._is_parameter))
+
+    def gathered(self, weights: Weights) -> Weights:
+        return {name: np.asarray(whole(array)) for name, array in weights.items()}
+
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        self.model.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
-        self.model.eval()
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
+        self.whole_network.load_state_dict(tensors)
+        self.whole_network.eval()
 
     def shapes(self) -> dict[str, list[int]]:
         return {name: list(tensor.shape) for name, tensor in self.network.state_dict().items()}
@@ -265,7 +278,7 @@ class TorchEngine(Engine):
         return Snapshot(to_arrays(tensors), {"average_count": self.average.count})
 
     def _random_states(self) -> dict[str, Tensor]:
-        """The states of the random generators; NAME.1 is that of the second process, and so on."""
+        """Return the states of the random generators; NAME.1 is that of the second process, and so on."""
         states = {"cpu": torch.get_rng_state()}
         if self.torch_device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.torch_device)
@@ -280,7 +293,8 @@ class TorchEngine(Engine):
         self.average.load(parts.get("average", {}), snapshot.counts["average_count"])
         remembered = self.team.own_rows(parts.get("memory", {}))
         if remembered and feed is not None:
-            like = [self.stepper.example_of_memory(feed.layout, feed.gatherer)] * micro_batches(remembered)
+            batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
+            like = [self.stepper.plain_loss(*batch).memory] * micro_batches(remembered)
             self.memories = rebuild(
                 like, {name: _as(remembered[name], leaf) for name, leaf in flatten(like).items()}
             )
@@ -300,7 +314,7 @@ class TorchEngine(Engine):
             torch.manual_seed(self.team.seed(int(torch.randint(2**62, ()))))
 
     def _is_parameter(self, name: str) -> bool:
-        """Whether a tensor of a snapshot has the shape of a parameter, for each weight of which it has a number."""
+        """Return True if a tensor of a snapshot has the shape of a parameter: one number for each weight."""
         part, _, rest = name.partition("/")
         if part in ("optimiser", "average"):
             return True
@@ -325,13 +339,26 @@ class TorchEngine(Engine):
         return None if flops is None else flops * self.processes
 
 
+def _is_float8(settings: TrainingSettings, weight_VD: Tensor) -> bool:
+    """Return True if the settings ask for 8-bit products in the head; refuse a head whose shape rules them out."""
+    if settings.precision != "float8":
+        return False
+    rows, width = weight_VD.shape
+    if rows % BLOCK or width % BLOCK:
+        raise SettingsError(
+            f"precision=float8 takes a head whose sides are multiples of {BLOCK}, not {rows} and {width}: "
+            "set another width or vocabulary, or precision=bfloat16"
+        )
+    return True
+
+
 def _as(value: Tensor, like: Any) -> Tensor:
-    """The value with the dtype and device of `like`: a run may be resumed in another precision."""
+    """Return the value with the dtype and device of `like`: a run may be resumed in another precision."""
     return value.to(like) if isinstance(like, Tensor) else value
 
 
 def _array(tensor: Tensor) -> Any:
-    """A copy of a weight in the memory of the host."""
+    """Return a copy of a weight in the memory of the host."""
     if is_divided(tensor):
         return current_team().on_host(tensor)
     dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
@@ -339,7 +366,7 @@ def _array(tensor: Tensor) -> Any:
 
 
 def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Tensors and numbers copied to NumPy arrays with the same bits."""
+    """Return tensors and numbers copied to NumPy arrays with the same bits."""
     arrays = {}
     for name, value in tensors.items():
         if is_divided(value):
@@ -355,7 +382,7 @@ def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """Copies of the tensors from which `to_arrays` made these arrays."""
+    """Return copies of the tensors from which `to_arrays` made these arrays."""
     tensors: dict[str, Any] = {}
     for name, array in arrays.items():
         if is_divided(array):

@@ -1,4 +1,7 @@
-"""The gradients of one step of a torch network, accumulated over micro-batches where a batch does not fit."""
+"""A step of a torch network: its gradients, by micro-batches where a batch does not fit, and its mode.
+
+The mode is the precision, whether to compile, and whether to capture a CUDA graph.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from torch import Tensor
 
 from chainrule.errors import TrainingError
 from chainrule.networks.network import BatchLoss, Trainable
-from chainrule.system.devices import expect_slow_bfloat16
-from chainrule.training.batches.gather import Gatherer
-from chainrule.training.batches.rows import Layout, Rows, Step
+from chainrule.networks.training_settings import TrainingSettings
+from chainrule.system.devices import expect_slow_bfloat16, has_fast_bfloat16
+from chainrule.training.engines.base import Timer
 from chainrule.training.engines.cuda_graph import GradientGraph, copied
+from chainrule.training.layouts import Layout, Rows, Step
+from chainrule.training.objectives import Gatherer
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, Team
 
@@ -42,7 +47,7 @@ class Stepper:
         self.loss = team.averaging(network, loss)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """A block with matrix products in bfloat16, if that is the mode."""
+        """Return a block with matrix products in bfloat16, if that is the mode."""
         if not self.mode.bfloat16:
             return nullcontext()
         # a graph must not use weights in bfloat16 that were cast, and cached, before its capture began
@@ -81,7 +86,7 @@ class Stepper:
         return BatchLoss(found.nats.detach(), None, None if found.memory is None else found.memory.detach())
 
     def _is_recordable(self, step: Step, memories: Memories) -> bool:
-        """Whether a CUDA graph can compute the step: one micro-batch, not the first, which creates the memory."""
+        """Return True if a CUDA graph can compute the step: one micro-batch, and not the first of a memory."""
         return self.mode.recorded and len(step.parts) == 1 and (self.network.window is not None or bool(memories))
 
     def _replay(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Any]:
@@ -102,14 +107,13 @@ class Stepper:
             return found.nats, found.memory
         return self.graph[1].replay(inputs_BT, targets_BT, memory)
 
-    @torch.no_grad()
-    def example_of_memory(self, layout: Layout, gatherer: Gatherer) -> Any:
-        """A memory of the network after some batch; only its structure matters."""
-        with self.autocast():
-            return self.network.loss(*gatherer.batch(layout.epoch(None)[0].parts[0])).memory
+    def plain_loss(self, *batch: Any) -> BatchLoss:
+        """Return the loss of inputs, targets and memory, without gradients and not compiled."""
+        with torch.no_grad(), self.autocast():
+            return self.network.loss(*batch)
 
     def filled(self, step: Step, layout: Layout) -> Step:
-        """The step with its micro-batches filled up with padding: code is compiled for few shapes."""
+        """Return the step with its micro-batches filled up with padding: code is compiled for few shapes."""
         if not self.mode.compiled:
             return step
         if layout.one_shape:
@@ -123,7 +127,7 @@ class Stepper:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the device or the host ran out of memory."""
+    """Return True if an error says that the device or the host ran out of memory."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(
@@ -137,7 +141,7 @@ _SPREAD = 32  # columns above the mean that are enough for rows of random length
 
 
 def compiled_shape(width: int, layout: Layout) -> tuple[int, int]:
-    """The rows and the width that a micro-batch of this width is padded to, one of few shapes.
+    """Return the rows and the width that a micro-batch of this width is padded to, one of few shapes.
 
     Lines are padded to the greatest length, its half, the half of that, and so on, and to so many rows that every
     micro-batch of that width fits. Rows of random lengths, which are as many in all steps, need few widths.
@@ -154,7 +158,7 @@ def compiled_shape(width: int, layout: Layout) -> tuple[int, int]:
 
 @contextmanager
 def _deterministic() -> Iterator[None]:
-    """A block in which compiled code adds in one order; threads would add gradients of a table as they come."""
+    """Return a block in which compiled code adds in a fixed order; otherwise threads add gradients in any order."""
     before, warns = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -167,7 +171,7 @@ def _deterministic() -> Iterator[None]:
 
 
 def _padded(rows: Rows, count: int, width: int) -> Rows:
-    """The rows with empty ones after them, up to so many, and with columns of padding, up to that width."""
+    """Return the rows followed by empty ones, `count` in all, with columns of padding up to `width`."""
     none = np.zeros(max(0, count - len(rows.starts_B)), np.int64)
     starts_B, lengths_B, skips_B = (
         np.concatenate([array, none]) for array in (rows.starts_B, rows.lengths_B, rows.skips_B)
@@ -176,12 +180,12 @@ def _padded(rows: Rows, count: int, width: int) -> Rows:
 
 
 def is_from_compiler(error: BaseException) -> bool:
-    """Whether an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
+    """Return True if an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
     return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
 
 
 def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place) -> TrainingError:
-    """The error for a step that does not fit into memory; it proposes a device_batch that does, by halving."""
+    """Return the error for a step that does not fit into memory; it proposes a device_batch that fits."""
     largest = max(step.parts, key=lambda rows: len(rows.starts_B) * rows.width)
     count = len(largest.starts_B) // 2
     while count >= 1:
@@ -199,7 +203,7 @@ def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place
 
 
 def _fits(stepper: Stepper, step: Step, gatherer: Gatherer) -> bool:
-    """Whether the gradients of a step can be computed; no gradient is left behind."""
+    """Return True if the gradients of a step can be computed; no gradient is left behind."""
     if stepper.device.type == "cuda":
         torch.cuda.empty_cache()
     fits = True
@@ -212,3 +216,72 @@ def _fits(stepper: Stepper, step: Step, gatherer: Gatherer) -> bool:
     for parameter in stepper.network.parameters():
         parameter.grad = None
     return fits
+
+
+# -- the choice of a mode -------------------------------------------------------------------------------
+
+
+WORTH_TRYING_PRECISIONS = 60.0
+"""The shortest run, in seconds, for which it pays to time both precisions on a CPU."""
+
+WORTH_COMPILING = {"cuda": 300.0, "cpu": 1800.0}
+"""The shortest run, in seconds, that repays a minute or so of compiling; a CPU gains a tenth from it at best."""
+
+_CLEARLY_FASTER = 0.95
+
+
+def choose_mode(settings: TrainingSettings, device: torch.device, layout: Layout, timer: Timer) -> Mode:
+    """Return the mode of the settings; steps are timed for the choices that they leave open."""
+    mode = _with_precision(Mode(), settings, device, timer)
+    mode = _with_compiling(mode, settings, device, timer)
+    return _with_graph(mode, device, layout, timer)
+
+
+def _with_precision(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> Mode:
+    small = mode._replace(bfloat16=True)
+    if settings.precision != "auto":
+        return mode if settings.precision == "float32" else small
+    if device.type == "cuda":
+        return small if torch.cuda.is_bf16_supported() else mode
+    if (
+        device.type != "cpu"
+        or timer.expected(mode) < WORTH_TRYING_PRECISIONS
+        or not (timer.team.agree(has_fast_bfloat16()))
+    ):
+        return mode
+    seconds, in_bfloat16 = timer.seconds(mode), timer.seconds(small)
+    timer.note({"float32_step_seconds": seconds, "bfloat16_step_seconds": in_bfloat16})
+    return small if in_bfloat16 < _CLEARLY_FASTER * seconds else mode
+
+
+def _with_compiling(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> Mode:
+    wanted, compiled = settings.compile, mode._replace(compiled=True)
+    if wanted == "no" or (wanted == "auto" and not _is_worth_compiling(mode, settings, device, timer)):
+        return mode
+    return compiled if wanted == "yes" else _faster(mode, compiled, timer, ("eager", "compiled", "compile"))
+
+
+def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> bool:
+    if device.type == "cuda":
+        return timer.expected(mode) >= WORTH_COMPILING["cuda"]
+    # a CPU gains so little that timing steps, just to learn how long the run is, does not pay
+    return device.type == "cpu" and 60 * (settings.minutes or 0) >= WORTH_COMPILING["cpu"]
+
+
+def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) -> Mode:
+    is_one_part = layout.size.rows <= layout.size.rows_at_once
+    if device.type != "cuda" or not layout.one_shape or not is_one_part or timer.team.size > 1:
+        return mode
+    return _faster(mode, mode._replace(recorded=True), timer, ("asked", "recorded", "record"))
+
+
+def _faster(mode: Mode, other: Mode, timer: Timer, names: tuple[str, str, str]) -> Mode:
+    """Return the other mode if its steps are clearly faster; note the times, or the error of the other mode."""
+    seconds, (one, two, attempt) = timer.seconds(mode), names
+    try:
+        others = timer.seconds(other)
+    except (RuntimeError, TrainingError) as error:  # no compiler, code that cannot be captured, too little memory
+        timer.note({f"{attempt}_error": str(error).partition("\n")[0]})
+        return mode
+    timer.note({f"{one}_step_seconds": seconds, f"{two}_step_seconds": others})
+    return other if others < _CLEARLY_FASTER * seconds else mode

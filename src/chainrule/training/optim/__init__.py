@@ -3,7 +3,6 @@
 In reading order:
 
     schedule.py          the factor of the learning rate at each step
-    optimisers.py        optimisers by name, gradient clipping, and their state as plain tensors
+    optimisers.py        optimisers by name, gradient clipping, and averaged weights
     muon.py              Muon: steps of matrices made orthogonal
-    weight_average.py    averages of the weights over the steps of a run
 """

@@ -63,7 +63,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _orthogonal_all(matrices: Sequence[Tensor]) -> list[Tensor]:
-    """Matrices of one shape, each made orthogonal; on a GPU in one batch, in bfloat16, which is precise enough."""
+    """Return matrices of one shape, made orthogonal: on a GPU in one batch in bfloat16, which is precise enough."""
     if matrices[0].device.type == "cpu":
         return [orthogonal(matrix) for matrix in matrices]
     together = orthogonal(torch.stack([matrix.bfloat16() for matrix in matrices]))
@@ -71,7 +71,7 @@ def _orthogonal_all(matrices: Sequence[Tensor]) -> list[Tensor]:
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """About U Vᵀ, where the matrix is U S Vᵀ: all singular values become about 1. Takes batches, too."""
+    """Return about U Vᵀ, where the matrix is U S Vᵀ: all singular values become about 1. Takes batches, too."""
     is_tall = matrix.shape[-2] > matrix.shape[-1]
     X = matrix.mT if is_tall else matrix
     X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=_TINY)

@@ -11,7 +11,7 @@ DECAY_SHARE = 0.2
 
 
 def factor(schedule: Schedule, step: int, total: int, warmup: float = 0.0) -> float:
-    """The factor of the learning rate at `step` (from 0) of `total`.
+    """Return the factor of the learning rate at `step` (from 0) of `total`.
 
     It rises linearly over the warm-up, a share of the steps, then stays at 1 or falls, so as to be 0 at `total`.
 

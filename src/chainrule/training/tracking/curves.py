@@ -14,7 +14,17 @@ _MEASURED = ("steps", "validation")
 
 
 def curves(folder: str | Path) -> Curves:
-    """The curves of a training: of a run folder every measurement, of a model folder one for each validation."""
+    """Return the curves of a training: every measurement of a run folder, or the validations of a model folder.
+
+    >>> import tempfile
+    >>> import chainrule as cr
+    >>> small = {"engine": "tape", "hidden": 4, "embedding": 4, "steps": 2}
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = cr.train("elman", ["the cat sat", "a dog ran"] * 4, run=run, **small)
+    ...     found = curves(run)
+    >>> found.columns()["step"][-1]
+    2
+    """
     folder = Path(folder)
     if (folder / METRICS).is_file():
         return Curves(_records(folder / METRICS))
@@ -29,7 +39,7 @@ def curves(folder: str | Path) -> Curves:
 
 
 def _records(path: Path) -> list[dict[str, object]]:
-    """The measurements of metrics.jsonl; a line that was cut short by a crash is left out."""
+    """Return the measurements of metrics.jsonl; a line that was cut short by a crash is left out."""
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:

@@ -1,21 +1,20 @@
-"""The log of a run: a line under the progress bar, metrics.jsonl, TensorBoard or another logger if asked for."""
+"""The log of a run: a line under the progress bar, metrics.jsonl, and loggers if they are asked for."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Progress, Task
 from chainrule.training.checkpoints.run_folder import METRICS
 from chainrule.training.engines.base import Engine
-from chainrule.training.tracking.loggers import PROJECT, Logger, in_a_line, numbers, open_logger
+from chainrule.training.tracking.loggers import Logger, Run, in_a_line, open_logger
 
 
 class MetricsLog:
@@ -25,51 +24,33 @@ class MetricsLog:
         self.engine, self.progress = engine, progress
         self.flops, self.peak = engine.flops_per_token(), engine.peak_flops()
         self.validation_loss: float | None = None
-        self._file: IO[str] | None = None
-        self._board: Any = None
-        self._logger: Logger | None = None
+        self._loggers: dict[str, Logger] = {}
         self._since, self._tokens = time.perf_counter(), 0
 
     def open(
         self,
         run: Path | None,
         *,
-        tensorboard: bool,
         step: int,
         tokens: int,
-        logger: str = "none",
+        loggers: Iterable[str] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Start writing into a run folder; records of steps after `step`, written before a crash, are dropped.
+        """Start to write into a run folder; drop records of steps after `step`, which a crash left.
 
-        `logger` is one of loggers.py, which is told the `settings` too.
+        `loggers` are names of loggers.py, which get the `settings` too.
         """
         self._tokens = tokens
-        tensorboard = tensorboard or logger == "tensorboard"
-        if run is None:
-            if tensorboard:
-                raise SettingsError("tensorboard=true takes a run folder for its files (run=...)")
-            self._logger = open_logger(logger, PROJECT, settings or {})
-            return
-        self._logger = open_logger(logger, run.name.removesuffix(".run"), settings or {})
-        run.mkdir(parents=True, exist_ok=True)
-        if tensorboard:
-            self._board = _board(run / "tensorboard", step)
-        path = run / METRICS
-        kept = _until(path, step) if step and path.exists() else ""
-        with replaced_file(path) as file:  # atomic: a crash here loses nothing
-            file.write(kept.encode())
-        self._file = path.open("a", encoding="utf-8")
+        for name in loggers:
+            self._loggers[name] = open_logger(name, Run(run, settings or {}, step))
+        if run is not None:
+            self._loggers[METRICS] = _open_file(run, step)
 
     def close(self) -> None:
         """Close the files; nothing is written from then on."""
-        for sink in (self._file, self._board):
-            if sink is not None:
-                with contextlib.suppress(OSError):  # a full disk, already reported, fails here again
-                    sink.close()
-        self._file = self._board = None
-        self._to_logger(lambda logger: logger.close())
-        self._logger = None
+        for name, logger in list(self._loggers.items()):
+            self._try(name, logger.close)
+        self._loggers = {}
 
     def ignore_time(self) -> None:
         """Leave the time since the last record out of tokens per second: it was not spent on steps."""
@@ -107,31 +88,42 @@ class MetricsLog:
         return "  ".join(parts)
 
     def _write(self, what: str, figures: dict[str, Any]) -> None:
-        try:
-            if self._file is not None:
-                self._file.write(to_json({"what": what, **figures}) + "\n")
-                self._file.flush()
-            if self._board is not None:
-                for name, value in figures.items():
-                    if isinstance(value, float):
-                        self._board.add_scalar(f"{what}/{name}", value, figures["step"])
-        except OSError as error:  # a log that cannot be written is no reason to stop
-            self.progress.note(f"measurements are no longer written: {error}")
-            self.close()
-        self._to_logger(lambda logger: logger.write(numbers(what, figures), figures["step"]))
+        for name, logger in list(self._loggers.items()):
+            self._try(name, lambda logger=logger: logger.write(what, figures))  # type: ignore[misc]
 
-    def _to_logger(self, tell: Callable[[Logger], None]) -> None:
-        """Tell the logger something; if it fails, say so and go on without it."""
-        if self._logger is not None:
-            try:
-                tell(self._logger)
-            except Exception as error:  # of the program's own kinds, such as a lost connection
-                self._logger = None
-                self.progress.note(f"the logger gets no more figures: {in_a_line(error)}")
+    def _try(self, name: str, tell: Callable[[], Any]) -> None:
+        """Tell a logger something; if it fails, say so and go on without it."""
+        try:
+            tell()
+        except Exception as error:  # of the program's own kinds, such as a lost connection
+            del self._loggers[name]
+            lost = "measurements are no longer written" if name == METRICS else "the logger gets no more figures"
+            self.progress.note(f"{lost}: {in_a_line(error)}")
+
+
+def _open_file(run: Path, step: int) -> Logger:
+    """Open metrics.jsonl of a run folder, without the records of steps after `step`."""
+    run.mkdir(parents=True, exist_ok=True)
+    path = run / METRICS
+    kept = _until(path, step) if step and path.exists() else ""
+    with replaced_file(path) as file:  # atomic: a crash here loses nothing
+        file.write(kept.encode())
+    lines = path.open("a", encoding="utf-8")
+
+    def write(what: str, figures: Mapping[str, Any]) -> None:
+        try:
+            lines.write(to_json({"what": what, **figures}) + "\n")
+            lines.flush()
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk fails here again
+                lines.close()
+            raise
+
+    return Logger(write, lines.close)
 
 
 def _until(path: Path, step: int) -> str:
-    """The records up to a step; lines that are no records, such as one cut short by a crash, are left out."""
+    """Return the records up to a step, without lines that are no records, such as one cut short by a crash."""
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
@@ -140,11 +132,3 @@ def _until(path: Path, step: int) -> str:
         except (ValueError, KeyError, TypeError):
             continue
     return "".join(kept)
-
-
-def _board(folder: Path, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise MissingExtraError("tensorboard", "tensorboard", "the setting tensorboard=true") from None
-    return SummaryWriter(str(folder), purge_step=step + 1 if step else 0)  # hides events from that step on

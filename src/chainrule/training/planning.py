@@ -1,0 +1,313 @@
+"""Decisions before the first step: how steps are computed, how long a run is, what validations read, and notes.
+
+A run of `steps` or `epochs` has a known number of steps, and depends on nothing else. A run of `minutes` ends when
+the time is over, however long a step takes: its schedule and its validations follow the clock. Where both are set,
+the first limit that is reached counts.
+
+Some decisions take a measurement: a few steps on real batches are timed, and weights and random generators are
+then put back as they were. A run that is resumed keeps its decisions, unless the settings behind one have changed.
+
+The rule for settings that are left open is in networks/defaults.py.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chainrule.contract.kinds import TrainingData
+from chainrule.contract.lm import Context
+from chainrule.errors import SettingsError, TrainingError
+from chainrule.networks.defaults import TIMED_STEPS, TIMED_TOKENS
+from chainrule.networks.training_settings import EPOCHS, HOW_COMPUTED, HOW_LONG, TrainingSettings
+from chainrule.training.engines.base import Engine
+from chainrule.training.examples import Texts
+from chainrule.training.layouts import Layout
+from chainrule.training.objectives import Feed
+from chainrule.training.run_state import Decisions, Mode, Place, RunState
+from chainrule.training.team import Team
+
+VALIDATIONS = 10
+"""The number of validations of a run, unless `validate_every` is set; without a clock, at least one an epoch."""
+
+VALIDATION_SHARE = 0.05
+"""The largest share of a run's time or, where it has none, of its tokens that all validations take together."""
+
+FEWEST_VALIDATION_TOKENS = 8192
+"""The fewest tokens that a validation reads: the mean of fewer is a poor estimate."""
+
+LONG_SECONDS = 3600.0
+"""A run of steps or epochs that takes longer than this gets a note."""
+FEW = 20
+"""A run that is limited by minutes to fewer steps than this gets a note."""
+
+_TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
+_TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
+_TIMED_VALIDATION_TOKENS = 4096
+_VALIDATION_SPEED = 3  # a token costs a third as much in validation as in training, where gradients follow
+
+
+# -- the length of a run ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The length of a run: a number of steps, seconds of time, or both."""
+
+    steps: int | None
+    """None: only the clock ends the run."""
+    seconds: float | None
+    """None: only the number of steps ends the run."""
+
+    @classmethod
+    def of(cls, steps: int | None, minutes: float | None) -> Pace:
+        """Return the length of a run of some steps, minutes, or both."""
+        return cls(steps, None if minutes is None else 60 * minutes)
+
+    def place(self, step: int, seconds: float) -> tuple[int, int]:
+        """Return how much is done, and the whole: in steps, or in milliseconds if the time is the nearer limit."""
+        if self.seconds is None:
+            assert self.steps is not None
+            return step, self.steps
+        by_clock = int(1000 * seconds), max(1, int(1000 * self.seconds))
+        if self.steps is not None and step * by_clock[1] >= by_clock[0] * self.steps:
+            return step, self.steps
+        return min(by_clock), by_clock[1]
+
+    def expected_steps(self, step: int, seconds: float) -> float:
+        """Return the number of steps of the run, at the speed so far; exact if there is no clock."""
+        done, whole = self.place(step, seconds)
+        return whole if self.seconds is None else step * whole / max(1, done)
+
+
+def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
+    """Return the number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
+    if settings.steps is not None:
+        return settings.steps
+    if settings.epochs is None and settings.minutes is not None:
+        return None
+    return layout.steps(settings.epochs or EPOCHS)
+
+
+def check_something_is_left(total: int | None, settings: TrainingSettings, done: int, seconds: float) -> None:
+    """Refuse to resume a run after `done` steps and `seconds` seconds if the settings ask for no more."""
+    is_time_over = settings.minutes is not None and seconds >= 60 * settings.minutes
+    if done and (is_time_over or (total is not None and total < done)):
+        raise SettingsError(
+            f"{done:,} steps are done, and no more are asked for: set more steps, epochs or minutes"
+        )
+
+
+def between_validations(settings: TrainingSettings, layout: Layout, total: int | None) -> int | None:
+    """Return the number of steps between validations; None: they are spread over the time of the run."""
+    if settings.validate_every is not None or settings.minutes is not None or total is None:
+        return settings.validate_every
+    return max(1, min(layout.count(0), round(total / VALIDATIONS)))
+
+
+# -- decisions --------------------------------------------------------------------------------------------
+
+
+class Autotune:
+    """Makes the decisions for an engine, its settings and its texts."""
+
+    def __init__(self, engine: Engine, settings: TrainingSettings, train: Feed, valid: Feed | None) -> None:
+        self.engine, self.settings, self.train, self.valid = engine, settings, train, valid
+        self.measured: dict[str, Any] = {}
+
+    def decide(self) -> Decisions:
+        """Return all decisions for a run that begins."""
+        mode = self.engine.choose_mode(self.train, self)
+        total = planned_steps(self.settings, self.train.layout)
+        every = between_validations(self.settings, self.train.layout, total)
+        return self._with_validations(Decisions(*mode, total, every, self.measured))
+
+    def decide_anew(self, state: RunState, changed: Set[str]) -> Decisions:
+        """Return the decisions of a run that continues; those that depend on a changed setting are made again."""
+        decided = state.decisions
+        if changed & set(HOW_COMPUTED):
+            mode = self.engine.choose_mode(self.train, self)
+            decided = replace(decided, **mode._asdict())
+        if changed & set(HOW_LONG):
+            total = planned_steps(self.settings, self.train.layout)
+            check_something_is_left(total, self.settings, state.step, state.seconds)
+            decided = replace(decided, total=total)
+        if changed & {*HOW_LONG, "validate_every"}:
+            every = between_validations(self.settings, self.train.layout, decided.total)
+            decided = self._with_validations(replace(decided, validate_every=every))
+        return replace(decided, measured={**decided.measured, **self.measured})
+
+    # -- validations --------------------------------------------------------------------------------------
+
+    def _with_validations(self, decided: Decisions) -> Decisions:
+        """Return the decisions with the number of validations, and the size of the sample they read."""
+        if self.valid is None or self.settings.validate_every is not None:
+            return replace(decided, validations=VALIDATIONS, validation_tokens=None)
+        if self.settings.minutes is not None:
+            tokens = VALIDATION_SHARE * 60 * self.settings.minutes * self._validated_per_second(decided.mode)
+        else:
+            assert decided.total is not None
+            tokens = VALIDATION_SHARE * decided.total * self.train.layout.size.step * _VALIDATION_SPEED
+        least = min(FEWEST_VALIDATION_TOKENS, self.valid.layout.tokens)
+        validations = max(1, min(VALIDATIONS, int(tokens / least)))
+        sample = max(least, int(tokens / validations))
+        return replace(
+            decided,
+            validations=validations,
+            validation_tokens=None if sample >= self.valid.layout.tokens else sample,
+        )
+
+    def _validated_per_second(self, mode: Mode) -> float:
+        """Return the tokens that a validation reads in a second, from its first steps."""
+        assert self.valid is not None
+        layout, targets = self.valid.layout, 0
+        epoch = layout.epoch(None)
+        steps = 0
+        while steps < len(epoch) and targets < _TIMED_VALIDATION_TOKENS:
+            targets += epoch[steps].targets
+            steps += 1
+        with self.engine.trial(mode) as trial, trial.measuring():
+            trial.mean_nats(self.valid, 1)  # the first call allocates memory
+            trial.wait()
+            began = time.perf_counter()
+            trial.mean_nats(self.valid, steps)
+            rate = self.team.agree(targets / max(1e-9, time.perf_counter() - began))
+        self.note({"validation_tokens_per_second": round(rate)})
+        return rate
+
+    # -- for engines: timing of steps ---------------------------------------------------------------------
+
+    @property
+    def team(self) -> Team:
+        """The processes that take the steps together; the first one measures for all."""
+        return self.engine.team
+
+    def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
+        """Return the mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
+        enough = _TIMED_SECONDS
+        if self.settings.minutes is not None:
+            enough = min(enough, _TIMED_SHARE * 60 * self.settings.minutes)
+        epoch, first, began = self.train.layout.epoch(0), warm if mode.recorded else warm - 1, 0.0
+        with self.engine.trial(mode) as trial:
+            for number in range(1 + first + at_most):
+                batch = number % len(epoch)
+                # at a learning rate of 0 no weight changes
+                trial.take_step(self.train, epoch[batch], 0.0, Place(number + 1, 0, batch))
+                if batch + 1 == len(epoch):
+                    trial.forget()
+                if number == first:
+                    trial.wait()
+                    began = time.perf_counter()
+                elif number > first and self.team.agree(time.perf_counter() - began) > enough:
+                    break
+            trial.wait()
+            return self.team.agree((time.perf_counter() - began) / (number - first))
+
+    def expected(self, mode: Mode) -> float:
+        """Return about how many seconds the run takes."""
+        if self.settings.minutes is not None:
+            return 60 * self.settings.minutes
+        planned = planned_steps(self.settings, self.train.layout)
+        assert planned is not None
+        return planned * self.seconds(mode, at_most=2)
+
+    def note(self, figures: Mapping[str, Any]) -> None:
+        """Keep measurements, for the record of the run."""
+        self.measured |= figures
+
+
+# -- the speed of a network, for the choice of its size ---------------------------------------------------
+
+
+def tokens_per_second(
+    build: Callable[[Any, TrainingData], Engine], data: TrainingData, texts: Texts, settings: Any
+) -> float:
+    """Return the tokens that a network of these settings learns from in a second, by a few steps on an excerpt."""
+    engine = build(settings, data)
+    feed = texts.train.beginning(TIMED_TOKENS).feed(engine, settings, data.seed)
+    with engine.running(data.seed):
+        timer = Autotune(engine, settings, feed, None)
+        seconds = (
+            _seconds_on_gpu(timer) if data.device.startswith("cuda") else timer.seconds(Mode(), at_most=TIMED_STEPS)
+        )
+    return feed.layout.read / feed.layout.count(0) / seconds
+
+
+def _seconds_on_gpu(timer: Autotune) -> float:
+    """Return the seconds of a step on a GPU: as a captured graph if possible, which may be twice as fast."""
+    layout, mode = timer.train.layout, Mode(bfloat16=True)
+    if layout.one_shape and layout.size.rows <= layout.size.rows_at_once and timer.team.size == 1:
+        try:
+            return timer.seconds(mode._replace(recorded=True))
+        except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory
+            pass
+    return timer.seconds(mode, warm=5)  # the first steps on a GPU are slow
+
+
+# -- notes to the user about a run that is allowed but probably not intended ------------------------------
+
+
+def before_training(settings: TrainingSettings, length: int, context: Context, window: int | None) -> list[str]:
+    """Return the notes for a run in rows of at most `length` tokens, of a network with this window."""
+    notes = (long_rows(settings, length, context), compiled_lines(settings, window, context))
+    return [note for note in notes if note is not None]
+
+
+def after_training(settings: TrainingSettings, steps: int, loss: float | None, vocab_size: int) -> list[str]:
+    """Return the notes for a run that has ended, after `steps` steps and with `loss` on the held-out text."""
+    notes = few_steps(settings, steps), worse_than_guessing(loss, vocab_size, settings.rate)
+    return [note for note in notes if note is not None]
+
+
+def few_steps(settings: TrainingSettings, steps: int) -> str | None:
+    """Return a note if so few steps fitted into the minutes that little was learned, otherwise None."""
+    if settings.minutes is None or steps >= FEW or steps == settings.steps:
+        return None
+    which = "step" if steps == 1 else "steps"
+    return (
+        f"only {steps} {which} fitted into {settings.minutes:g} minutes, in which little is learned: "
+        f"give it more, or set a smaller batch than {settings.batch:,} tokens"
+    )
+
+
+def long_rows(settings: TrainingSettings, length: int, context: Context) -> str | None:
+    """Return a note if a single row, and so a step, has more tokens than the batch that was set, otherwise None."""
+    if context == "line" or length <= settings.batch:
+        return None
+    return (
+        f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
+        f"set length={settings.batch} for steps as small as that"
+    )
+
+
+def compiled_lines(settings: TrainingSettings, window: int | None, context: Context) -> str | None:
+    """Return a note if compiled code has to serve more shapes than torch compiles, otherwise None."""
+    if settings.compile != "yes" or window is not None or context != "line":
+        return None
+    return (
+        "compile=yes with --context line: torch compiles a recurrent network for some lengths of lines only, so "
+        "that a run that is resumed may differ from one that is not in the last digits"
+    )
+
+
+def long_run(seconds: float, minutes: float | None) -> str | None:
+    """Return a note if a run will take hours that nobody asked for, otherwise None."""
+    if minutes is not None or seconds < LONG_SECONDS:
+        return None
+    return (
+        f"about {seconds / 3600:.1f} hours at this speed: with --minutes instead of steps or epochs, sizes are "
+        "chosen for the time there is"
+    )
+
+
+def worse_than_guessing(loss: float | None, vocab_size: int, rate: float) -> str | None:
+    """Return a note if the best loss is above ln V, the loss of guessing among V tokens."""
+    if loss is None or loss <= math.log(vocab_size):
+        return None
+    return (
+        f"it learned nothing: {loss:.4g} nats a token, where guessing among {vocab_size:,} tokens gives "
+        f"{math.log(vocab_size):.4g}; train longer, or with a lower learning_rate than {rate:g}"
+    )

@@ -1,7 +1,0 @@
-"""What is decided before the first step, from the text, the machine and the time that is given.
-
-pace.py       how long a run is: steps, or a clock
-defaults.py   the rule for settings that are left open
-autotune.py   how steps are computed, and what validations read
-advice.py     what a user is told
-"""
