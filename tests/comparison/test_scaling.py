@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from chainrule.comparison.scaling import grid
-from chainrule.comparison.scaling.grid import RECORD, Cell, _is_too_late, scale
-from chainrule.comparison.scaling.law import Law, fit_law, left_out
-from chainrule.comparison.scaling.sizes import Size, parse_shares, parse_sizes
+from chainrule.comparison.scaling.grid import RECORD, Cell, Size, _is_too_late, parse_shares, parse_sizes, scale
+from chainrule.comparison.scaling.law import Law, fit_law, fit_without_each
 from chainrule.errors import ChainruleError, FolderError, SettingsError
 from chainrule.runs.prepare import TokenizerChoice
 
@@ -47,7 +46,7 @@ def test_the_best_size_is_the_lowest_point_of_its_budget() -> None:
 
 
 def test_every_loss_is_left_out_once() -> None:
-    laws = left_out(N.tolist(), D.tolist(), TRUE.loss(N, D).tolist())
+    laws = fit_without_each(N.tolist(), D.tolist(), TRUE.loss(N, D).tolist())
     assert len(laws) == len(N)
     assert all(law.a == pytest.approx(TRUE.a, rel=0.02) for law in laws)
 

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
-from chainrule.comparison.results import Comparison, Result, loss_of
+from chainrule.comparison.results import COSTS, Comparison, Cost, Result
 
 NEAR = 0.05
 """A model is nearly as good as the best if its loss is higher by this share at most."""
 
-_WISHES: tuple[tuple[str, Callable[[Result], float | None], str], ...] = (
-    ("to score text fast", lambda result: -result.test.tokens_per_second, "{gain:.0f}x as fast"),
-    ("for little disk", lambda result: result.megabytes, "{gain:.0f}x as small"),
-    ("to train in little time", lambda result: result.training_seconds, "{gain:.0f}x as fast"),
-)
+_PURPOSES = {
+    "tokens_per_second": ("to score text fast", "as fast"),
+    "megabytes": ("for little disk", "as small"),
+    "training_seconds": ("to train in little time", "as fast"),
+}
 _WORTH_SAYING = 2.0  # times as cheap as the best
 
 
 def advice(comparison: Comparison) -> str | None:
-    """What to take for which purpose; None if no model has a finite loss."""
+    """Return which model to take for which purpose; None if no model has a finite loss."""
     best = comparison.best
-    if best is None or (lowest := loss_of(best)) is None or not math.isfinite(lowest):
+    if best is None or best.loss is None or not best.has_finite_loss:
         return None
-    near = [
-        one
-        for one in comparison.results
-        if (loss := loss_of(one)) is not None and loss <= lowest * (1 + NEAR) and one is not best
-    ]
-    parts = [f"Take {best.name} for quality"]
-    said: dict[str, list[str]] = {}
-    for wish, cost, gained in _WISHES:
-        cheapest = min(near, key=lambda one: _number(cost(one)), default=None)
-        if cheapest is None:
-            continue
-        gain = _ratio(cost(best), cost(cheapest))
+    limit = best.loss * (1 + NEAR)
+    near = [one for one in comparison.results if one.loss is not None and one.loss <= limit and one is not best]
+    purposes: dict[str, list[str]] = {}
+    for key, (purpose, gained) in _PURPOSES.items():
+        cost = next(one for one in COSTS if one.key == key)
+        gains = [(_gain(cost, one, best), one.name) for one in near]
+        gain, name = max(gains, key=lambda one: one[0], default=(0.0, ""))
         if gain >= _WORTH_SAYING:
-            said.setdefault(cheapest.name, []).append(f"{wish} ({gained.format(gain=gain)})")
-    parts += [f"{name} {' and '.join(wishes)}, within {NEAR:.0%} of it" for name, wishes in said.items()]
-    return "; ".join(parts) + "."
+            purposes.setdefault(name, []).append(f"{purpose} ({gain:.0f}x {gained})")
+    others = [f"{name} {' and '.join(wishes)}, within {NEAR:.0%} of it" for name, wishes in purposes.items()]
+    return "; ".join([f"Take {best.name} for quality", *others]) + "."
 
 
-def _number(cost: float | None) -> float:
-    return float("inf") if cost is None else cost
-
-
-def _ratio(dear: float | None, cheap: float | None) -> float:
-    """How many times as cheap; speeds are costs below 0."""
-    if dear is None or cheap is None or not dear or not cheap:
+def _gain(cost: Cost, result: Result, best: Result) -> float:
+    """Return how many times as cheap as the best model another is; 0 if that is not known."""
+    ours, of_best = cost.of(result), cost.of(best)
+    if not ours or not of_best:
         return 0.0
-    return cheap / dear if dear < 0 else dear / cheap
+    return ours / of_best if cost.more_is_better else of_best / ours

@@ -1,4 +1,4 @@
-"""What models write: after the same prompts, with the same strategy and the same seed."""
+"""Samples of models: after the same prompts, with the same strategy and the same seed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from chainrule.system.progress import Progress
 TOP_P = 0.9
 MAX_TOKENS = 60
 MOST_MEGABYTES = 500.0
-"""Of all models together; more would take long to load only for samples."""
+"""The size of all models together up to which they are loaded for samples."""
 _PROMPT_WORDS = 3
 _PROMPTS = 2
-_SHORTEST_LINE = 6  # words of a line whose beginning is a prompt
+_SHORTEST_LINE = 6  # words; the beginnings of shorter lines are no prompts
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Samples:
 
 
 def prompts_from(words: Words) -> list[str]:
-    """The beginnings of lines of the held-out text, at equal distances in it; fewer where lines are short."""
+    """Return the first words of some long lines of the held-out text, at equal distances in it."""
     lines: dict[int, list[str]] = {}
     for word, line in zip(words.words, words.line.tolist(), strict=True):
         if not word.isspace():
@@ -45,19 +45,19 @@ def prompts_from(words: Words) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def written_after(
+def continuations(
     folders: dict[str, Path], prompts: Sequence[str], seed: int, progress: Progress
 ) -> dict[str, list[str]]:
-    """What each model writes after each prompt; a model that cannot be loaded is noted and left out."""
+    """Sample a continuation of each prompt by each model; a model that cannot be loaded is noted and left out."""
     found: dict[str, list[str]] = {}
     with progress.task("samples", len(folders), "models") as task:
         for name, folder in folders.items():
             try:
                 lm = load(folder, verify=False, tasks=["language"])
-                written = generate_many(lm, prompts, TopP(TOP_P), max_tokens=MAX_TOKENS, seed=seed)
+                sampled = generate_many(lm, prompts, TopP(TOP_P), max_tokens=MAX_TOKENS, seed=seed)
             except ChainruleError as error:
                 progress.note(f"no samples of {name}: {error}")
             else:
-                found[name] = [one.text for one in written]
+                found[name] = [one.text for one in sampled]
             task.advance(1)
     return found

@@ -20,10 +20,9 @@ from chainrule.comparison.results import RESULTS
 from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, to_json
 from chainrule.report.charts import altair, comparison_charts, run_charts
-from chainrule.report.comparison_page import comparison_page
-from chainrule.report.record import ComparisonRecord, comparison_record
-from chainrule.report.run import RunRecord, is_going_on, is_run, run_record
-from chainrule.report.run_page import run_page
+from chainrule.report.pages import comparison_page, run_page
+from chainrule.report.record import ComparisonDetails, comparison_details
+from chainrule.report.run import RunDetails, is_going_on, is_run, run_details
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text
@@ -37,7 +36,7 @@ _SCALE = 2.0  # pixels of a PNG for each unit of a chart
 class Report:
     """A report: its figures, its charts, and its page, which a notebook shows."""
 
-    record: ComparisonRecord | RunRecord
+    record: ComparisonDetails | RunDetails
     charts: Mapping[str, Any]
     """Altair charts by name; each shows itself in a notebook."""
     html: str
@@ -93,7 +92,7 @@ def make_report(
     if not folder.is_dir():
         raise FolderError(f"{folder}: {'a file, not a folder' if folder.exists() else 'no such folder'}")
     if (folder / RESULTS).is_file():
-        record = comparison_record(folder, test=test, prompts=prompts, progress=as_progress(progress))
+        record = comparison_details(folder, test=test, prompts=prompts, progress=as_progress(progress))
         charts = comparison_charts(record)
         return Report(record, charts, comparison_page(record, charts), folder / "report.html")
     if test is not None or prompts is not None:
@@ -109,7 +108,7 @@ def _run_report(folder: Path, *, following: bool) -> Report:
             f"{folder}: neither a comparison ({RESULTS}), nor a run folder (metrics.jsonl), nor a model folder "
             f"({MANIFEST})"
         )
-    record = run_record(folder)
+    record = run_details(folder)
     charts = run_charts(record)
     html = run_page(record, charts, SECONDS if following else None)
     place = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from chainrule.contract.kinds import Rung, TrainingData
+from chainrule.contract.kinds import LadderEntry, TrainingData
 from chainrule.errors import SettingsError
 from chainrule.folder import read_folder
 from chainrule.networks.seq2seq.config import OF_A_START, Seq2SeqSettings
@@ -68,11 +68,11 @@ def begun(settings: Seq2SeqSettings) -> Seq2SeqSettings:
 
 
 _LADDER = (
-    Rung("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}, quick=True),
-    Rung("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
-    Rung("lstm, dot", {"cell": "lstm", "attention": "dot", "minutes": 1.0}),
-    Rung("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}, quick=True),
-    Rung("transformer", {"cell": "transformer", "minutes": 1.0}, quick=True),
+    LadderEntry("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}, quick=True),
+    LadderEntry("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
+    LadderEntry("lstm, dot", {"cell": "lstm", "attention": "dot", "minutes": 1.0}),
+    LadderEntry("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}, quick=True),
+    LadderEntry("transformer", {"cell": "transformer", "minutes": 1.0}, quick=True),
 )
 KIND = Seq2SeqKind("seq2seq", Seq2SeqSettings, {}).registered(
     "an encoder-decoder: writes a target, such as a translation, for a source",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import sample_text
 from chainrule.errors import MissingExtraError
@@ -42,8 +42,8 @@ from chainrule.training.team import check_together, current_team
 from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network
 
-RUNG = {"minutes": 0.5}
-"""The settings of a network's rung of the ladder; all others are chosen when its training begins."""
+ON_LADDER = {"minutes": 0.5}
+"""The settings of a network on the ladder; all others are chosen when its training begins."""
 
 _BACKENDS = {
     "torch": "chainrule.training.backends.torch_backend:TorchBackend",
@@ -194,12 +194,14 @@ def network_kind(
     *,
     torch: str,
     tape: str | None = None,
-    rung: Rung | None = None,
+    entry: LadderEntry | None = None,
+    rung: LadderEntry | None = None,
 ) -> Kind:
     """The kind of a network: its settings class, and the class of the network for torch and perhaps for the tape.
 
     A class is named MODULE:NAME. A torch network is a `Network` constructed from (settings, vocab_size, bos). The
     settings class derives from `NeuralSettings`, or from `EngineSettings` where the tape has the network too.
+    `entry` is its model on the ladder of `compare`; `rung` is the old name of that parameter.
     """
     networks = {"torch": torch} if tape is None else {"torch": torch, "tape": tape}
     kind = NetworkKind(name, settings, networks)
@@ -209,7 +211,7 @@ def network_kind(
         settings=settings,
         train=kind.train,
         load=kind.load,
-        ladder=() if rung is None else (rung,),
+        ladder=tuple(one for one in (entry, rung) if one is not None),
         tunes_on_held_out=lambda settings: True,
         check=kind.check,
         keeps_run=True,
@@ -225,7 +227,7 @@ FEEDFORWARD = network_kind(
     FeedforwardSettings,
     torch=f"{_TORCH}.feedforward:Feedforward",
     tape=f"{_TAPE}.feedforward:TapeFeedforward",
-    rung=Rung("feed-forward", RUNG),
+    entry=LadderEntry("feed-forward", ON_LADDER),
 )
 AVERAGING = network_kind(
     "averaging",
@@ -233,7 +235,7 @@ AVERAGING = network_kind(
     AveragingSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
     tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
-    rung=Rung("bag of words", RUNG, share=0.5),
+    entry=LadderEntry("bag of words", ON_LADDER, share=0.5),
 )
 ELMAN = network_kind(
     "elman",
@@ -241,7 +243,7 @@ ELMAN = network_kind(
     ElmanSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("elman", RUNG),
+    entry=LadderEntry("elman", ON_LADDER),
 )
 LSTM = network_kind(
     "lstm",
@@ -249,7 +251,7 @@ LSTM = network_kind(
     LstmSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("lstm", RUNG, share=2.0, quick=True),
+    entry=LadderEntry("lstm", ON_LADDER, share=2.0, quick=True),
 )
 GRU = network_kind(
     "gru",
@@ -257,7 +259,7 @@ GRU = network_kind(
     GruSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("gru", RUNG),
+    entry=LadderEntry("gru", ON_LADDER),
 )
 TRANSFORMER = network_kind(
     "transformer",
@@ -265,5 +267,5 @@ TRANSFORMER = network_kind(
     TransformerSettings,
     torch=f"{_TORCH}.transformer.decoder:Transformer",
     tape=f"{_TAPE}.transformer.decoder:TapeTransformer",
-    rung=Rung("transformer", RUNG, share=2.0, quick=True),
+    entry=LadderEntry("transformer", ON_LADDER, share=2.0, quick=True),
 )
