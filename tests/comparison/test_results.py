@@ -7,8 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.comparison.advice import advice
-from chainrule.comparison.results import COSTS, FORMAT, Comparison, Result
+from chainrule.comparison.results import COSTS, FORMAT, Comparison, Result, advise
 from chainrule.contract.kinds import Figures
 
 
@@ -48,15 +47,15 @@ def test_costs_may_be_missing() -> None:
 def test_a_model_that_is_nearly_as_good_and_much_cheaper_is_named() -> None:
     best, near = result("best", 1.0, 100, 50, 60), result("near", 1.04, 5000, 40, 6)
     far, dear = result("far", 1.2, 1e6, 1, 1), result("dear", 1.01, 90, 60, 80)
-    assert advice(compared(far, near, best, dear)) == (
+    assert advise(compared(far, near, best, dear)) == (
         "Take best for quality; near to score text fast (50x as fast) and to train in little time (10x as fast), "
         "within 5% of it."
     )
 
 
 def test_other_models_are_named_only_if_they_are_much_cheaper() -> None:
-    assert advice(compared(result("only", 1.0, 100, 50, 60))) == "Take only for quality."
+    assert advise(compared(result("only", 1.0, 100, 50, 60))) == "Take only for quality."
     near = result("b", 1.01, 150, 30, 50)
-    assert advice(compared(result("a", 1.0, 100, 50, 60), near)) == "Take a for quality."
-    assert advice(compared()) is None
-    assert advice(compared(result("a", math.inf, 100, 50, 60))) is None
+    assert advise(compared(result("a", 1.0, 100, 50, 60), near)) == "Take a for quality."
+    assert advise(compared()) is None
+    assert advise(compared(result("a", math.inf, 100, 50, 60))) is None

@@ -4,11 +4,10 @@ In reading order:
 
     ladder.py              which models are compared, and how the time is shared among them
     ladders/               ladders with a name of their own: tables of the lectures
-    results.py             the record of a comparison: what each model gives and costs; its file
+    results.py             the record of a comparison: what each model gives and costs, and advice
     surprisals.py          the surprisal of every token of the held-out text, on disk
     measured_training.py   one model of a comparison: trained, measured, saved, and its costs
     learning_curve.py      the same models on parts of the training text
-    advice.py              which model to take
     identity.py            what must be the same to continue a comparison that was stopped
     compare.py             `compare`: all of them
     scaling/               scaling laws: a grid of networks, and the law fitted to their losses

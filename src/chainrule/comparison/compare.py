@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from chainrule import settings as settings_of
-from chainrule.comparison.advice import advice
 from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.ladder import FULL, MINUTES, Budget, Ladder, find_ladder
 from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining
-from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, read_comparison
+from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, advise, read_comparison
 from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surprisals, write_text
 from chainrule.contract.kinds import HeldOut, LadderEntry, Task, TrainingData
 from chainrule.contract.lm import Context
@@ -220,10 +219,10 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
         for number, draws in drawn.items():
             one, behind = results[number], None
             if of_best is not None and one is not best and best is not None:
-                behind = ((one.loss or 0.0) - (best.loss or 0.0), *middle_of(draws - of_best))
+                behind = (one.rank - best.rank, *middle_of(draws - of_best))
             results[number] = replace(one, interval=middle_of(draws), behind=behind)
     found = replace(comparison, results=results)
-    return replace(found, advice=advice(found))
+    return replace(found, advice=advise(found))
 
 
 def _per_document(kept: Surprisals, bytes_D: np.ndarray) -> np.ndarray:

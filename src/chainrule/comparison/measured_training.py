@@ -89,7 +89,7 @@ class MeasuredTraining:
         The time of its training is that of both models and of the tuning.
         """
         began = time.perf_counter()
-        ranked = sorted((one for one in results if one.has_finite_loss), key=lambda one: one.loss or 0.0)
+        ranked = sorted((one for one in results if one.has_finite_loss), key=lambda one: one.rank)
         networks = [one for one in ranked if one.flops_per_token is not None]
         counted = [one for one in ranked if one.flops_per_token is None]
         if not networks or not counted:
@@ -112,8 +112,8 @@ class MeasuredTraining:
             found, speed = self._measure_on_text(model, folder.name), sampling_speed(model, self.data.seed)
             sample = sample_text(model, self.data.seed, lines=_SAMPLE_LINES)
         else:
-            found = import_object(kind.measure)(model, self.test, self.data.progress)
-            sample = found.sample
+            figures: Figures = import_object(kind.measure)(model, self.test, self.data.progress)
+            found, sample = figures, figures.sample
         model.provenance = self.data.provenance()
         model.metrics = {"training_seconds": round(trained, 3), **model.metrics, **found.to_json()}
         model.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here

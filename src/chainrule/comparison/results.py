@@ -60,9 +60,14 @@ class Result:
         return self.test.bits_per_byte if self.test.normalised else None
 
     @property
+    def rank(self) -> float:
+        """The loss to sort models by: infinite if there is none."""
+        return math.inf if self.loss is None else self.loss
+
+    @property
     def has_finite_loss(self) -> bool:
-        """Return True if the model can be ranked, and gave no token probability 0."""
-        return self.loss is not None and math.isfinite(self.loss)
+        """Return True if the model has a loss, and gave no token probability 0."""
+        return math.isfinite(self.rank)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -143,8 +148,14 @@ class Cost:
         """Return the cost of a model; None if it was not measured."""
         value = getattr(result, self.key, None)
         value = getattr(result.test, self.key, None) if value is None else value
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return float(value) if usable else None
+        return float(value) if value is not None and math.isfinite(value) else None
+
+    def gain(self, result: Result, than: Result) -> float:
+        """Return how many times as cheap as another model one is; 0 if that is not known."""
+        ours, other = self.of(result), self.of(than)
+        if not ours or not other:
+            return 0.0
+        return ours / other if self.more_is_better else other / ours
 
 
 COSTS = (
@@ -157,6 +168,11 @@ COSTS = (
     Cost("flops_per_token", "arithmetic", "FLOPs/token", is_large=True),
 )
 """In the order of the table."""
+
+
+def cost_of(key: str) -> Cost:
+    """Return the cost of that key."""
+    return next(one for one in COSTS if one.key == key)
 
 
 @dataclass(frozen=True)
@@ -204,7 +220,7 @@ class Comparison:
     @property
     def best(self) -> Result | None:
         """The model with the lowest loss; None if no model has one."""
-        return min((one for one in self.results if one.loss is not None), key=lambda one: one.loss, default=None)
+        return min((one for one in self.results if one.loss is not None), key=lambda one: one.rank, default=None)
 
     @property
     def costs(self) -> list[Cost]:
@@ -216,12 +232,12 @@ class Comparison:
 
         One model beats another if it is at least as good and as cheap, and better in one of the two.
         """
-        cost = next(one for one in COSTS if one.key == key)
+        cost = cost_of(key)
         sign = -1 if cost.more_is_better else 1
         points = {
-            one.name: (one.loss, sign * price)
+            one.name: (one.rank, sign * price)
             for one in self.results
-            if one.loss is not None and math.isfinite(one.loss) and (price := cost.of(one)) is not None
+            if one.has_finite_loss and (price := cost.of(one)) is not None
         }
         return {
             name
@@ -254,6 +270,33 @@ class Comparison:
         """Write the comparison into its folder."""
         with replaced_file(out / RESULTS) as file:
             file.write(to_json(self.to_json(), indent=2).encode() + b"\n")
+
+
+NEAR = 0.05
+"""A model is nearly as good as the best if its loss is higher by this share at most."""
+
+_PURPOSES = {
+    "tokens_per_second": ("to score text fast", "as fast"),
+    "megabytes": ("for little disk", "as small"),
+    "training_seconds": ("to train in little time", "as fast"),
+}
+_WORTH_SAYING = 2.0  # times as cheap as the best
+
+
+def advise(comparison: Comparison) -> str | None:
+    """Return which model to take for which purpose; None if no model has a finite loss."""
+    best = comparison.best
+    if best is None or not best.has_finite_loss:
+        return None
+    near = [one for one in comparison.results if one.rank <= best.rank * (1 + NEAR) and one is not best]
+    purposes: dict[str, list[str]] = {}
+    for key, (purpose, gained) in _PURPOSES.items():
+        gains = [(cost_of(key).gain(one, best), one.name) for one in near]
+        gain, name = max(gains, key=lambda one: one[0], default=(0.0, ""))
+        if gain >= _WORTH_SAYING:
+            purposes.setdefault(name, []).append(f"{purpose} ({gain:.0f}x {gained})")
+    others = [f"{name} {' and '.join(wishes)}, within {NEAR:.0%} of it" for name, wishes in purposes.items()]
+    return "; ".join([f"Take {best.name} for quality", *others]) + "."
 
 
 def read_comparison(out: Path) -> Comparison | None:

@@ -3,7 +3,6 @@
 In reading order:
 
     surprise.py   a text word by word under several models: by place, by frequency, where one beats another
-    samples.py    samples of models after the same prompts
     record.py     every figure of a comparison's report, as plain values
     run.py        every figure of one training's report
     charts.py     the charts of both, by Altair

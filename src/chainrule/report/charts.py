@@ -197,7 +197,7 @@ def _bins_chart(bins: Bins, palette: Mapping[str, str]) -> Any:
 
 def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
     alt = altair()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"model": one.name, "tokens": one.tokens, "bits": one.bits_per_byte, "part": fraction(one.share)}
         for one in comparison.curve
         if one.bits_per_byte < math.inf

@@ -155,7 +155,7 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         details.title,
         sections,
         charts,
-        surprisals=found and {"words": found.words, "tenths": found.tenths, "spans": found.spans},
+        surprisals=None if found is None else {"words": found.words, "tenths": found.tenths, "spans": found.spans},
         details=details,
         comparison=comparison,
         best=best,
@@ -200,9 +200,9 @@ def _losses(point: Mapping[str, float]) -> tuple[str, str]:
 
 def _second(drawn: Sequence[Result]) -> str:
     """Return the model to compare with the first: one trained in steps if that was counted, or of another kind."""
-    first, *others = drawn or [None]
-    if first is None:
+    if not drawn:
         return ""
+    first, *others = drawn
     unlike = [one.name for one in others if (one.steps is None) != (first.steps is None)]
     unlike += [one.name for one in others if one.kind != first.kind]
     return unlike[0] if unlike else drawn[-1].name

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import settings as settings_of
-from chainrule.comparison.advice import advice
-from chainrule.comparison.results import RESULTS, Comparison, Result, read_comparison
+from chainrule.comparison.results import RESULTS, Comparison, Result, advise, read_comparison
 from chainrule.comparison.surprisals import (
     SURPRISALS,
     TEXT,
@@ -22,10 +21,11 @@ from chainrule.comparison.surprisals import (
     read_text,
     record_surprisals,
 )
-from chainrule.contract.kinds import find_kind
+from chainrule.contract.kinds import find_kind, load
+from chainrule.decode.generate import generate_many
+from chainrule.decode.strategies import TopP
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import MANIFEST, METRICS
-from chainrule.report.samples import MAX_TOKENS, MOST_MEGABYTES, TOP_P, Samples, continuations, prompts_from
 from chainrule.report.surprise import (
     Bins,
     Span,
@@ -49,7 +49,25 @@ MAP_BYTES = 32_000
 """The part of it that the map shows."""
 SPANS = 6
 """Spans that are listed for each pair of models."""
+TOP_P = 0.9
+MAX_TOKENS = 60
+MOST_MEGABYTES = 500.0
+"""The size of all models together up to which they are loaded for samples."""
+_PROMPT_WORDS = 3
+_PROMPTS = 2
+_SHORTEST_LINE = 6  # words; the beginnings of shorter lines are no prompts
 _AROUND = 40  # characters of the line that are shown before and after a span
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The texts of each model, one for each prompt; the prompt comes first in each."""
+
+    how: str
+    prompts: list[str]
+    """The empty prompt, if any, stands for the samples that the comparison took."""
+    texts: dict[str, list[str]]
+    """By the name of the model."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +109,7 @@ class ComparisonDetails:
     @property
     def advice(self) -> str:
         """Which model to take for what."""
-        found = advice(self.comparison)
+        found = advise(self.comparison)
         return found or "No model gives every token a probability, so none can be recommended."
 
     @cached_property
@@ -181,7 +199,7 @@ def comparison_details(
 
 def drawn_models(results: Sequence[Result]) -> list[Result]:
     """Return the models to draw, the best first: the best of each kind, and then the best of the others."""
-    order = sorted(results, key=lambda one: math.inf if one.loss is None else one.loss)
+    order = sorted(results, key=lambda one: one.rank)
     firsts: dict[str, Result] = {}
     for one in order:
         firsts.setdefault(one.kind, one)
@@ -249,7 +267,7 @@ def _frequency(
 def _is_token_frequency(result: Result) -> bool:
     """Return True if the settings declare that the model is the frequency of each token in the training text."""
     try:
-        settings = settings_of.parse(find_kind(result.kind).settings, result.settings)
+        settings: Any = settings_of.parse(find_kind(result.kind).settings, result.settings)
     except ChainruleError:  # a kind of a plug-in that is not installed, or of an earlier version
         return False
     return bool(getattr(settings, "is_token_frequency", False))
@@ -276,6 +294,36 @@ def _samples(
     texts = {one.name: [one.sample, *sampled.get(one.name, [""] * len(prompts))] for one in drawn}
     how = f"top-p {TOP_P}, seed {seed}; after a prompt at most {MAX_TOKENS} tokens"
     return Samples(how, ["", *prompts], texts)
+
+
+def prompts_from(words: Words) -> list[str]:
+    """Return the first words of some long lines of the held-out text, at equal distances in it."""
+    lines: dict[int, list[str]] = {}
+    for word, line in zip(words.words, words.line.tolist(), strict=True):
+        if not word.isspace():
+            lines.setdefault(line, []).append(word)
+    long = [line for line in lines.values() if len(line) >= _SHORTEST_LINE]
+    places = [len(long) * (2 * i + 1) // (2 * _PROMPTS) for i in range(_PROMPTS)]
+    found = ["".join(long[place][:_PROMPT_WORDS]) for place in places if place < len(long)]
+    return list(dict.fromkeys(found))
+
+
+def continuations(
+    folders: dict[str, Path], prompts: Sequence[str], seed: int, progress: Progress
+) -> dict[str, list[str]]:
+    """Sample a continuation of each prompt by each model; a model that cannot be loaded is noted and left out."""
+    found: dict[str, list[str]] = {}
+    with progress.task("samples", len(folders), "models") as task:
+        for name, folder in folders.items():
+            try:
+                lm = load(folder, verify=False, tasks=["language"])
+                sampled = generate_many(lm, prompts, TopP(TOP_P), max_tokens=MAX_TOKENS, seed=seed)
+            except ChainruleError as error:
+                progress.note(f"no samples of {name}: {error}")
+            else:
+                found[name] = [one.text for one in sampled]
+            task.advance(1)
+    return found
 
 
 def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) -> SurprisalMap:

@@ -52,7 +52,7 @@ class Report:
         return {"text/plain": repr(self), "text/html": frame}
 
     def write(self, *, pictures: bool = True) -> Path:
-        """Write the page, the JSON record and, with `pictures`, the charts; returns the path of the page."""
+        """Write the page, the JSON record and, with `pictures`, the charts; return the path of the page."""
         stem = self.place.with_suffix("")
         if pictures and self.charts:
             stem.mkdir(exist_ok=True)
@@ -82,10 +82,10 @@ def make_report(
     prompts: Sequence[str] | None = None,
     progress: Reports = False,
 ) -> Report:
-    """The report of a comparison folder, a run folder, or a model folder with training curves; nothing is written.
+    """Make the report of a comparison folder, a run folder, or a model folder with training curves.
 
-    `test` is the held-out text of a comparison that kept none: the surprisals of its models on it are computed, and
-    kept. `prompts` are what models go on from in the samples; by default beginnings of lines of the held-out text.
+    Nothing is written, but for the surprisals on `test`, the held-out text of a comparison that kept none.
+    `prompts` are the beginnings of the samples; by default they are taken from lines of the held-out text.
     """
     folder = Path(folder)
     altair()
@@ -111,12 +111,8 @@ def _run_report(folder: Path, *, following: bool) -> Report:
     record = run_details(folder)
     charts = run_charts(record)
     html = run_page(record, charts, SECONDS if following else None)
-    place = (
-        folder / "report.html"
-        if is_run(folder)
-        else folder.resolve().with_name(f"{folder.resolve().name}.report.html")
-    )
-    return Report(record, charts, html, place)
+    beside = folder.resolve().with_name(f"{folder.resolve().name}.report.html")
+    return Report(record, charts, html, folder / "report.html" if is_run(folder) else beside)
 
 
 def write_report(
@@ -136,7 +132,7 @@ def watch_report(
 ) -> Path:
     """Write the page of a run again and again while it goes on, and once more at its end.
 
-    `on_page` is told of the page once it is there. A run that has ended is written once.
+    `on_page` is called with the path of the page after it was written first.
     """
     folder = Path(folder)
     if (folder / RESULTS).is_file():

@@ -124,10 +124,16 @@ def _starts(x: Floats, y: Floats, losses: Floats) -> list[Floats]:
     return starts
 
 
+def _terms(theta: Floats, x: Floats, y: Floats) -> tuple[float, Floats, Floats]:
+    """Return E, A / N^a and B / D^b."""
+    E, A, B = np.exp(theta[:3])
+    return float(E), A * np.exp(-theta[3] * x), B * np.exp(-theta[4] * y)
+
+
 def _errors(theta: Floats, x: Floats, y: Floats, z: Floats) -> Floats:
     """Return ln L̂ - ln L."""
-    E, A, B = np.exp(theta[:3])
-    return np.asarray(np.log(E + A * np.exp(-theta[3] * x) + B * np.exp(-theta[4] * y)) - z)
+    E, by_N, by_D = _terms(theta, x, y)
+    return np.asarray(np.log(E + by_N + by_D) - z)
 
 
 def _descend(theta: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Floats, float]:
@@ -135,31 +141,29 @@ def _descend(theta: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Floats, fl
     damping, loss = 1e-2, _huber(theta, x, y, z)
     for _ in range(_ROUNDS):
         errors = _errors(theta, x, y, z)
-        E, A, B = np.exp(theta[:3])
-        by_N, by_D = A * np.exp(-theta[3] * x), B * np.exp(-theta[4] * y)
-        whole = E + by_N + by_D
-        slopes = np.stack([E / whole, by_N / whole, by_D / whole, -x * by_N / whole, -y * by_D / whole], axis=1)
+        E, by_N, by_D = _terms(theta, x, y)
+        slopes = np.stack([np.full_like(x, E), by_N, by_D, -x * by_N, -y * by_D], axis=1)
+        slopes /= (E + by_N + by_D)[:, None]
         weights = np.minimum(1.0, HUBER / np.maximum(np.abs(errors), 1e-300))
         normal = slopes.T @ (weights[:, None] * slopes)
         downhill = slopes.T @ (weights * errors)
         step = np.linalg.solve(normal + np.diag(damping * np.diag(normal) + 1e-12), downhill)
         trial = theta - np.clip(step, -1.0, 1.0)
-        trial[3:] = np.clip(trial[3:], *_BOUNDS)
-        trial[:3] = np.clip(trial[:3], -30.0, 30.0)
+        trial = np.clip(trial, [-30.0] * 3 + [_BOUNDS[0]] * 2, [30.0] * 3 + [_BOUNDS[1]] * 2)
         new = _huber(trial, x, y, z)
         if new < loss:
             is_done = loss - new < 1e-13 * max(loss, 1e-30)
             theta, loss, damping = trial, new, max(damping / 3, 1e-9)
-            if is_done:
-                break
         else:
             damping *= 4
-            if damping > 1e9:
-                break
+            is_done = damping > 1e9
+        if is_done:
+            break
     return theta, loss
 
 
 def _huber(theta: Floats, x: Floats, y: Floats, z: Floats) -> float:
+    """Return the sum of Huber's loss of the errors, and the penalty."""
     errors = np.abs(_errors(theta, x, y, z))
     total = np.where(errors <= HUBER, errors**2 / 2, HUBER * (errors - HUBER / 2)).sum()
     return float(total + _PENALTY * HUBER * np.sum(theta[3:] ** 2))
