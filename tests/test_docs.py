@@ -27,7 +27,7 @@ settings = { order = 3, smoothing = "kneser-ney" }
 kind = "elman"
 settings = { embedding = 8, hidden = 8 }
 """
-"""A ladder of two models that are trained in an instant; test_cli_compare.py climbs the usual one."""
+"""A ladder of two models that are trained in an instant; test_cli_compare.py trains the usual one."""
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ print([kind.name for kind, _ in ladder_entries() if kind.name not in ("ngram", "
     assert lines[7] == str([*KINDS])
 
 
-def test_compare_climbs_without_torch(tmp_path: Path) -> None:
+def test_compare_trains_without_torch(tmp_path: Path) -> None:
     script = """
 import chainrule as cr
 text = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 20)

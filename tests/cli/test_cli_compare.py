@@ -63,7 +63,7 @@ def comparison(run: Run, ladder: Path, corpus: Path) -> dict:
     return content
 
 
-def test_every_rung_is_measured_on_text_that_no_model_has_seen(comparison: dict, corpus: Path) -> None:
+def test_every_model_is_measured_on_text_that_no_model_has_seen(comparison: dict, corpus: Path) -> None:
     parts = comparison["parts"]
     assert sum(part["bytes"] for part in parts.values()) == corpus.stat().st_size
     assert len(comparison["results"]) == len({result["name"] for result in comparison["results"]}) == MODELS
@@ -72,7 +72,7 @@ def test_every_rung_is_measured_on_text_that_no_model_has_seen(comparison: dict,
         assert result["test"]["bytes"] == parts["test"]["bytes"]
 
 
-def test_every_rung_leaves_a_model_that_other_verbs_take(run: Run, comparison: dict, ladder: Path) -> None:
+def test_every_entry_leaves_a_model_that_other_verbs_take(run: Run, comparison: dict, ladder: Path) -> None:
     for result in comparison["results"]:
         folder = ladder / result["folder"]
         assert run("generate", folder).code == 0
@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(fails: Fails, comparison: dict
     assert sorted(ladder.iterdir()) == before
 
 
-def test_the_table_has_a_row_per_rung_and_samples(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_the_table_has_a_row_per_model_and_samples(run: Run, corpus: Path, tmp_path: Path) -> None:
     ran = run("compare", corpus, "--out", tmp_path / "ladder", "--kind", "ngram")
     assert ran.code == 0
     assert all("give no valid" in line for line in ran.err.splitlines())
@@ -144,7 +144,7 @@ def test_a_kind_whose_library_is_missing_is_left_out_with_a_note(
 
 
 @pytest.mark.usefixtures("only_net")
-def test_a_ladder_without_rungs_is_an_error(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_a_ladder_without_models_is_an_error(run: Run, corpus: Path, tmp_path: Path) -> None:
     ran = run("compare", corpus, "--out", tmp_path / "ladder")
     assert ran.code == 2, ran.err
     note, error = ran.err.splitlines()
@@ -270,7 +270,7 @@ def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
         assert found["interval"] == expected["interval"]
 
 
-def test_models_that_exist_are_taken_up(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_models_that_exist_are_reused(run: Run, corpus: Path, tmp_path: Path) -> None:
     words = ("compare", corpus, "--out", tmp_path / "out", "--json", *NGRAMS)
     quick = run(*words, "--ladder", "quick")
     assert [one["name"] for one in quick.json["results"]] == [one.name for one in KIND.ladder if one.quick]
@@ -284,7 +284,7 @@ def test_models_that_exist_are_taken_up(run: Run, corpus: Path, tmp_path: Path) 
     assert again.json["results"] == full.json["results"]
 
 
-def test_a_rung_that_fails_does_not_stop_the_others(
+def test_a_model_that_fails_does_not_stop_the_others(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = MeasuredTraining.train
@@ -419,7 +419,7 @@ def stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_two_rungs_of_one_name_are_told_apart(
+def test_two_models_of_one_name_get_distinct_names(
     run: Run, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = find_kind("anygram")
@@ -433,7 +433,7 @@ def test_two_rungs_of_one_name_are_told_apart(
     assert len({one["folder"] for one in ran.json["results"]}) == 3
 
 
-def test_a_rung_that_cannot_be_computed_here_is_refused_before_any_training(
+def test_a_model_that_cannot_be_computed_here_is_refused_before_any_training(
     fails: Fails, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = find_kind("lstm")

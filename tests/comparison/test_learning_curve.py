@@ -57,7 +57,7 @@ def test_a_text_of_few_documents_has_no_curve(tmp_path: Path) -> None:
         _ = CurveTexts(corpus, ByteTokenizer(), tmp_path).encoded
 
 
-def test_rungs_of_the_short_ladder_have_a_curve_or_else_all() -> None:
+def test_models_of_the_short_ladder_have_a_curve_or_else_all() -> None:
     short, other, network = (
         LadderEntry("a", {}, quick=True),
         LadderEntry("b", {}),
@@ -142,7 +142,7 @@ settings = { order = 2, smoothing = "witten-bell" }
 """
 
 
-def test_a_curve_is_measured_kept_and_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curve_is_measured_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["a b c d", "a b d c", "b a c", "d d a b", "c a b"]
     documents = [f"{words[number % 5]}\n{words[number * 7 % 5]} {number % 11}" for number in range(120)]
     text = written(tmp_path / "text.txt", [f"{one} {number}" for number, one in enumerate(documents)])

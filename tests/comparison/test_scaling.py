@@ -1,4 +1,4 @@
-"""Scaling laws: constants that are known are found again; a tiny grid is trained, stopped and gone on with."""
+"""Scaling laws: a fit finds known constants again; a tiny grid is trained, stopped and continued."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def texts() -> list[str]:
     return [" ".join(draws.choice(words, 8)) for _ in range(240)]
 
 
-def test_a_grid_is_trained_stopped_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_that_was_stopped_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     how = {
         "sizes": ["1x8", "1x16", "2x16"],
         "shares": ["1/4", "1/2", "1"],
@@ -119,7 +119,7 @@ def test_a_grid_is_trained_stopped_and_gone_on_with(tmp_path: Path, monkeypatch:
         scale(texts(), tmp_path / "other", **how)  # type: ignore[arg-type]
 
 
-def test_too_little_time_is_said_before_anything_is_trained(tmp_path: Path) -> None:
+def test_too_little_time_is_an_error_before_any_training(tmp_path: Path) -> None:
     with pytest.raises(ChainruleError, match="minutes are too few for these sizes"):
         scale(texts(), tmp_path / "grid", minutes=1e-4, sizes=["1x8", "1x16", "2x16"])
     assert not (tmp_path / "grid" / RECORD).exists()

@@ -120,7 +120,7 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     assert f"Not listed: {len(rows) - 4} without" in section
 
 
-def test_curves_have_colours_that_are_told_apart(made: Path) -> None:
+def test_curves_have_distinct_colours(made: Path) -> None:
     comparison = record_of(made).comparison
     names = [f"model {number}" for number in range(12)]
     points = [Point(name, "ngram", {}, 1.0, 10, 40, 2.0, 16.0, 1.0, 1.0) for name in names]
