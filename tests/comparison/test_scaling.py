@@ -79,7 +79,7 @@ def test_sizes_and_shares_are_checked() -> None:
 
 def texts() -> list[str]:
     words, draws = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "dog"], np.random.default_rng(1)
-    return [" ".join(draws.choice(words, 8)) for _ in range(240)]
+    return [" ".join(draws.choice(words, 8)) for _ in range(60)]
 
 
 def test_a_grid_that_was_stopped_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

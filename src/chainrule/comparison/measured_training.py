@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
 from chainrule.comparison.ladder import folder_name
@@ -45,6 +47,11 @@ class MeasuredTraining:
     out: Path
     text: bytes
     """The test text; every line has its line end."""
+
+    @cached_property
+    def _token_ends(self) -> NDArray[np.int64]:
+        """The byte at which each token of the test text ends: all models share the tokenizer."""
+        return token_ends(self.data.tokenizer, self.text, np.asarray(self.test.encoded.ids))
 
     def train(self, kind: Kind, entry: LadderEntry) -> Result:
         """Train a model, measure it on the test text, and save it."""
@@ -141,8 +148,7 @@ class MeasuredTraining:
             measure(lm, self.test.encoded)
         found = measure(lm, self.test.encoded, keep=pieces.append)
         nats = -np.concatenate(pieces).astype(np.float64)
-        ends = token_ends(lm.tokenizer, self.text, np.asarray(self.test.encoded.ids))
-        write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), ends))
+        write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), self._token_ends))
         return found
 
 

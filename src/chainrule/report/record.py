@@ -11,6 +11,8 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from chainrule import settings as settings_of
 from chainrule.comparison.results import RESULTS, Comparison, Result, advise, read_comparison
 from chainrule.comparison.surprisals import (
@@ -28,6 +30,7 @@ from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import MANIFEST, METRICS
 from chainrule.report.surprise import (
     Bins,
+    Ints,
     Span,
     Words,
     best_spans,
@@ -330,13 +333,11 @@ def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) ->
     bits = {one.name: words.bits(found[one.name]) for one in drawn if one.name in found}
     size = int((words.edges[1:] <= MAP_BYTES).sum()) or len(words.words)
     lines = words.line
-    while size < len(words.words) and lines[size] == lines[size - 1]:
-        size += 1  # to the end of the line
-    numbers = lines.tolist()
+    size = int(np.searchsorted(lines, lines[size - 1], side="right"))  # to the end of the line
     pairs = []
     for (better, bits_of_better), (other, bits_of_other) in permutations(bits.items(), 2):
         spans = [
-            {**_place(words, numbers, one), "bits": round(one.bits, 1), "other": round(one.bits_of_other, 1)}
+            {**_place(words, lines, one), "bits": round(one.bits, 1), "other": round(one.bits_of_other, 1)}
             for one in best_spans(bits_of_better, bits_of_other, lines, SPANS)
             if round(one.bits, 1) < round(one.bits_of_other, 1)  # a difference that can be seen
         ]
@@ -345,13 +346,9 @@ def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) ->
     return SurprisalMap(words.words[:size], tenths, len(words.words), pairs)
 
 
-def _place(words: Words, lines: Sequence[int], span: Span) -> dict[str, Any]:
-    """Return the position of a span, and the text around it."""
-    begin, end = span.first, span.last
-    while begin > 0 and lines[begin - 1] == lines[span.first]:
-        begin -= 1
-    while end < len(lines) and lines[end] == lines[span.first]:
-        end += 1
+def _place(words: Words, lines: Ints, span: Span) -> dict[str, Any]:
+    """Return the position of a span, and the text around it in its line."""
+    begin, end = np.searchsorted(lines, lines[span.first] + np.arange(2))
     before = "".join(words.words[begin : span.first])
     after = "".join(words.words[span.last : end]).rstrip("\n")
     return {
