@@ -90,6 +90,7 @@ def test_a_run_without_measurements(tmp_path: Path) -> None:
     (tmp_path / "new.run").mkdir()
     (tmp_path / "new.run" / "run.json").write_text("{}")
     report = cr.report.make_report(tmp_path / "new.run")
+    assert isinstance(report.record, RunDetails)
     assert report.charts == {}
     assert "Nothing was measured yet" in report.html
 
@@ -162,10 +163,6 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         main(["report", str(tmp_path)])
     assert ended.value.code == 2
     assert "neither a comparison" in capsys.readouterr().err
-
-
-def test_the_record_is_what_the_report_holds(tmp_path: Path) -> None:
-    assert isinstance(cr.report.make_report(run_folder(tmp_path / "model.run")).record, RunDetails)
 
 
 def test_a_comparison_is_not_watched(tmp_path: Path) -> None:
