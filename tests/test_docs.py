@@ -18,16 +18,16 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-RUNGS = """
-[[rung]]
+LADDER = """
+[[model]]
 kind = "ngram"
 name = "trigram, kneser-ney"
 settings = { order = 3, smoothing = "kneser-ney" }
-[[rung]]
+[[model]]
 kind = "elman"
 settings = { embedding = 8, hidden = 8 }
 """
-"""A ladder of two models that are trained in an instant; test_cli_compare.py climbs the usual one."""
+"""A ladder of two models that are trained in an instant; test_cli_compare.py trains the usual one."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     documents = [document.decode() for document in cr.Corpus.open("builtin:python").documents()]
     Path("corpus.txt").write_text("i want to eat\n" + "".join(documents[:40]), encoding="utf-8")
-    Path("rungs.toml").write_text(RUNGS, encoding="utf-8")
+    Path("ladder.toml").write_text(LADDER, encoding="utf-8")
     Path("tickets.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in documents[:20]))
     names = (
         "test.txt",
@@ -71,20 +71,20 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
     for command in commands:
         command = re.sub(r"--minutes \d+", "--minutes 0.01", command)
         if command.startswith("chainrule compare"):
-            command += " --minutes 0.01 --ladder rungs.toml"
+            command += " --minutes 0.01 --ladder ladder.toml"
         with pytest.raises(SystemExit) as ended:
             main(shlex.split(command)[1:])
         assert ended.value.code == 0, (command, capsys.readouterr().err)
 
 
 def test_the_table_has_the_rungs_of_the_ladder() -> None:
-    from chainrule.comparison.ladder import rungs
+    from chainrule.comparison.ladder import ladder_entries
     from chainrule.comparison.measured_training import MIXTURE
 
     table = README.partition("bits/byte")[2].partition("─\n")[2].partition("```")[0]
     rows = [line for line in table.splitlines() if "  " in line]
     names = [re.split(" {2,}", row)[0].removesuffix(" (best)") for row in rows]
-    assert names == [*(rung.name for _, rung in rungs()), MIXTURE]
+    assert names == [*(entry.name for _, entry in ladder_entries()), MIXTURE]
 
 
 @pytest.mark.usefixtures("corpora")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule.comparison.ladder import rungs
+from chainrule.comparison.ladder import ladder_entries
 from chainrule.contract import kinds
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.networks.settings import TransformerSettings
@@ -36,7 +36,7 @@ PLUGIN = kinds.Kind(
     settings=NoSettings,
     train=train_bigram,
     load=NGRAM.load,
-    ladder=(kinds.Rung("pair", {}),),
+    ladder=(kinds.LadderEntry("pair", {}),),
 )
 
 
@@ -89,7 +89,7 @@ def test_a_plugin_is_a_kind_like_any_other(monkeypatch: pytest.MonkeyPatch) -> N
     plug_in(monkeypatch, EntryPoint("pair", PLUGIN))
     assert kinds.kind_names()[-1] == "pair"
     assert kinds.find_kind("pair") is PLUGIN
-    assert ("pair", "pair") in [(kind.name, rung.name) for kind, rung in rungs()]
+    assert ("pair", "pair") in [(kind.name, entry.name) for kind, entry in ladder_entries()]
     lm = cr.train("pair", cr.Corpus.from_text("i love cats\ni love dogs\n"))
     assert lm.perplexity("i love cats") < 10
 
@@ -152,14 +152,14 @@ def test_a_plugin_that_is_no_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_broken_plugin_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, progress = list(rungs()), Listening()
+    expected, progress = list(ladder_entries()), Listening()
     plug_in(monkeypatch, EntryPoint("odd", ImportError("no such thing")), EntryPoint("pair", PLUGIN))
-    assert list(rungs(progress=progress)) == [*expected, (PLUGIN, PLUGIN.ladder[0])]
+    assert list(ladder_entries(progress=progress)) == [*expected, (PLUGIN, PLUGIN.ladder[0])]
     assert progress.notes == [
         "left out: the plug-in 'odd' (somewhere:KIND) cannot be loaded: ImportError: no such thing"
     ]
     with pytest.raises(PluginError):
-        list(rungs(["odd"]))
+        list(ladder_entries(["odd"]))
 
 
 def test_ctrl_c_while_a_plugin_is_loaded_is_no_broken_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_another_missing_module_is_not_blamed_on_torch(monkeypatch: pytest.Monke
 def test_the_ladder_leaves_out_a_kind_whose_library_is_missing() -> None:
     progress = Listening()
     others = [name for name in kinds.kind_names() if name != "net"]
-    assert list(rungs(progress=progress)) == list(rungs(others))
+    assert list(ladder_entries(progress=progress)) == list(ladder_entries(others))
     assert progress.notes == [
         "left out: the kind net needs torch, which is not installed: pip install 'chainrule[neural]'"
     ]
@@ -187,7 +187,7 @@ def test_the_ladder_leaves_out_a_kind_whose_library_is_missing() -> None:
 @pytest.mark.usefixtures("without_torch")
 def test_a_kind_that_was_asked_for_is_not_left_out() -> None:
     with pytest.raises(MissingExtraError):
-        list(rungs(["net"]))
+        list(ladder_entries(["net"]))
 
 
 def test_a_folder_cannot_name_a_kind_into_being(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
+from chainrule.comparison.results import read_comparison
+from chainrule.folder import to_json
 
 FOLDERS = Path(__file__).parent / "data" / "folders"
 EXPECTED = json.loads((FOLDERS / "expected.json").read_text())
@@ -36,3 +38,12 @@ def test_the_old_name_of_ngrams_of_any_length_still_trains() -> None:
     old, new = cr.train("ngram", corpus, smoothing="infinite"), cr.train("anygram", corpus)
     assert type(old) is type(new)
     assert old.log_prob("i love mice") == new.log_prob("i love mice")
+
+
+def test_an_old_comparison_is_read_with_all_its_figures() -> None:
+    folder = FOLDERS.parent / "comparison"
+    found = read_comparison(folder)
+    assert found is not None
+    assert json.loads(to_json(found.to_json())) == json.loads((folder / "compare.json").read_text())
+    assert found.best is not None and found.best.name == "mixture"
+    assert found.is_of_text and found.frontier("megabytes") == {"unigram, mle", "mixture"}

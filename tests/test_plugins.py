@@ -99,11 +99,11 @@ def test_a_broken_plugin_takes_nothing_down(tmp_path: Path) -> None:
     assert "ngram" in listed
     assert "cannot be loaded" in listed["exits"]["summary"]
     (tmp_path / "text").write_text("".join(f"word{i % 7} and word{i % 5}\n" for i in range(60)))
-    from chainrule.comparison.ladder import rungs
+    from chainrule.comparison.ladder import ladder_entries
     from listening import Listening
 
     progress = Listening()
-    names = {kind.name for kind, _ in rungs(None, progress)}
+    names = {kind.name for kind, _ in ladder_entries(None, progress)}
     assert "ngram" in names
     assert "transformer" in names
     assert sum("left out: the plug-in" in note for note in progress.notes) == 3

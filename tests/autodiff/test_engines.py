@@ -114,12 +114,12 @@ command("kinds", "feedforward")
 
 
 def test_kinds_choose_the_tape_where_torch_is_not_installed(tmp_path: Path) -> None:
-    """Folders of either engine are loaded, and the ladder has a rung for each of these kinds."""
+    """Folders of either engine are loaded, and the ladder has a entry for each of these kinds."""
     cr.train("gru", TOY, engine="torch", **SMALL).save(tmp_path / "torch")
     script = f"""
 import chainrule as cr
 from chainrule.errors import MissingExtraError
-from chainrule.comparison.ladder import rungs
+from chainrule.comparison.ladder import ladder_entries
 toy = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 5)
 loaded = cr.load(sys.argv[1])
 print(type(loaded).__name__, loaded.score(loaded.tokenizer.encode("i love cats")[None]).tolist())
@@ -130,7 +130,7 @@ try:
     cr.train("lstm", toy, engine="torch")
 except MissingExtraError as error:
     print(error)
-print([kind.name for kind, _ in rungs() if kind.name not in ("ngram", "anygram")])
+print([kind.name for kind, _ in ladder_entries() if kind.name not in ("ngram", "anygram")])
 """
     first, *lines = without_torch(script, str(tmp_path / "torch")).splitlines()
     lm = cr.load(tmp_path / "torch")
@@ -143,7 +143,7 @@ print([kind.name for kind, _ in rungs() if kind.name not in ("ngram", "anygram")
     assert lines[7] == str([*KINDS])
 
 
-def test_compare_climbs_without_torch(tmp_path: Path) -> None:
+def test_compare_trains_without_torch(tmp_path: Path) -> None:
     script = """
 import chainrule as cr
 text = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 20)

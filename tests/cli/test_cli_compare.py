@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from chainrule.comparison import ladder as ladders
-from chainrule.comparison import measured_training as climbs
-from chainrule.comparison.measured_training import Climb
-from chainrule.comparison.results import COSTS, read_comparison
+from chainrule.comparison import measured_training
+from chainrule.comparison.measured_training import MeasuredTraining
+from chainrule.comparison.results import read_comparison
 from chainrule.contract import kinds
-from chainrule.contract.kinds import Rung, find_kind
+from chainrule.contract.kinds import LadderEntry, find_kind
 
 from .running import Fails, Run, on_terminal, strict_json
 
 KIND = kinds.find_kind("ngram")
-NAMES = [rung.name for rung in KIND.ladder]
-RUNGS = len(NAMES)
+NAMES = [entry.name for entry in KIND.ladder]
+MODELS = len(NAMES)
 NGRAMS = ("--kind", "ngram")
 
 
@@ -63,16 +63,16 @@ def comparison(run: Run, ladder: Path, corpus: Path) -> dict:
     return content
 
 
-def test_every_rung_is_measured_on_text_that_no_model_has_seen(comparison: dict, corpus: Path) -> None:
+def test_every_model_is_measured_on_text_that_no_model_has_seen(comparison: dict, corpus: Path) -> None:
     parts = comparison["parts"]
     assert sum(part["bytes"] for part in parts.values()) == corpus.stat().st_size
-    assert len(comparison["results"]) == len({result["name"] for result in comparison["results"]}) == RUNGS
+    assert len(comparison["results"]) == len({result["name"] for result in comparison["results"]}) == MODELS
     for result in comparison["results"]:
         assert result["test"]["tokens"] == parts["test"]["tokens"]
         assert result["test"]["bytes"] == parts["test"]["bytes"]
 
 
-def test_every_rung_leaves_a_model_that_other_verbs_take(run: Run, comparison: dict, ladder: Path) -> None:
+def test_every_entry_leaves_a_model_that_other_verbs_take(run: Run, comparison: dict, ladder: Path) -> None:
     for result in comparison["results"]:
         folder = ladder / result["folder"]
         assert run("generate", folder).code == 0
@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(fails: Fails, comparison: dict
     assert sorted(ladder.iterdir()) == before
 
 
-def test_the_table_has_a_row_per_rung_and_samples(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_the_table_has_a_row_per_model_and_samples(run: Run, corpus: Path, tmp_path: Path) -> None:
     ran = run("compare", corpus, "--out", tmp_path / "ladder", "--kind", "ngram")
     assert ran.code == 0
     assert all("give no valid" in line for line in ran.err.splitlines())
@@ -134,7 +134,7 @@ def test_a_kind_whose_library_is_missing_is_left_out_with_a_note(
 ) -> None:
     monkeypatch.setitem(kinds._BUILT_IN, "ngram", "chainrule.ngram.train:KIND")
     ran = run("compare", corpus, "--out", tmp_path / "ladder", "--json")
-    assert len(ran.json["results"]) == RUNGS
+    assert len(ran.json["results"]) == MODELS
     left_out = [line for line in ran.err.splitlines() if "give no valid" not in line]
     assert len(left_out) == 1
     assert left_out[0].startswith("note: left out: the kind net needs torch")
@@ -144,7 +144,7 @@ def test_a_kind_whose_library_is_missing_is_left_out_with_a_note(
 
 
 @pytest.mark.usefixtures("only_net")
-def test_a_ladder_without_rungs_is_an_error(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_a_ladder_without_models_is_an_error(run: Run, corpus: Path, tmp_path: Path) -> None:
     ran = run("compare", corpus, "--out", tmp_path / "ladder")
     assert ran.code == 2, ran.err
     note, error = ran.err.splitlines()
@@ -201,22 +201,22 @@ def test_what_lies_beside_a_comparison_is_never_removed(run: Run, toy: Path, tmp
 
 
 NETWORKS = """
-[[rung]]
+[[model]]
 kind = "feedforward"
 name = "feed-forward"
 settings = { steps = 60, minutes = 5 }
 
-[[rung]]
+[[model]]
 kind = "transformer"
 name = "transformer"
 settings = { steps = 60, minutes = 5, layers = 2, width = 32 }
 
-[[rung]]
+[[model]]
 kind = "ngram"
 name = "bigram"
 settings = { order = 2 }
 
-[[rung]]
+[[model]]
 kind = "ngram"
 name = "trigram"
 settings = { order = 3 }
@@ -244,16 +244,17 @@ def test_networks_stand_on_the_same_ladder(run: Run, corpus: Path, tmp_path: Pat
 def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
     run: Run, fails: Fails, corpus: Path, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words, up, climbed = ("compare", corpus, *NGRAMS, "--out", tmp_path / "out"), Climb.up, []
+    words = ("compare", corpus, *NGRAMS, "--out", tmp_path / "out")
+    train, trained = MeasuredTraining.train, list[str]()
 
-    def third_stops(climb: Climb, kind: kinds.Kind, rung: Rung) -> object:
-        if len(climbed) == 2:
+    def third_stops(training: MeasuredTraining, kind: kinds.Kind, entry: LadderEntry) -> object:
+        if len(trained) == 2:
             raise KeyboardInterrupt
-        climbed.append(rung.name)
-        return up(climb, kind, rung)
+        trained.append(entry.name)
+        return train(training, kind, entry)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Climb, "up", third_stops)
+        patched.setattr(MeasuredTraining, "train", third_stops)
         ran = run(*words)
     assert ran.code == 130
     shown = [line for line in ran.out.splitlines() if line.startswith(tuple(NAMES))]
@@ -261,7 +262,7 @@ def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
     assert not any(NAMES[2] in line for line in shown) and "the same command goes on" in ran.out
     assert "holds another comparison" in fails("compare", toy, *NGRAMS, "--out", tmp_path / "out")
     again = run(*words, "--json")
-    assert f"2 of {RUNGS} models are there from before" in again.err
+    assert f"2 of {MODELS} models are there from before" in again.err
     whole = run("compare", corpus, *NGRAMS, "--out", tmp_path / "whole", "--json").json
     assert [result["name"] for result in again.json["results"]] == NAMES
     for found, expected in zip(again.json["results"], whole["results"], strict=True):
@@ -269,33 +270,33 @@ def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
         assert found["interval"] == expected["interval"]
 
 
-def test_models_that_exist_are_taken_up(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_models_that_exist_are_reused(run: Run, corpus: Path, tmp_path: Path) -> None:
     words = ("compare", corpus, "--out", tmp_path / "out", "--json", *NGRAMS)
     quick = run(*words, "--ladder", "quick")
     assert [one["name"] for one in quick.json["results"]] == [one.name for one in KIND.ladder if one.quick]
     times = {one["name"]: one["training_seconds"] for one in quick.json["results"]}
     full = run(*words)
-    assert f"{len(times)} of {RUNGS} models are there from before; going on with the others" in full.err
+    assert f"{len(times)} of {MODELS} models are there from before; going on with the others" in full.err
     assert [one["name"] for one in full.json["results"]] == NAMES
     assert times.items() <= {one["name"]: one["training_seconds"] for one in full.json["results"]}.items()
     again = run(*words)
-    assert f"{RUNGS} of {RUNGS} models are there from before\n" in again.err
+    assert f"{MODELS} of {MODELS} models are there from before\n" in again.err
     assert again.json["results"] == full.json["results"]
 
 
-def test_a_rung_that_fails_does_not_stop_the_others(
+def test_a_model_that_fails_does_not_stop_the_others(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    up = Climb.up
+    train = MeasuredTraining.train
 
-    def some_fail(climb: Climb, kind: kinds.Kind, rung: Rung) -> object:
-        if rung.name in NAMES[1:3]:
-            raise RuntimeError(f"no luck with {rung.name}")
-        return up(climb, kind, rung)
+    def some_fail(training: MeasuredTraining, kind: kinds.Kind, entry: LadderEntry) -> object:
+        if entry.name in NAMES[1:3]:
+            raise RuntimeError(f"no luck with {entry.name}")
+        return train(training, kind, entry)
 
     words = ("compare", corpus, *NGRAMS, "--ladder", "full", "--out", tmp_path / "out")
     with monkeypatch.context() as patched:
-        patched.setattr(Climb, "up", some_fail)
+        patched.setattr(MeasuredTraining, "train", some_fail)
         ran = run(*words)
         assert ran.code == 0
         assert f"{NAMES[1]} failed, and the others go on: no luck with {NAMES[1]}" in ran.err
@@ -303,7 +304,7 @@ def test_a_rung_that_fails_does_not_stop_the_others(
         found = read_comparison(tmp_path / "out")
         assert found is not None and found.is_finished
         assert [one.name for one in found.results] == [NAMES[0], *NAMES[3:]]
-        patched.setattr(Climb, "up", lambda *_: (_ for _ in ()).throw(RuntimeError("nothing works")))
+        patched.setattr(MeasuredTraining, "train", lambda *_: (_ for _ in ()).throw(RuntimeError("nothing works")))
         none = run("compare", corpus, *NGRAMS, "--out", tmp_path / "none")
         assert (none.code, none.out) == (2, "")
         assert "error: no model could be trained; the first error: nothing works" in none.err
@@ -312,12 +313,12 @@ def test_a_rung_that_fails_does_not_stop_the_others(
 
 
 LADDER = """
-[[rung]]
+[[model]]
 kind = "ngram"
 name = "pairs"
 settings = { order = 2 }
 
-[[rung]]
+[[model]]
 kind = "elman"
 settings = { hidden = 8 }
 share = 3
@@ -334,12 +335,12 @@ def test_a_ladder_is_read_from_a_file(run: Run, fails: Fails, corpus: Path, tmp_
     assert ran.json["results"][2]["settings"]["models"] == ["elman hidden=8", "pairs"]
     assert network["settings"]["hidden"] == 8 and network["settings"]["minutes"] <= 0.05
     for content, message in (
-        ("", "a ladder is a list of [[rung]] tables"),
-        ("[[rung]]\nname = 'x'\n", "rung 1: it has no kind"),
-        ("[[rung]]\nkind = 'ngram'\nsize = 3\n", "'size' is not one of"),
-        ("[[rung]]\nkind = 'ngram'\nsettings = { order = 'x' }\n", "rung 1: "),
-        ("[[rung]]\nkind = 'ngram'\nshare = 0\n", "should be a number above 0"),
-        ("[[rung]]\nkind = 'tagger'\n", "the kind tagger is for another task"),
+        ("", "a ladder is a list of [[model]] tables"),
+        ("[[model]]\nname = 'x'\n", "model 1: it has no kind"),
+        ("[[model]]\nkind = 'ngram'\nsize = 3\n", "'size' is not one of"),
+        ("[[model]]\nkind = 'ngram'\nsettings = { order = 'x' }\n", "model 1: "),
+        ("[[model]]\nkind = 'ngram'\nshare = 0\n", "should be a number above 0"),
+        ("[[model]]\nkind = 'tagger'\n", "the kind tagger is for another task"),
         ("[[", "cannot be read"),
     ):
         path.write_text(content, encoding="utf-8")
@@ -351,7 +352,11 @@ def test_a_ladder_is_read_from_a_file(run: Run, fails: Fails, corpus: Path, tmp_
 def test_networks_share_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(ladders.time, "perf_counter", lambda: now[0])
-    counted, small, large = Rung("a", {}), Rung("b", {"minutes": 1}), Rung("c", {"minutes": 1}, share=3.0)
+    counted, small, large = (
+        LadderEntry("a", {}),
+        LadderEntry("b", {"minutes": 1}),
+        LadderEntry("c", {"minutes": 1}, share=3.0),
+    )
     budget = ladders.Budget(2.0, spent=20.0, began=0.0)
     assert budget.within(counted, [small, large]) is counted
     now[0] = 20.0  # 80 s are left
@@ -386,13 +391,16 @@ def test_the_best_model_and_the_frontiers_are_marked(run: Run, comparison: dict,
     assert found is not None and found.is_finished and found.best is not None
     by_bits = sorted((one for one in found.results if one.test.normalised), key=lambda one: one.test.bits_per_byte)
     assert found.best == by_bits[0]
-    for cost, of in COSTS.items():
+    for cost in found.costs:
         cheapest, frontier = float("inf"), set()
         for one in by_bits:  # from the best on, each that costs less than all better ones
-            if of(one) < cheapest and math.isfinite(one.test.bits_per_byte):
-                cheapest = of(one)
-                frontier.add(one.name)
-        assert found.frontier(cost) == frontier and found.best.name in frontier
+            price = cost.of(one)
+            if price is not None and math.isfinite(one.test.bits_per_byte):
+                price *= -1 if cost.more_is_better else 1
+                if price < cheapest:
+                    cheapest = price
+                    frontier.add(one.name)
+        assert found.frontier(cost.key) == frontier
 
 
 def test_a_comparison_stopped_after_a_model_was_saved_can_be_overwritten(
@@ -400,7 +408,7 @@ def test_a_comparison_stopped_after_a_model_was_saved_can_be_overwritten(
 ) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
-        patched.setattr(climbs, "megabytes", stop)
+        patched.setattr(measured_training, "megabytes", stop)
         assert run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", out).code == 130
     assert (out / "any-gram-infinite" / "manifest.json").exists()
     ran = run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", out, "--overwrite")
@@ -411,11 +419,13 @@ def stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_two_rungs_of_one_name_are_told_apart(
+def test_two_models_of_one_name_get_distinct_names(
     run: Run, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = find_kind("anygram")
-    twice = replace(kind, ladder=(Rung("one / two", {}), Rung("one, two", {}), Rung("one, two", {})))
+    twice = replace(
+        kind, ladder=(LadderEntry("one / two", {}), LadderEntry("one, two", {}), LadderEntry("one, two", {}))
+    )
     monkeypatch.setattr(ladders, "find_kind", lambda name: twice)
     ran = run("compare", toy, "--kind", "anygram", "--tokenizer", "char", "--out", tmp_path / "out", "--json")
     names = [one["name"] for one in ran.json["results"]]
@@ -423,11 +433,11 @@ def test_two_rungs_of_one_name_are_told_apart(
     assert len({one["folder"] for one in ran.json["results"]}) == 3
 
 
-def test_a_rung_that_cannot_be_computed_here_is_refused_before_any_training(
+def test_a_model_that_cannot_be_computed_here_is_refused_before_any_training(
     fails: Fails, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = find_kind("lstm")
-    small = replace(kind, ladder=(Rung("lstm", {"precision": "float8"}),))
+    small = replace(kind, ladder=(LadderEntry("lstm", {"precision": "float8"}),))
     monkeypatch.setattr(ladders, "find_kind", lambda name: small)
     assert "float8 needs a GPU" in fails("compare", toy, "--kind", "lstm", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -15,7 +15,7 @@ import chainrule as cr
 from chainrule.comparison.compare import compare
 from chainrule.comparison.results import read_comparison
 from chainrule.contract import kinds
-from chainrule.contract.kinds import Figures, HeldOut, Rung, find_kind
+from chainrule.contract.kinds import Figures, HeldOut, LadderEntry, find_kind
 from chainrule.system.progress import Progress
 
 from .running import Fails, Run
@@ -170,10 +170,10 @@ def test_bad_pairs_are_said(fails: Fails, files: Files, tmp_path: Path) -> None:
 
 @pytest.fixture
 def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rungs of a few steps."""
+    """Two entries of a few steps."""
     settings = dict(setting.split("=") for setting in SMALL)
-    rungs = tuple(Rung(f"gru, {name}", {**settings, "attention": name}) for name in ("none", "dot"))
-    kind = replace(find_kind("seq2seq"), ladder=rungs)
+    entries = tuple(LadderEntry(f"gru, {name}", {**settings, "attention": name}) for name in ("none", "dot"))
+    kind = replace(find_kind("seq2seq"), ladder=entries)
     monkeypatch.setattr("chainrule.seq2seq.training.KIND", kind)
 
 
@@ -188,7 +188,7 @@ def test_translators_are_compared(run: Run, files: Files, tmp_path: Path, fails:
     assert found is not None and found.best is not None
     assert f"chainrule translate {out}/{found.best.folder}" in ran.out
     assert found.task == "translation" and found.is_finished
-    assert found.frontier("speed") and found.frontier("size")
+    assert found.frontier("tokens_per_second") and found.frontier("megabytes")
     # stopped before the last model: the same command goes on
     shutil.rmtree(out / "gru-dot")
     content = json.loads((out / "compare.json").read_text(encoding="utf-8"))
@@ -218,7 +218,7 @@ def test_a_task_brings_its_measure_and_its_ladder(
         name="stand-in",
         task="masked",
         measure=f"{__name__}:measure_as_stand_in",
-        ladder=(Rung("stand-in", settings),),
+        ladder=(LadderEntry("stand-in", settings),),
     )
     monkeypatch.setattr(sys.modules[__name__], "STAND_IN", kind, raising=False)
     monkeypatch.setattr(kinds, "_BUILT_IN", {"ngram": kinds._BUILT_IN["ngram"], "stand-in": f"{__name__}:STAND_IN"})

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_lectures_tables_are_ladders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "lecture-ngrams").write_text("", encoding="utf-8")
     monkeypatch.chdir(tmp_path)  # a file of that name is found by its path only
-    assert [(rung.name, rung.settings) for _, rung in find_ladder("lecture-ngrams")] == [
+    assert [(entry.name, entry.settings) for _, entry in find_ladder("lecture-ngrams")] == [
         ("unigram", {"order": 1}),
         ("bigram", {"order": 2}),
         ("trigram", {"order": 3}),
@@ -27,20 +27,20 @@ def test_the_lectures_tables_are_ladders(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with pytest.raises(ChainruleError, match="a ladder is a list"):
         find_ladder("./lecture-ngrams")
     networks = find_ladder("lecture-networks")
-    assert [(kind.name, rung.share) for kind, rung in networks] == [
+    assert [(kind.name, entry.share) for kind, entry in networks] == [
         ("ngram", 1.0),
         ("elman", 1.0),
         ("lstm", 2.0),
         ("transformer", 2.0),
     ]
-    assert ["minutes" in rung.settings for _, rung in networks] == [False, True, True, True]
+    assert ["minutes" in entry.settings for _, entry in networks] == [False, True, True, True]
     with pytest.raises(ChainruleError, match="lecture-ngrams: the kind ngram is for another task"):
         find_ladder("lecture-ngrams", task="tagging")
 
 
 def test_every_ladder_travels_with_the_package_and_is_named_in_the_help() -> None:
     packed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert "evaluation/ladders/*" in packed["tool"]["setuptools"]["package-data"]["chainrule"]
+    assert "comparison/ladders/*" in packed["tool"]["setuptools"]["package-data"]["chainrule"]
     option = next(one for one in verb.params if one.name == "ladder")
     for name in ladder_names():
         assert find_ladder(name)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.comparison import ladder as ladders
-from chainrule.comparison.compare import _jobs, compare
+from chainrule.comparison.compare import compare
 from chainrule.comparison.ladder import Budget
-from chainrule.comparison.learning_curve import SHARES, CurveTexts, add_whole_text, points_of, timed_as
-from chainrule.comparison.measured_training import Climb
+from chainrule.comparison.learning_curve import SHARES, CurveTexts, Job, add_whole_text, curve_jobs, timed_as
+from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import FORMAT, Comparison, Failure, Point, Result, read_comparison
-from chainrule.contract.kinds import Rung, find_kind
+from chainrule.contract.kinds import LadderEntry, find_kind
 from chainrule.errors import ChainruleError, CorpusError
 from chainrule.evaluation.measure import Measured
 from chainrule.tokens.char import ByteTokenizer
@@ -57,11 +57,16 @@ def test_a_text_of_few_documents_has_no_curve(tmp_path: Path) -> None:
         _ = CurveTexts(corpus, ByteTokenizer(), tmp_path).encoded
 
 
-def test_rungs_of_the_short_ladder_have_a_curve_or_else_all() -> None:
-    short, other, network = Rung("a", {}, quick=True), Rung("b", {}), Rung("c", {"minutes": 1}, quick=True)
-    found = points_of([(NGRAM, other), (NGRAM, short), (NGRAM, network)])
-    assert found == [*((NGRAM, short, share) for share in SHARES), (NGRAM, network, 0.25), (NGRAM, network, 0.5)]
-    assert points_of([(NGRAM, other)]) == [(NGRAM, other, share) for share in SHARES]
+def test_models_of_the_short_ladder_have_a_curve_or_else_all() -> None:
+    short, other, network = (
+        LadderEntry("a", {}, quick=True),
+        LadderEntry("b", {}),
+        LadderEntry("c", {"minutes": 1}, quick=True),
+    )
+    found = curve_jobs([(NGRAM, other), (NGRAM, short), (NGRAM, network)])
+    on_parts = [Job(NGRAM, short, share) for share in SHARES]
+    assert found == [*on_parts, Job(NGRAM, network, 0.25), Job(NGRAM, network, 0.5)]
+    assert curve_jobs([(NGRAM, other)]) == [Job(NGRAM, other, share) for share in SHARES]
 
 
 def measured(name: str, bits: float, *, normalised: bool = True, **settings: object) -> Result:
@@ -71,19 +76,19 @@ def measured(name: str, bits: float, *, normalised: bool = True, **settings: obj
 
 def test_a_network_has_the_same_time_on_each_part() -> None:
     whole = measured("net", 2.0, minutes=0.8)
-    network = Rung("net", {"minutes": 5, "width": 3})
+    network = LadderEntry("net", {"minutes": 5, "width": 3})
     assert timed_as(network, whole).settings == {"minutes": 0.8, "width": 3}
-    counted = Rung("counts", {"order": 2})
+    counted = LadderEntry("counts", {"order": 2})
     assert timed_as(counted, whole) is counted
 
 
 def test_curves_fit_into_the_time_of_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(ladders.time, "perf_counter", lambda: now[0])
-    small, large = Rung("small", {"minutes": 1}), Rung("large", {"minutes": 1}, share=3.0)
-    ladder = [(NGRAM, small), (NGRAM, large), (NGRAM, Rung("counted", {}))]
-    jobs = _jobs(ladder, points_of(ladder))
-    assert [(job.rung.name, job.share) for job in jobs[:7]] == [
+    small, large = LadderEntry("small", {"minutes": 1}), LadderEntry("large", {"minutes": 1}, share=3.0)
+    ladder = [(NGRAM, small), (NGRAM, large), (NGRAM, LadderEntry("counted", {}))]
+    jobs = sorted([*(Job(*one) for one in ladder), *curve_jobs(ladder)], key=lambda job: job.order)
+    assert [(job.entry.name, job.share) for job in jobs[:7]] == [
         ("counted", 1.0),
         *(("counted", share) for share in SHARES),
         ("small", 1.0),
@@ -92,11 +97,11 @@ def test_curves_fit_into_the_time_of_the_comparison(monkeypatch: pytest.MonkeyPa
     budget, results = Budget(4.0, began=0.0), dict[str, Result]()
     for number, job in enumerate(jobs[5:], start=6):
         if job.share == 1:
-            rung = budget.within(job.rung, [other.rung for other in jobs[number:]])
-            results[rung.name] = measured(rung.name, 1.0, **rung.settings)
+            entry = budget.within(job.entry, [other.entry for other in jobs[number:]])
+            results[entry.name] = measured(entry.name, 1.0, **entry.settings)
         else:
-            rung = timed_as(job.rung, results[job.rung.name])
-        now[0] += 60 * rung.settings["minutes"] / 0.88  # the rest is for measuring
+            entry = timed_as(job.entry, results[job.entry.name])
+        now[0] += 60 * entry.settings["minutes"] / 0.88  # the rest is for measuring
     assert now[0] == pytest.approx(240, abs=0.1)
     times = {name: one.settings["minutes"] for name, one in results.items()}
     assert times["large"] == pytest.approx(3 * times["small"], abs=1e-3)
@@ -130,28 +135,28 @@ def test_a_comparison_is_finished_when_its_curves_are() -> None:
 
 
 LADDER = """
-[[rung]]
+[[model]]
 kind = "ngram"
 name = "pairs"
 settings = { order = 2, smoothing = "witten-bell" }
 """
 
 
-def test_a_curve_is_measured_kept_and_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curve_is_measured_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["a b c d", "a b d c", "b a c", "d d a b", "c a b"]
     documents = [f"{words[number % 5]}\n{words[number * 7 % 5]} {number % 11}" for number in range(120)]
     text = written(tmp_path / "text.txt", [f"{one} {number}" for number, one in enumerate(documents)])
     ladder, out = tmp_path / "ladder.toml", tmp_path / "out"
     ladder.write_text(LADDER, encoding="utf-8")
-    point, calls = Climb.point, list[float]()
+    train_on_part, calls = MeasuredTraining.train_on_part, list[float]()
 
-    def noted(climb: Climb, kind: object, rung: Rung, share: float, part: object) -> Point:
+    def noted(training: MeasuredTraining, kind: object, entry: LadderEntry, share: float, part: object) -> Point:
         calls.append(share)
         if len(calls) == 2:
             raise RuntimeError("no luck")
-        return point(climb, kind, rung, share, part)  # type: ignore[arg-type]
+        return train_on_part(training, kind, entry, share, part)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Climb, "point", noted)
+    monkeypatch.setattr(MeasuredTraining, "train_on_part", noted)
     first = compare(text, out, ladder=ladder, tokenizer=cr.TokenizerChoice("word"), curve=True)
     assert calls == list(SHARES)
     assert [(one.name, one.share) for one in first.failures] == [("pairs", SHARES[1])]

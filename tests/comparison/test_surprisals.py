@@ -51,8 +51,8 @@ def test_words_that_are_unknown_have_their_place() -> None:
     assert ends.tolist() == [3, 7, 11, 12]
 
 
-class Untold(Tokenizer):
-    """Characters, of which it does not tell the bytes, as a tokenizer of a plug-in may."""
+class WithoutBytes(Tokenizer):
+    """A tokenizer that does not say which bytes a token has, as that of a plug-in may."""
 
     def __init__(self, of: Tokenizer) -> None:
         self.of, self.eos, self.unk, self.splitting = of, of.eos, of.unk, None
@@ -73,11 +73,11 @@ class Untold(Tokenizer):
         return {}
 
 
-def test_a_tokenizer_that_does_not_tell_its_bytes_is_read_by_decoding() -> None:
+def test_tokens_without_known_bytes_are_placed_by_decoding() -> None:
     known = tokenizer("bpe")
     ids = known.encode_lines(b"the mat on the cat\nsat\n")
     expected = token_ends(known, b"the mat on the cat\nsat\n", ids)
-    assert token_ends(Untold(known), b"the mat on the cat\nsat\n", ids).tolist() == expected.tolist()
+    assert token_ends(WithoutBytes(known), b"the mat on the cat\nsat\n", ids).tolist() == expected.tolist()
 
 
 @given(

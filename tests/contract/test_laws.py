@@ -1,6 +1,6 @@
-"""Every law, on every rung of every kind, plug-ins included, for both contexts and several tokenizers.
+"""Every law, on every ladder entry of every kind, plug-ins included, for both contexts and several tokenizers.
 
-In the default run most rungs stand in one of the contexts, in turns; those `IN_BOTH` in both.
+In the default run most entries stand in one of the contexts, in turns; those `IN_BOTH` in both.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ WITH_LAWS = ("language", "translation")
 """The tasks whose models keep these laws; taggers and masked models have laws of their own."""
 
 EVERY = {name: kinds.find_kind(name) for name in kinds._BUILT_IN}
-RUNGS = [(name, rung) for name, kind in EVERY.items() for rung in kind.ladder if kind.task == "language"]
-RUNGS += [("torch-bigram", kinds.Rung("torch bigram", {})), ("fading-bag", kinds.Rung("fading bag", {"steps": 3}))]
-RUNGS += [("ngram", kinds.Rung(f"5-gram, {bits} bits", {"order": 5, "bits": bits})) for bits in (2, 3)]
-MODELS = [(kind, rung, context, "word") for kind, rung in RUNGS for context in ("line", "stream")]
-MODELS += [(kind, rung, "line", "char") for kind, rung in RUNGS[-4:-2]]
-PAIRED = [(name, rung) for name, kind in EVERY.items() for rung in kind.ladder if kind.task == "translation"]
-MODELS += [(kind, rung, "line", "word") for kind, rung in PAIRED]
+ENTRIES = [(name, entry) for name, kind in EVERY.items() for entry in kind.ladder if kind.task == "language"]
+ENTRIES += [
+    ("torch-bigram", kinds.LadderEntry("torch bigram", {})),
+    ("fading-bag", kinds.LadderEntry("fading bag", {"steps": 3})),
+]
+ENTRIES += [("ngram", kinds.LadderEntry(f"5-gram, {bits} bits", {"order": 5, "bits": bits})) for bits in (2, 3)]
+MODELS = [(kind, entry, context, "word") for kind, entry in ENTRIES for context in ("line", "stream")]
+MODELS += [(kind, entry, "line", "char") for kind, entry in ENTRIES[-4:-2]]
+PAIRED = [(name, entry) for name, kind in EVERY.items() for entry in kind.ladder if kind.task == "translation"]
+MODELS += [(kind, entry, "line", "word") for kind, entry in PAIRED]
 IN_BOTH = {
     "5-gram, modified-kneser-ney",
     "trigram, mle",
@@ -40,18 +43,18 @@ IN_BOTH = {
 
 
 def variant(place: int) -> Any:
-    """A model of the matrix; slow if its rung has the other context, or if its design is in tests/seq2seq."""
-    kind, rung, context, _ = MODELS[place]
-    usual = ("line", "stream")[RUNGS.index((kind, rung)) % 2] if (kind, rung) in RUNGS else context
-    is_slow = (rung.name not in IN_BOTH and context != usual) or (kind, rung) in PAIRED[:-2]
+    """A model of the matrix; slow if its entry has the other context, or if its design is in tests/seq2seq."""
+    kind, entry, context, _ = MODELS[place]
+    usual = ("line", "stream")[ENTRIES.index((kind, entry)) % 2] if (kind, entry) in ENTRIES else context
+    is_slow = (entry.name not in IN_BOTH and context != usual) or (kind, entry) in PAIRED[:-2]
     return pytest.param(place, id=name(place), marks=[pytest.mark.slow] if is_slow else [])
 
 
 @cache
 def trained(place: int) -> LanguageModel:
-    kind, rung, context, tokenizer = MODELS[place]
+    kind, entry, context, tokenizer = MODELS[place]
     text = TOY if tokenizer == "word" else "abba\nbaa\n\nab\n"
-    settings = dict(rung.settings)
+    settings = dict(entry.settings)
     if settings.pop("minutes", None) is not None:
         settings["steps"] = 3  # a law needs no good model
     if kinds.find_kind(kind).task == "translation":
@@ -61,8 +64,8 @@ def trained(place: int) -> LanguageModel:
 
 
 def name(place: int) -> str:
-    _, rung, context, tokenizer = MODELS[place]
-    return f"{rung.name}-{context}-{tokenizer}".replace(", ", "-")
+    _, entry, context, tokenizer = MODELS[place]
+    return f"{entry.name}-{context}-{tokenizer}".replace(", ", "-")
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -17,7 +17,7 @@ import pytest
 import chainrule as cr
 from chainrule.cli.main import main
 from chainrule.errors import FolderError
-from chainrule.report.run import MOST_POINTS, RunRecord, is_going_on, run_record
+from chainrule.report.run import MOST_POINTS, RunDetails, is_going_on, run_details
 from chainrule.report.write import watch_report
 from chainrule.system.disk import holding
 
@@ -41,7 +41,7 @@ def run_folder(folder: Path, steps: int = 30) -> Path:
 
 
 def test_losses_are_in_bits_and_every_validation_is_there(tmp_path: Path) -> None:
-    record = run_record(run_folder(tmp_path / "model.run"))
+    record = run_details(run_folder(tmp_path / "model.run"))
     assert (record.kind, record.settings["hidden"], record.measurements) == ("lstm", 64, 33)
     assert record.points[0]["loss"] == pytest.approx(6 / 1.1 / math.log(2))
     assert record.summary["best_validation_loss"] == pytest.approx((6 / 4 + 0.2) / math.log(2))
@@ -49,8 +49,8 @@ def test_losses_are_in_bits_and_every_validation_is_there(tmp_path: Path) -> Non
     assert not record.is_going_on
 
 
-def test_a_long_run_is_thinned_out(tmp_path: Path) -> None:
-    record = run_record(run_folder(tmp_path / "model.run", 3 * MOST_POINTS))
+def test_of_a_long_run_some_points_are_kept(tmp_path: Path) -> None:
+    record = run_details(run_folder(tmp_path / "model.run", 3 * MOST_POINTS))
     assert record.measurements == 3 * MOST_POINTS * 11 // 10
     valid = [point for point in record.points if "validation_loss" in point]
     assert len(valid) == 3 * MOST_POINTS // 10
@@ -86,10 +86,11 @@ def test_the_page_of_a_model_stands_beside_it(made: Path, tmp_path: Path) -> Non
         cr.report.write_report(next(path.parent for path in made.glob("trigram*/manifest.json")))
 
 
-def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
+def test_a_run_without_measurements(tmp_path: Path) -> None:
     (tmp_path / "new.run").mkdir()
     (tmp_path / "new.run" / "run.json").write_text("{}")
     report = cr.report.make_report(tmp_path / "new.run")
+    assert isinstance(report.record, RunDetails)
     assert report.charts == {}
     assert "Nothing was measured yet" in report.html
 
@@ -101,13 +102,13 @@ def test_a_run_is_followed_until_it_ends(tmp_path: Path) -> None:
 
     def train() -> None:
         with holding(run):
-            begun.set()
+            started.set()
             ended.wait(20)
 
-    begun = threading.Event()
+    started = threading.Event()
     training = threading.Thread(target=train)
     training.start()
-    begun.wait(20)
+    started.wait(20)
     assert is_going_on(run)
 
     def seen(page: Path) -> None:
@@ -162,10 +163,6 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         main(["report", str(tmp_path)])
     assert ended.value.code == 2
     assert "neither a comparison" in capsys.readouterr().err
-
-
-def test_the_record_is_what_the_report_holds(tmp_path: Path) -> None:
-    assert isinstance(cr.report.make_report(run_folder(tmp_path / "model.run")).record, RunRecord)
 
 
 def test_a_comparison_is_not_watched(tmp_path: Path) -> None:

@@ -279,9 +279,9 @@ def test_runs_are_listed_by_name(looking: Running, runs: Path) -> None:
 
 
 def test_the_curves_of_a_run_are_those_of_its_report(looking: Running, runs: Path) -> None:
-    from chainrule.report.run import run_record
+    from chainrule.report.run import run_details
 
-    expected = run_record(runs / "nested" / "model.run")
+    expected = run_details(runs / "nested" / "model.run")
     found = httpx2.get(f"{looking.address}/v1/runs/nested:model.run").json()
     assert (found["points"], found["summary"], found["kind"]) == (expected.points, expected.summary, "lstm")
     assert not found["is_going_on"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.contract.kinds import HeldOut, Rung, find_kind
+from chainrule.contract.kinds import HeldOut, LadderEntry, find_kind
 from chainrule.tagging.evaluate import measure
 from chainrule.tagging.training import KIND
 from chainrule.text.tagged import Tagged
@@ -37,9 +37,9 @@ def test_a_masked_model_gives_a_tagger_its_features(frozen: bool, tmp_path: Path
 
 def test_taggers_are_compared_by_their_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny: dict[str, Any] = {**TINY, "steps": 3}
-    rungs = (Rung("one direction", {**tiny, "bidirectional": False}), Rung("two directions", tiny))
-    monkeypatch.setitem(KIND.__dict__, "ladder", rungs)
-    assert find_kind("tagger").ladder == rungs
+    entries = (LadderEntry("one direction", {**tiny, "bidirectional": False}), LadderEntry("two directions", tiny))
+    monkeypatch.setitem(KIND.__dict__, "ladder", entries)
+    assert find_kind("tagger").ladder == entries
     found = cr.compare(sentences() * 3, tmp_path / "ladder", task="tagging")
     assert [result.name for result in found.results] == ["one direction", "two directions"]
     assert all(0 <= result.test.values["accuracy"] <= 100 for result in found.results)  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
-from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
@@ -128,6 +128,6 @@ KIND = Kind(
     settings=BigramSettings,
     train=train,
     load=load,
-    ladder=(Rung("torch bigram", {}),),
+    ladder=(LadderEntry("torch bigram", {}),),
     requires_torch=True,
 )

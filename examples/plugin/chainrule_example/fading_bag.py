@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chainrule.contract.kinds import Rung
+from chainrule.contract.kinds import LadderEntry
 from chainrule.errors import SettingsError
 from chainrule.networks.layers import Embedding, make_head
 from chainrule.networks.memory import ArrayMemory
@@ -77,5 +77,5 @@ KIND = network_kind(
     "a bag of words in which older words fade",
     FadingBagSettings,
     torch="chainrule_example.fading_bag:FadingBag",
-    rung=Rung("fading bag", {"embedding": 64, "minutes": 0.5, "batch": 256}),
+    entry=LadderEntry("fading bag", {"embedding": 64, "minutes": 0.5, "batch": 256}),
 )

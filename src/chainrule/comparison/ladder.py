@@ -1,4 +1,4 @@
-"""The ladder that a comparison climbs: which models, and how the time is shared among them."""
+"""The ladder of a comparison: which models are trained, and how the time is shared among them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, Rung, Task, find_kind, kind_names
+from chainrule.contract.kinds import Kind, LadderEntry, Task, find_kind, kind_names
 from chainrule.errors import ChainruleError, MissingExtraError, PluginError
 from chainrule.system.progress import SILENT, Progress
 
-Ladder: TypeAlias = Sequence[tuple[Kind, Rung]]
+Ladder: TypeAlias = Sequence[tuple[Kind, LadderEntry]]
 
 QUICK, FULL = "quick", "full"
-"""The ladders of what kinds bring with them: a few models that show the way, and all of them."""
+"""The ladders of the models that kinds declare: a few of them, and all."""
 
 MINUTES = 4.0
-"""The time of a comparison of language models where none is given."""
+"""The default time of a comparison of language models."""
 
 _OWN, _FILE = files("chainrule.comparison").joinpath("ladders"), ".toml"
 _MEASURING = 0.12  # of a network's time, for measuring it
@@ -36,30 +36,31 @@ def find_ladder(
     kinds: Sequence[str] | None = None,
     task: Task = "language",
     progress: Progress = SILENT,
-) -> list[tuple[Kind, Rung]]:
-    """The rungs of a ladder by its name, or those that a file lists; with `kinds`, those of these kinds alone.
+) -> list[tuple[Kind, LadderEntry]]:
+    """Return the models of a ladder by its name, or those that a file lists; with `kinds`, only those kinds.
 
-    A name is quick, full, or one of `ladder_names`. No two rungs have one name: where kinds of two packages agree
-    on one, the name of the kind is added.
+    A name is quick, full, or one of `ladder_names`. Names of models are unique: if two kinds use the same one, the
+    name of the kind is added.
     """
     if str(chosen) in (QUICK, FULL):
-        found = [(kind, rung) for kind, rung in rungs(kinds, progress, task) if chosen == FULL or rung.quick]
+        found = [one for one in ladder_entries(kinds, progress, task) if chosen == FULL or one[1].quick]
     else:
-        found = [
-            (kind, rung)
-            for kind, rung in _read(str(chosen))
-            if _fits(kind, task, str(chosen)) and (not kinds or kind.name in kinds)
-        ]
+        listed = list(_read(str(chosen)))
+        if other := next((kind for kind, _ in listed if kind.task != task), None):
+            raise ChainruleError(f"{chosen}: the kind {other.name} is for another task: --task {other.task}")
+        found = [one for one in listed if not kinds or one[0].name in kinds]
     if not found:
         of = "" if str(chosen) == FULL else f" in the ladder {chosen}"
-        raise ChainruleError(f"there is no model to compare{of}: no kind of {task} adds a rung (is torch missing?)")
-    return _told_apart(found)
+        raise ChainruleError(
+            f"there is no model to compare{of}: no kind of {task} adds one to the ladder (is torch missing?)"
+        )
+    return _with_unique_names(found)
 
 
-def rungs(
+def ladder_entries(
     kinds: Sequence[str] | None = None, progress: Progress = SILENT, task: Task = "language"
-) -> Iterator[tuple[Kind, Rung]]:
-    """The rungs of every kind of a task, or of the named ones: kinds of other tasks share no scale with these.
+) -> Iterator[tuple[Kind, LadderEntry]]:
+    """Yield the models that the kinds of a task, or the named kinds, add to the ladder.
 
     A kind whose library is missing is noted and left out.
     """
@@ -67,38 +68,37 @@ def rungs(
     for name in dict.fromkeys(kinds or kind_names()):
         try:
             kind = find_kind(name)
-        except MissingExtraError as error:
+        except (MissingExtraError, PluginError) as error:
             if kinds:
                 raise
-            missing.setdefault((error.library, error.extra), []).append(name)
+            if isinstance(error, MissingExtraError):
+                missing.setdefault((error.library, error.extra), []).append(name)
+            else:
+                progress.note(f"left out: {error}")
             continue
-        except PluginError as error:
-            if kinds:
-                raise
-            progress.note(f"left out: {error}")
-            continue
-        if kind.task != task:
-            if kinds:
-                raise ChainruleError(f"the kind {name} is for another task: compare it with --task {kind.task}")
-            continue
-        for rung in kind.ladder:
-            yield kind, rung
+        if kind.task == task:
+            yield from ((kind, entry) for entry in kind.ladder)
+        elif kinds:
+            raise ChainruleError(f"the kind {name} is for another task: compare it with --task {kind.task}")
     for (library, extra), names in missing.items():
         what = f"the kind {names[0]}" if len(names) == 1 else f"each of the kinds {', '.join(names)}"
-        left_out = MissingExtraError(library, extra, what)
-        progress.note(f"left out: {left_out}")
+        progress.note(f"left out: {MissingExtraError(library, extra, what)}")
 
 
 # -- ladders in files -------------------------------------------------------------------------------------
 
 
 def ladder_names() -> list[str]:
-    """The ladders in files of this package, by name: tables of the lectures."""
+    """Return the names of the ladders in files of this package: tables of the lectures.
+
+    >>> ladder_names()
+    ['lecture-networks', 'lecture-ngrams']
+    """
     return sorted(one.name.removesuffix(_FILE) for one in _OWN.iterdir() if one.name.endswith(_FILE))
 
 
-def _read(chosen: str) -> Iterator[tuple[Kind, Rung]]:
-    """The rungs of a file: a list of tables [[rung]] with kind, name, settings and share, in TOML or JSON."""
+def _read(chosen: str) -> Iterator[tuple[Kind, LadderEntry]]:
+    """Read a file of tables [[model]] with kind, name, settings and share, in TOML or JSON."""
     path = _OWN / f"{chosen}{_FILE}" if chosen in ladder_names() else Path(chosen)
     try:
         text = path.read_text(encoding="utf-8")
@@ -108,62 +108,60 @@ def _read(chosen: str) -> Iterator[tuple[Kind, Rung]]:
         raise ChainruleError(f"{chosen}: there is no such ladder ({error.strerror}): {known}, or a file") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise ChainruleError(f"{chosen}: the ladder cannot be read: {error}") from None
-    listed = content.get("rung") if isinstance(content, dict) else content
-    if not isinstance(listed, list) or not listed:
-        raise ChainruleError(f"{chosen}: a ladder is a list of [[rung]] tables, each with a kind and settings")
-    for number, entry in enumerate(listed, start=1):
-        yield _rung(entry, f"{chosen}, rung {number}")
+    if isinstance(content, dict):
+        content = content.get("model", content.get("rung"))  # rung: the name of the tables in earlier versions
+    if not isinstance(content, list) or not content:
+        raise ChainruleError(f"{chosen}: a ladder is a list of [[model]] tables, each with a kind and settings")
+    for number, values in enumerate(content, start=1):
+        try:
+            yield _read_entry(values)
+        except MissingExtraError:
+            raise
+        except ChainruleError as error:
+            raise ChainruleError(f"{chosen}, model {number}: {error}") from None
 
 
-def _rung(entry: Any, where: str) -> tuple[Kind, Rung]:
+def _read_entry(values: Any) -> tuple[Kind, LadderEntry]:
     known = {"kind", "name", "settings", "share"}
-    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
-        raise ChainruleError(f"{where}: it has no kind")
-    if unknown := sorted(set(entry) - known):
-        raise ChainruleError(f"{where}: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
-    values, share = entry.get("settings", {}), entry.get("share", 1.0)
-    if not isinstance(values, dict):
-        raise ChainruleError(f"{where}: the settings should be a table")
+    if not isinstance(values, dict) or not isinstance(values.get("kind"), str):
+        raise ChainruleError("it has no kind")
+    if unknown := sorted(set(values) - known):
+        raise ChainruleError(f"{unknown[0]!r} is not one of {', '.join(sorted(known))}")
+    settings, share = values.get("settings", {}), values.get("share", 1.0)
+    if not isinstance(settings, dict):
+        raise ChainruleError("the settings should be a table")
     if isinstance(share, bool) or not isinstance(share, (int, float)) or share <= 0:
-        raise ChainruleError(f"{where}: the share of the time should be a number above 0, not {share!r}")
-    kind = find_kind(entry["kind"])
-    try:
-        settings_of.parse(kind.settings, values)
-    except ChainruleError as error:
-        raise ChainruleError(f"{where}: {error}") from None
-    named = " ".join([kind.name, *(f"{key}={value}" for key, value in values.items())])
-    timed = {"minutes": 1.0, **values} if kind.keeps_run and not _has_length(values) else values
-    return kind, Rung(str(entry.get("name", named)), timed, float(share))
+        raise ChainruleError(f"the share of the time should be a number above 0, not {share!r}")
+    kind = find_kind(values["kind"])
+    settings_of.parse(kind.settings, settings)
+    described = " ".join([kind.name, *(f"{key}={value}" for key, value in settings.items())])
+    if kind.keeps_run and not settings.keys() & {"minutes", "steps", "epochs"}:
+        settings = {"minutes": 1.0, **settings}
+    return kind, LadderEntry(str(values.get("name", described)), settings, float(share))
 
 
-def _has_length(values: Mapping[str, Any]) -> bool:
-    return any(name in values for name in ("minutes", "steps", "epochs"))
-
-
-def _fits(kind: Kind, task: Task, chosen: str) -> bool:
-    if kind.task != task:
-        raise ChainruleError(f"{chosen}: the kind {kind.name} is for another task: --task {kind.task}")
-    return True
-
-
-def _told_apart(ladder: Ladder) -> list[tuple[Kind, Rung]]:
-    """The rungs, each with a name, and so a folder, of its own."""
-    names = Counter(folder_name(rung.name) for _, rung in ladder)
+def _with_unique_names(ladder: Ladder) -> list[tuple[Kind, LadderEntry]]:
+    """Give each model a name, and so a folder, of its own."""
+    names = Counter(folder_name(entry.name) for _, entry in ladder)
     taken: set[str] = set()
     found = []
-    for kind, rung in ladder:
-        name = rung.name if names[folder_name(rung.name)] == 1 else f"{rung.name} ({kind.name})"
+    for kind, entry in ladder:
+        name = entry.name if names[folder_name(entry.name)] == 1 else f"{entry.name} ({kind.name})"
         number = 2
         while folder_name(name) in taken:
-            name = f"{rung.name} ({kind.name} {number})"
+            name = f"{entry.name} ({kind.name} {number})"
             number += 1
         taken.add(folder_name(name))
-        found.append((kind, replace(rung, name=name)))
+        found.append((kind, replace(entry, name=name)))
     return found
 
 
 def folder_name(name: str) -> str:
-    """The name of the folder of a rung's model."""
+    """Return the name of a model's folder.
+
+    >>> folder_name("lstm, two directions")
+    'lstm-two-directions'
+    """
     return re.sub(r"[^\w.-]+", "-", name).strip("-")
 
 
@@ -174,20 +172,21 @@ def folder_name(name: str) -> str:
 class Budget:
     """The time of a comparison: models that are counted take what they need, and networks share the rest.
 
-    A network's share is of the time that is left when its turn comes, so what one does not use goes to the next.
+    A network gets its share of the time that is left when its turn comes, so the next network gets the time that it
+    does not use.
     """
 
     minutes: float | None
-    """All of the time; None: every network has the minutes of its own rung."""
+    """All of the time; None: every network has the minutes of its own settings."""
     spent: float = 0.0
     """Seconds that an earlier part of the comparison took."""
     began: float = field(default_factory=time.perf_counter)
 
-    def within(self, rung: Rung, waiting: Sequence[Rung]) -> Rung:
-        """The rung with the minutes it may train; `waiting` are those after it."""
-        if self.minutes is None or "minutes" not in rung.settings:
-            return rung
-        shares = rung.share + sum(other.share for other in waiting if "minutes" in other.settings)
+    def within(self, entry: LadderEntry, waiting: Sequence[LadderEntry]) -> LadderEntry:
+        """Return the entry with the minutes that it may train; `waiting` are the entries after it."""
+        if self.minutes is None or "minutes" not in entry.settings:
+            return entry
+        shares = entry.share + sum(other.share for other in waiting if "minutes" in other.settings)
         left = 60 * self.minutes - self.spent - (time.perf_counter() - self.began)
-        seconds = max(_LEAST_SECONDS, left * rung.share / shares * (1 - _MEASURING))
-        return replace(rung, settings={**rung.settings, "minutes": round(seconds / 60, 4)})
+        seconds = max(_LEAST_SECONDS, left * entry.share / shares * (1 - _MEASURING))
+        return replace(entry, settings={**entry.settings, "minutes": round(seconds / 60, 4)})

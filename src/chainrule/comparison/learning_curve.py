@@ -1,22 +1,23 @@
 """Learning curves: the same models trained on parts of the training text, and measured on the same test text.
 
-The parts are made of whole documents, drawn at random, and each holds those of the smaller ones. All have the
+The parts are made of whole documents, drawn at random, and each part includes the smaller ones. All share the
 tokenizer and the held-out text of the comparison, and a network has the time that it has on the whole text: only
-the training text differs. (With time in proportion to the text, a network of few minutes shows the time instead.)
+the training text differs. (With time in proportion to the text, the curve of a short training shows the effect of
+the time instead.)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from chainrule.comparison.ladder import Ladder
-from chainrule.comparison.results import Comparison, Point, Result, loss_of
-from chainrule.contract.kinds import Kind, Rung
+from chainrule.comparison.results import Comparison, Point, Result
+from chainrule.contract.kinds import Kind, LadderEntry
 from chainrule.errors import CorpusError
 from chainrule.evaluation.measure import Measured
 from chainrule.system.disk import naming
@@ -29,25 +30,44 @@ from chainrule.tokens.ids import Encoded, encode_corpus
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """The parts of the training text, beside all of it."""
 NETWORK_SHARES = (1 / 4, 1 / 2)
-"""Those on which networks train: each takes as long as the whole text."""
+"""The parts on which networks train: each takes as long as the whole text."""
 
 _ANOTHER_DRAW = 1 << 64
-"""Added to the seed: the training text has the documents whose draws by the seed itself are high."""
+"""Added to the seed: the split into training and test text used the draws of the seed itself."""
 
 
-def points_of(ladder: Ladder) -> list[tuple[Kind, Rung, float]]:
-    """The rungs that have a curve, each with its shares: those of the short ladder, or all where none is of it."""
-    drawn = [(kind, rung) for kind, rung in ladder if rung.quick] or ladder
+@dataclass(frozen=True)
+class Job:
+    """A model to train, on all of the training text or, for its learning curve, on a part."""
+
+    kind: Kind
+    entry: LadderEntry
+    share: float = 1.0
+
+    @property
+    def order(self) -> tuple[bool, bool]:
+        """Counted models come first, since they need no time of the budget; the whole text before its parts."""
+        return "minutes" in self.entry.settings, self.share < 1
+
+    @property
+    def label(self) -> str:
+        """The name of the model, and the part of the text that it is trained on."""
+        return on_part(self.entry.name, self.share)
+
+
+def curve_jobs(ladder: Ladder) -> list[Job]:
+    """Return the trainings on parts of the text: of the models of the short ladder, or of all if there are none."""
+    drawn = [(kind, entry) for kind, entry in ladder if entry.quick] or ladder
     return [
-        (kind, rung, share)
-        for kind, rung in drawn
-        for share in (NETWORK_SHARES if "minutes" in rung.settings else SHARES)
+        Job(kind, entry, share)
+        for kind, entry in drawn
+        for share in (NETWORK_SHARES if "minutes" in entry.settings else SHARES)
     ]
 
 
 @dataclass(frozen=True)
 class CurveTexts:
-    """The parts of a training text, written and encoded when they are asked for."""
+    """The parts of a training text."""
 
     corpus: Corpus
     tokenizer: Tokenizer
@@ -58,8 +78,9 @@ class CurveTexts:
 
     @cached_property
     def encoded(self) -> dict[float, Encoded]:
-        """The ids of each part, by its share of the text."""
-        pieces = {f"piece-{one}": share for one, share in enumerate(_steps(self.shares))}
+        """The ids of each part, by its share of the text; encoded on first use."""
+        steps = pairwise((0.0, *self.shares, 1.0))
+        pieces = {f"piece-{number}": larger - smaller for number, (smaller, larger) in enumerate(steps)}
         where = self.folder / "curve"
         with naming(where):
             where.mkdir()
@@ -82,13 +103,8 @@ class CurveTexts:
         }
 
 
-def _steps(shares: Sequence[float]) -> list[float]:
-    """What each share has more than the one before it, up to all."""
-    return [after - before for before, after in zip((0.0, *shares), (*shares, 1.0), strict=True)]
-
-
 def fraction(share: float) -> str:
-    """A share as it is said.
+    """Return a share in words.
 
     >>> fraction(0.0625), fraction(1.0)
     ('1/16', 'all')
@@ -97,7 +113,7 @@ def fraction(share: float) -> str:
 
 
 def on_part(name: str, share: float) -> str:
-    """The name of a model, with the part of the text that it is trained on.
+    """Return the name of a model, with the part of the text that it is trained on.
 
     >>> on_part("bigram", 0.5), on_part("bigram", 1.0)
     ('bigram on 1/2 of the text', 'bigram')
@@ -105,24 +121,23 @@ def on_part(name: str, share: float) -> str:
     return name if share == 1 else f"{name} on {fraction(share)} of the text"
 
 
-def timed_as(rung: Rung, whole: Result) -> Rung:
-    """The rung with the minutes that it had on the whole text."""
-    if "minutes" not in rung.settings:
-        return rung
-    return replace(rung, settings={**rung.settings, "minutes": whole.settings["minutes"]})
+def timed_as(entry: LadderEntry, whole: Result) -> LadderEntry:
+    """Return the entry with the minutes that it had on the whole text."""
+    if "minutes" not in entry.settings:
+        return entry
+    return replace(entry, settings={**entry.settings, "minutes": whole.settings["minutes"]})
 
 
 def add_whole_text(comparison: Comparison, names: Iterable[str]) -> None:
-    """Add the points of the whole text, which are results of the ladder, and put all points in order.
+    """Add a point for each result on the whole text, and sort all points.
 
-    A model without a finite figure has no curve, nor has one whose figures are scores: they do not compare.
+    A model has no curve if its loss is infinite, or if it gives scores instead of probabilities.
     """
     there = {one.name for one in comparison.curve if one.share == 1}
     wanted, order = set(names) - there, [one.name for one in comparison.results]
     whole = comparison.parts["train"]
     for result in comparison.results:
-        loss = loss_of(result) if result.name in wanted else None
-        if loss is not None and math.isfinite(loss) and isinstance(result.test, Measured):
+        if result.name in wanted and result.has_finite_loss and isinstance(result.test, Measured):
             comparison.curve.append(
                 Point(
                     name=result.name,

@@ -1,15 +1,13 @@
-"""The results of a comparison: what each model gives and costs, and how they are kept in a file."""
+"""The results of a comparison: how good each model is and what it costs, and how they are stored in a file."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from chainrule.contract.kinds import Figures, Task
 from chainrule.contract.lm import Context
@@ -20,10 +18,12 @@ from chainrule.system.disk import replaced_file
 RESULTS = "compare.json"
 FORMAT = "chainrule-comparison"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one rung: how good the model is and what it costs."""
+    """The result of one model: how good it is and what it costs."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class Result:
     """Training and measuring together."""
     training_tokens_per_second: float | None = None
     writing_tokens_per_second: float | None = None
-    """Tokens that it writes per second, one text at a time; None for models that write none."""
+    """Tokens that it samples per second, one text at a time; None for models that generate no text."""
     peak_megabytes: float | None = None
     """The most memory in use while it was trained: that of the GPU, or of the whole process."""
     parameters: int | None = None
@@ -53,14 +53,52 @@ class Result:
     """By how many bits per byte it is worse than the best on the same documents, and the interval of that."""
 
     @property
-    def is_told_from_best(self) -> bool:
-        """Whether it is worse than the best model on nearly all draws of the documents."""
+    def loss(self) -> float | None:
+        """The figure that ranks models, lowest first: bits per byte of a text; None if it is no probability."""
+        if isinstance(self.test, Figures):
+            return self.test.loss
+        return self.test.bits_per_byte if self.test.normalised else None
+
+    @property
+    def rank(self) -> float:
+        """The loss to sort models by: infinite if there is none."""
+        return math.inf if self.loss is None else self.loss
+
+    @property
+    def has_finite_loss(self) -> bool:
+        """Return True if the model has a loss, and gave no token probability 0."""
+        return math.isfinite(self.rank)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """How good the model is, by the names that a table shows."""
+        if isinstance(self.test, Measured):
+            return {"bits per byte": self.test.bits_per_byte, "perplexity": self.test.perplexity}
+        return dict(self.test.values)
+
+    @property
+    def note(self) -> str:
+        """What a reader has to know to compare the figures."""
+        if not isinstance(self.test, Measured):
+            return self.test.note
+        notes = []
+        if not self.test.normalised:
+            notes.append("scores, not probabilities")
+        if not self.test.lossless:
+            notes.append("a lower bound: the tokens do not spell out all of the text")
+        if self.test.impossible:
+            notes.append(f"{self.test.impossible / self.test.tokens:.1%} of the tokens had probability 0")
+        return "; ".join(notes)
+
+    @property
+    def differs_from_best(self) -> bool:
+        """Return True if it is worse than the best model on nearly all draws of the documents."""
         return self.behind is None or self.behind[1] > 0
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A rung that could not be trained or measured."""
+    """A model that could not be trained or measured."""
 
     name: str
     kind: str
@@ -71,10 +109,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a learning curve: a rung trained on a part of the training text, and not kept."""
+    """A point of a learning curve: a model trained on a part of the training text; the model is not kept."""
 
     name: str
-    """Of the rung."""
     kind: str
     settings: dict[str, Any]
     share: float
@@ -90,20 +127,57 @@ class Point:
     """Training and measuring together."""
 
 
-COSTS: Mapping[str, Callable[[Result], float]] = MappingProxyType(
-    {
-        "speed": lambda result: -result.test.tokens_per_second,
-        "writing": lambda result: -(result.writing_tokens_per_second or 0.0),
-        "training": lambda result: result.training_seconds,
-        "size": lambda result: result.megabytes,
-    }
+@dataclass(frozen=True)
+class Cost:
+    """Something that a model costs, or the speed at which it works."""
+
+    key: str
+    """Its name in compare.json."""
+    name: str
+    unit: str
+    more_is_better: bool = False
+    is_large: bool = False
+    """Whether thousands and millions are usual, which an axis writes as 1k and 1M."""
+
+    @property
+    def title(self) -> str:
+        """Its name and unit, for the head of a column."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def of(self, result: Result) -> float | None:
+        """Return the cost of a model; None if it was not measured."""
+        value = getattr(result, self.key, None)
+        value = getattr(result.test, self.key, None) if value is None else value
+        return float(value) if value is not None and math.isfinite(value) else None
+
+    def gain(self, result: Result, than: Result) -> float:
+        """Return how many times as cheap as another model one is; 0 if that is not known."""
+        ours, other = self.of(result), self.of(than)
+        if not ours or not other:
+            return 0.0
+        return ours / other if self.more_is_better else other / ours
+
+
+COSTS = (
+    Cost("training_seconds", "training", "s"),
+    Cost("megabytes", "size", "MB"),
+    Cost("tokens_per_second", "scoring speed", "tokens/s", True, True),
+    Cost("writing_tokens_per_second", "writing speed", "tokens/s", True, True),
+    Cost("peak_megabytes", "peak memory", "MB", is_large=True),
+    Cost("parameters", "parameters", "", is_large=True),
+    Cost("flops_per_token", "arithmetic", "FLOPs/token", is_large=True),
 )
-"""What a model costs: each function is lower for a cheaper one."""
+"""In the order of the table."""
+
+
+def cost_of(key: str) -> Cost:
+    """Return the cost of that key."""
+    return next(one for one in COSTS if one.key == key)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of all rungs, and the text and tokenizer they share."""
+    """The results of all models, and the text and tokenizer they share."""
 
     format: str
     tokenizer: str
@@ -113,44 +187,62 @@ class Comparison:
     """Lines, tokens and bytes of train, valid and test."""
     results: list[Result]
     identity: dict[str, Any]
-    """The texts, the tokenizer, the seed and the ladder: what must be the same for a comparison to go on."""
+    """The texts, the tokenizer, the seed and the ladder: a comparison is continued only if these are the same."""
     task: Task = "language"
     failures: list[Failure] = field(default_factory=list)
     advice: str | None = None
     """Which model to take for what."""
     curve: list[Point] = field(default_factory=list)
-    """The learning curves, if they were asked for: rung by rung, from little text to all of it."""
+    """The learning curves, if they were asked for: model by model, from little text to all of it."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether every rung of the ladder, and every point of its curves, is there, or failed."""
+        """Return True if every model of the ladder, and every point of its curves, has a result or failed."""
         ladder = self.identity.get("ladder")  # comparisons of earlier versions do not have it
         if ladder is None:
             return True
         done = {(one.name, 1.0) for one in self.results} | {(one.name, one.share) for one in self.curve}
         done |= {(one.name, one.share) for one in self.failures}
-        drawn = {one.name for one in self.curve}  # a rung that failed, or has no finite figure, has none
+        drawn = {one.name for one in self.curve}  # a model that failed, or has no finite figure, has no curve
         points = [(name, share) for name, share in self.identity.get("curve", ()) if name in drawn]
-        return all(one in done for one in [*((rung["name"], 1.0) for rung in ladder), *points])
+        return all(one in done for one in [*((entry["name"], 1.0) for entry in ladder), *points])
+
+    @property
+    def is_of_text(self) -> bool:
+        """Return True if the models predict text, so that they share bits per byte and the surprisals of tokens."""
+        return all(isinstance(one.test, Measured) for one in self.results)
+
+    @property
+    def loss_name(self) -> str:
+        """The name of the figure that ranks the models."""
+        return "bits per byte" if self.is_of_text else "loss"
 
     @property
     def best(self) -> Result | None:
-        """The model with the lowest loss; None if there is no model that has one."""
-        fitting = [(loss, number) for number, one in enumerate(self.results) if (loss := loss_of(one)) is not None]
-        return self.results[min(fitting)[1]] if fitting else None
+        """The model with the lowest loss; None if no model has one."""
+        return min((one for one in self.results if one.loss is not None), key=lambda one: one.rank, default=None)
 
-    def frontier(self, cost: str) -> set[str]:
-        """The names of the models to which no other is better without costing more; none has an infinite loss."""
-        of = COSTS[cost]
-        points = [
-            (one.name, loss, of(one))
+    @property
+    def costs(self) -> list[Cost]:
+        """The costs that were measured of at least one model."""
+        return [cost for cost in COSTS if any(cost.of(one) is not None for one in self.results)]
+
+    def frontier(self, key: str) -> set[str]:
+        """Return the names of the models that no other beats, by loss and by the cost of that key.
+
+        One model beats another if it is at least as good and as cheap, and better in one of the two.
+        """
+        cost = cost_of(key)
+        sign = -1 if cost.more_is_better else 1
+        points = {
+            one.name: (one.rank, sign * price)
             for one in self.results
-            if (loss := loss_of(one)) is not None and math.isfinite(loss)
-        ]
+            if one.has_finite_loss and (price := cost.of(one)) is not None
+        }
         return {
             name
-            for name, loss, price in points
-            if not any(other <= loss and p <= price and (other, p) != (loss, price) for _, other, p in points)
+            for name, point in points.items()
+            if not any(o[0] <= point[0] and o[1] <= point[1] and o != point for o in points.values())
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -161,18 +253,17 @@ class Comparison:
         """The table, for a notebook: how good each model is and what it costs; the best in bold."""
         rows = []
         for result in self.results:
-            loss = loss_of(result)
             cells = [
                 escape(result.name),
-                "" if loss is None else f"{loss:.4g}",
+                "" if result.loss is None else f"{result.loss:.4g}",
                 f"{result.training_seconds:.3g}",
                 f"{result.megabytes:.3g}",
                 f"{result.test.tokens_per_second:,.0f}",
             ]
             strong = ("<b>", "</b>") if result is self.best else ("", "")
             rows.append("<tr>" + "".join(f"<td>{strong[0]}{cell}{strong[1]}</td>" for cell in cells) + "</tr>")
-        loss_name = "bits/byte" if self.task == "language" else "loss"
-        head = "".join(f"<th>{name}</th>" for name in ("model", loss_name, "train s", "MB", "tokens/s"))
+        names = ("model", "bits/byte" if self.is_of_text else "loss", "train s", "MB", "tokens/s")
+        head = "".join(f"<th>{name}</th>" for name in names)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
     def write(self, out: Path) -> None:
@@ -181,44 +272,56 @@ class Comparison:
             file.write(to_json(self.to_json(), indent=2).encode() + b"\n")
 
 
-def loss_of(result: Result) -> float | None:
-    """What models are ranked by, the lowest first: of language models bits per byte; None for one without."""
-    if isinstance(result.test, Figures):
-        return result.test.loss
-    return result.test.bits_per_byte if result.test.normalised else None
+NEAR = 0.05
+"""A model is nearly as good as the best if its loss is higher by this share at most."""
+
+_PURPOSES = {
+    "tokens_per_second": ("to score text fast", "as fast"),
+    "megabytes": ("for little disk", "as small"),
+    "training_seconds": ("to train in little time", "as fast"),
+}
+_WORTH_SAYING = 2.0  # times as cheap as the best
 
 
-def _read_result(values: dict[str, Any]) -> Result:
-    ranges = {name: tuple(values[name]) for name in ("interval", "behind") if values.get(name) is not None}
-    known = {one.name for one in fields(Result)}  # a later version may say more
-    found = {name: value for name, value in values.items() if name in known}
-    return Result(**{**found, **ranges, "test": _read_figures(values["test"])})
-
-
-def _read_point(values: dict[str, Any]) -> Point:
-    known = {one.name for one in fields(Point)}
-    return Point(**{name: value for name, value in values.items() if name in known})
-
-
-def _read_figures(values: dict[str, Any]) -> Measured | Figures:
-    of = Figures if "values" in values else Measured
-    known = {one.name for one in fields(of)}
-    return of(**{name: value for name, value in values.items() if name in known})
+def advise(comparison: Comparison) -> str | None:
+    """Return which model to take for which purpose; None if no model has a finite loss."""
+    best = comparison.best
+    if best is None or not best.has_finite_loss:
+        return None
+    near = [one for one in comparison.results if one.rank <= best.rank * (1 + NEAR) and one is not best]
+    purposes: dict[str, list[str]] = {}
+    for key, (purpose, gained) in _PURPOSES.items():
+        gains = [(cost_of(key).gain(one, best), one.name) for one in near]
+        gain, name = max(gains, key=lambda one: one[0], default=(0.0, ""))
+        if gain >= _WORTH_SAYING:
+            purposes.setdefault(name, []).append(f"{purpose} ({gain:.0f}x {gained})")
+    others = [f"{name} {' and '.join(wishes)}, within {NEAR:.0%} of it" for name, wishes in purposes.items()]
+    return "; ".join([f"Take {best.name} for quality", *others]) + "."
 
 
 def read_comparison(out: Path) -> Comparison | None:
-    """The comparison of a folder; None if there is none, or none that can be read."""
+    """Read the comparison of a folder; None if there is none, or none that can be read."""
     try:
         values = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
             return None
-        known = {one.name for one in fields(Comparison)} - {"results", "failures", "curve"}
-        found = {name: values[name] for name in known if name in values}
-        return Comparison(
-            **{"identity": {}, **found},
-            results=[_read_result(one) for one in values["results"]],
-            failures=[Failure(**one) for one in values.get("failures", [])],
-            curve=[_read_point(one) for one in values.get("curve", [])],
-        )
+        lists = {
+            "results": [_read_result(one) for one in values["results"]],
+            "failures": [_read(Failure, one) for one in values.get("failures", [])],
+            "curve": [_read(Point, one) for one in values.get("curve", [])],
+        }
+        return _read(Comparison, {"identity": {}, **values, **lists})
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _read_result(values: dict[str, Any]) -> Result:
+    test = _read(Figures if "values" in values["test"] else Measured, values["test"])
+    ranges = {name: tuple(values[name]) for name in ("interval", "behind") if values.get(name) is not None}
+    return _read(Result, {**values, **ranges, "test": test})
+
+
+def _read(cls: type[T], values: dict[str, Any]) -> T:
+    """Construct a dataclass from plain values; a later version may write fields that this one does not know."""
+    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in values.items() if name in known})

@@ -2,7 +2,7 @@
 
 A comparison folder keeps the text once and the surprisals of each model beside it:
 
-    test.txt                the held-out text, UTF-8, each line ended by one byte
+    test.txt                the held-out text, UTF-8; a line end is one byte
     surprisal/FOLDER.npz    of the model in FOLDER: nats (float32), -ln p of each token of test.txt, line ends
                             included; ends (int64), the byte of test.txt at which each token ends
 
@@ -29,13 +29,14 @@ from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, lines_of
+from chainrule.tokens.spelling import byte_spans
 from chainrule.tokens.words.splitting import split_words
 
 TEXT = "test.txt"
 SURPRISALS = "surprisal"
 
 MOST_BITS = 64.0
-"""What a token that a model holds impossible counts where surprisals are added up and drawn."""
+"""The most bits that a token counts in sums and charts: a token of probability 0 has infinitely many."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,18 @@ class Surprisals:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """The byte at which each token begins, white space that it does not spell included."""
+        """The byte at which each token begins, with the white space before it that no token spells."""
         return np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])[: len(self.ends)]
 
     def total_before(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The nats of the text before each of these bytes; a token's are spread evenly over its bytes.
+        """Return the nats of the text before each of these bytes; a token's are spread evenly over its bytes.
 
-        The nats of the bytes from a to b are total_before(b) - total_before(a), whatever the tokens are. No token
-        counts more than MOST_BITS.
+        The nats of the bytes from a to b are total_before(b) - total_before(a), for any tokenizer. No token counts
+        more than MOST_BITS.
+
+        >>> found = Surprisals(np.asarray([1, 3], np.float32), np.asarray([2, 5]))  # tokens of two and three bytes
+        >>> found.total_before(np.asarray([1, 2, 4])).tolist()
+        [0.5, 1.0, 3.0]
         """
         nats = np.minimum(self.nats.astype(np.float64), MOST_BITS * math.log(2))
         # a token that has no bytes of its own counts with the one before it
@@ -66,19 +71,19 @@ class Surprisals:
 
 
 def surprisals_path(folder: Path, name: str) -> Path:
-    """The file with the surprisals of the model in `folder`/`name`."""
+    """Return the path of the surprisals of the model in `folder`/`name`."""
     return folder / SURPRISALS / f"{Path(name).name}.npz"
 
 
 def surprisals_of(lm: LanguageModel, block: bytes) -> Surprisals:
-    """The surprisals of a block of whole lines (clean UTF-8), as `evaluate` measures them."""
+    """Compute the surprisals of a block of whole lines (valid UTF-8), as `evaluate` measures them."""
     ids = encode_in_parallel(lm.tokenizer, block)
     nats = [-scores for scores in score_ids(lm, ids.astype(np.int64))]
     return Surprisals(np.concatenate(nats).astype(np.float32), token_ends(lm.tokenizer, block, ids))
 
 
 def write_text(folder: Path, text: Text) -> bytes:
-    """Write the held-out text of a comparison; returns its bytes, each line ended."""
+    """Write the held-out text of a comparison; return its bytes, with a line end after the last line too."""
     block = b"".join(as_corpus(text).blocks())
     if not block:
         raise CorpusError(f"{as_corpus(text).name}: the text is empty")
@@ -96,13 +101,13 @@ def write_surprisals(folder: Path, name: str, found: Surprisals) -> None:
 
 
 def read_text(folder: Path) -> bytes | None:
-    """The held-out text of a comparison, its last line ended too; None if the folder has none."""
+    """Read the held-out text of a comparison; None if the folder has none."""
     path = folder / TEXT
     return path.read_bytes().removesuffix(b"\n") + b"\n" if path.is_file() else None
 
 
 def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:
-    """The surprisals of one model on a text of `size` bytes; None if the folder does not have them."""
+    """Read the surprisals of one model on a text of `size` bytes; None if the folder does not have them."""
     path = surprisals_path(folder, name)
     if not path.is_file():
         return None
@@ -123,7 +128,7 @@ def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:
 
 
 def record_surprisals(folder: Path, comparison: Comparison, text: Text, *, progress: Reports = False) -> None:
-    """Write the held-out text and the surprisals of every language model of a comparison that is there."""
+    """Write a held-out text, and the surprisals of it under every model that is still in the folder."""
     progress = as_progress(progress)
     block = write_text(folder, text)
     with progress.task("surprisals", len(comparison.results), "models") as task:
@@ -139,8 +144,10 @@ def record_surprisals(folder: Path, comparison: Comparison, text: Text, *, progr
 
 
 def token_ends(tokenizer: Tokenizer, block: bytes, ids: Ids) -> NDArray[np.int64]:
-    """The byte of the block at which each token ends; a line's end is one byte, and white space belongs to what
-    comes after it where tokens do not spell it."""
+    """Return the byte of the block at which each token ends.
+
+    A line end is one byte. White space that no token spells belongs to the token after it.
+    """
     pieces = tokenizer.pieces()
     lines = lines_of(block)
     starts, stops = line_bounds(ids, tokenizer.eos)
@@ -154,51 +161,25 @@ def token_ends(tokenizer: Tokenizer, block: bytes, ids: Ids) -> NDArray[np.int64
     ends: list[int] = []
     begin = 0
     for line, start, stop in zip(lines, starts.tolist(), stops.tolist(), strict=True):
-        inside = _ends_in_line(tokenizer, pieces, line, ids[start : stop - 1].tolist())
+        inside = _ends_in_line(tokenizer, line, ids[start : stop - 1].tolist())
         ends += [begin + end for end in inside]
         begin += len(line) + 1
         ends.append(begin)
     return np.asarray(ends, dtype=np.int64)
 
 
-def _ends_in_line(tokenizer: Tokenizer, pieces: list[bytes] | None, line: bytes, ids: list[int]) -> list[int]:
-    """The byte of a line at which each of its tokens ends, one token after the other."""
-    if tokenizer.splitting is not None:
-        return _ends_of(split_words(line, tokenizer.splitting), line)
-    characters = line.decode()
-    if len(characters) == len(ids):  # a token for each character, known or not
-        return _ends_of([character.encode() for character in characters], line)
-    if pieces is not None:
-        return _ends_around_unknown([pieces[i] for i in ids], line)
-    before: list[int] = []
-    end, ends = 0, []
-    for i in ids:  # what a token adds to the text depends on the tokens before it
-        end = min(end + len(tokenizer.continuation(before, [i]).encode()), len(line))
-        ends.append(end)
-        before.append(i)
-    return ends
-
-
-def _ends_of(words: list[bytes], line: bytes) -> list[int]:
-    end, ends = 0, []
-    for word in words:
-        end = line.index(word, end) + len(word)
-        ends.append(end)
-    return ends
-
-
-def _ends_around_unknown(spelled: list[bytes], line: bytes) -> list[int]:
-    """The ends of tokens of which some, b"", spell nothing: those share the bytes up to the next that does."""
-    end, ends, waiting = 0, [], 0
-    for piece in [*spelled, None]:
-        if piece == b"":
-            waiting += 1
-            continue
-        found = len(line) if piece is None else line.find(piece, end + waiting)
-        start = max(found, end) if found >= 0 else end
-        ends += [end + (start - end) * (n + 1) // waiting for n in range(waiting)]
-        waiting = 0
-        if piece is not None:
-            end = min(start + len(piece), len(line))
+def _ends_in_line(tokenizer: Tokenizer, line: bytes, ids: list[int]) -> list[int]:
+    """Return the byte of a line at which each of its tokens ends."""
+    end, ends, splitting = 0, list[int](), tokenizer.splitting
+    words = [one.encode() for one in line.decode()] if splitting is None else split_words(line, splitting)
+    if splitting is not None or len(words) == len(ids):  # a token for each word or character, known or not
+        for word in words:
+            end = line.index(word, end) + len(word)
             ends.append(end)
+        return ends
+    if tokenizer.spelling is not None:
+        return [end for _, end in byte_spans(tokenizer, line, ids)]
+    for number, token in enumerate(ids):  # the text of a token depends on the tokens before it
+        end = min(end + len(tokenizer.continuation(ids[:number], [token]).encode()), len(line))
+        ends.append(end)
     return ends

@@ -1,7 +1,7 @@
 """The kinds of model there are, by name.
 
-A kind says what its settings are, how it is trained and loaded, and which rungs it adds to the ladder that
-`chainrule compare` climbs. The command line, compare and the laws of `chainrule.testing` find it here and need no
+A kind says what its settings are, how it is trained and loaded, and which models it adds to the ladder that
+`chainrule compare` trains. The command line, compare and the laws of `chainrule.testing` find it here and need no
 change for a new one: a kind of this package is listed in `_BUILT_IN`, one of another package is declared as an
 entry point in the group `chainrule.kinds`. Modules are imported only when their kind is used, so that n-gram
 commands never wait for torch.
@@ -176,7 +176,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Rung:
+class LadderEntry:
     """One of the models that `chainrule compare` trains, from simple to complex: its name, and its settings."""
 
     name: str
@@ -185,6 +185,10 @@ class Rung:
     """Of the time that is left for networks, beside the shares of others."""
     quick: bool = False
     """Whether it belongs to the short ladder too."""
+
+
+Rung = LadderEntry
+"""The old name, kept for plug-ins until the next version."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class Kind:
     """A frozen dataclass."""
     train: Callable[[Any, TrainingData], LanguageModel]
     load: Callable[[ModelFolder], Model]
-    ladder: tuple[Rung, ...] = ()
+    ladder: tuple[LadderEntry, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
     takes_executor: Callable[[Any], bool] = field(default=lambda settings: False)

@@ -1,14 +1,13 @@
 """Confidence intervals by the bootstrap over documents: how much a figure depends on the text that was drawn.
 
 The documents of the test text are drawn again and again, with replacement, and the figure is computed for each
-draw. Models are compared on the same draws, so that a difference is told from the documents that are hard for both.
+draw. Models are compared on the same draws, so that documents that are hard for both do not hide a difference.
 A document counts as a whole: its lines are alike, and drawing lines would give intervals that are too narrow.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,33 +16,26 @@ DRAWS = 1000
 LEVEL = 0.95
 """The share of the draws inside an interval."""
 FEWEST = 10
-"""With fewer documents there are too few draws that differ."""
+"""Documents that an interval needs: of fewer there are too few draws that differ."""
 
 _CELLS_AT_ONCE = 1 << 22
 
 
-@dataclass(frozen=True)
-class Interval:
-    """The middle `LEVEL` of the draws."""
+def middle_of(draws: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the lowest and the highest of the middle `LEVEL` of the draws.
 
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Interval:
-        """The interval of some draws."""
-        tail = (1 - LEVEL) / 2
-        low, high = np.quantile(values, [tail, 1 - tail])
-        return cls(float(low), float(high))
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
+    >>> [round(end, 2) for end in middle_of(np.arange(101.0))]
+    [2.5, 97.5]
+    """
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def drawn_bits_per_byte(
     nats_MD: NDArray[np.float64], bytes_D: NDArray[np.int64], seed: int = 0, draws: int = DRAWS
 ) -> NDArray[np.float64]:
-    """Bits per byte of each model on each draw of the documents, [draws, M]; models share the draws."""
+    """Return the bits per byte of each model on each draw of the documents, [draws, M]; models share the draws."""
     random = np.random.default_rng(seed % 2**64)
     documents = len(bytes_D)
     found = np.empty((draws, len(nats_MD)))
@@ -58,7 +50,7 @@ def drawn_bits_per_byte(
 
 
 def per_document(values: NDArray[np.float64], sizes_D: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The sum of the values of each document; `sizes_D` says how many are its own, in order."""
+    """Return the sum of each document's values; the first sizes_D[0] values are those of document 0, and so on."""
     starts = np.cumsum(sizes_D) - sizes_D
     sums: NDArray[np.float64] = np.add.reduceat(values, starts)
     return sums

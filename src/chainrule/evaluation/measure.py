@@ -69,10 +69,16 @@ def evaluate(
 def evaluate(
     lm: LanguageModel, text: Text | Pairs, *, dynamic: Dynamic | None = None, progress: Reports = False
 ) -> Measured | TranslationMeasured:
-    """Measure a model on a text: strings are text, paths are files. One that translates is measured on `Pairs`.
+    """Measure a model on a text: strings are text, paths are files. A model that translates is measured on `Pairs`.
 
     With `dynamic`, its networks learn from the text while it is scored: each token is scored before they learn from
     it. The model itself stays as it is.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace")
+    >>> measured = evaluate(lm, ["i love cats"])
+    >>> measured.tokens, round(measured.perplexity, 2)
+    (4, 3.16)
     """
     if isinstance(text, Pairs):
         return evaluate_pairs(lm, text, progress=progress)
@@ -94,11 +100,11 @@ def measure(
     progress: Progress = SILENT,
     keep: Callable[[np.ndarray], object] | None = None,
 ) -> Measured:
-    """Measure a model on ids of its own tokenizer; `keep` is given ln p of every token, piece by piece."""
+    """Measure a model on ids of its own tokenizer; `keep` is called with ln p of the tokens, piece by piece."""
     nats, impossible = 0.0, 0
     began = time.perf_counter()
     with progress.task("scoring", encoded.tokens, "tokens") as task:
-        for scores in score_ids(lm, encoded.ids) if dynamic is None else _learning(lm, encoded.ids, dynamic):
+        for scores in _scores(lm, encoded.ids, dynamic):
             finite = np.isfinite(scores)
             nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())
@@ -124,25 +130,34 @@ def measure(
     )
 
 
-def _learning(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iterator[np.ndarray]:
+def _scores(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic | None) -> Iterator[np.ndarray]:
+    if dynamic is None:
+        return score_ids(lm, ids)
     from chainrule.mixtures.dynamic import dynamic_scores
 
     return dynamic_scores(lm, ids, dynamic)
 
 
 def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
-    """ln p of every token of a text, in pieces."""
-    if lm.context == "stream":
-        yield from _score_stream(lm, ids)
-        return
-    yield from score_in_pieces(lm, ids, *line_bounds(ids, lm.tokenizer.eos))
+    """Yield ln p of every token of a text, in pieces."""
+    if lm.context == "line":
+        yield from score_in_pieces(lm, ids, *line_bounds(ids, lm.tokenizer.eos))
+    else:
+        yield from (scores for scores, _ in _in_pieces(lm, lm.start(1), ids))
 
 
-def _score_stream(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:
-    """ln p of every token of one long sequence, in pieces; the state carries the context from one to the next."""
-    state: State = lm.start(1)
+def score_after(lm: LanguageModel, state: State, ids: np.ndarray) -> tuple[np.ndarray, State]:
+    """Return ln p of each token after the text that a state has read, and the state after them."""
+    pieces = list[np.ndarray]()
+    for scores, after in _in_pieces(lm, state, ids):
+        pieces.append(scores)
+        state = after
+    return np.concatenate(pieces), state
+
+
+def _in_pieces(lm: LanguageModel, state: State, ids: np.ndarray) -> Iterator[tuple[np.ndarray, State]]:
+    """Yield ln p of the tokens of one long sequence, some at a time, and the state after each piece."""
     at_once = min(tokens_at_once(lm), TOKENS_AT_ONCE)
     for first in range(0, len(ids), at_once):
-        piece = np.asarray(ids[None, first : first + at_once], dtype=np.int64)
-        scores, state = read(lm, state, piece)
-        yield checked(to_numpy(scores)[0], normalised=lm.normalised)
+        scores, state = read(lm, state, np.asarray(ids[None, first : first + at_once], dtype=np.int64))
+        yield checked(to_numpy(scores)[0], normalised=lm.normalised), state

@@ -17,12 +17,17 @@ BITS = 2.0
 
 
 def entropy(p: Array, base: float = BITS) -> Array:
-    """H(p) = -Σ p log p: the surprise to expect."""
+    """Return H(p) = -Σ p log p: the expected surprise.
+
+    >>> import numpy as np
+    >>> float(entropy(np.asarray([0.5, 0.25, 0.25])))
+    1.5
+    """
     return cross_entropy(p, p, base)
 
 
 def cross_entropy(p: Array, q: Array, base: float = BITS) -> Array:
-    """H(p, q) = -Σ p log q: the surprise when p happens and q was believed; infinite if q rules it out."""
+    """Return H(p, q) = -Σ p log q: the surprise of a model q if p is true; infinite if q excludes what happens."""
     xp = array_namespace(p, q)
     happens = p > 0
     log_q = xp.log(xp.where(happens & (q > 0), q, xp.ones_like(q)))
@@ -31,22 +36,22 @@ def cross_entropy(p: Array, q: Array, base: float = BITS) -> Array:
 
 
 def kl_divergence(p: Array, q: Array, base: float = BITS) -> Array:
-    """KL(p || q) = H(p, q) - H(p) = Σ p log (p / q): what believing q costs."""
+    """Return KL(p || q) = H(p, q) - H(p) = Σ p log (p / q): the additional surprise of a model q if p is true."""
     return cross_entropy(p, q, base) - entropy(p, base)
 
 
 def perplexity_of(cross_entropy: float, base: float = NATS) -> float:
-    """base^H: as hard as choosing among so many equally likely tokens; the same number in every base."""
+    """Return base^H: a choice among so many equally likely tokens is as hard; the same number in every base."""
     exponent = cross_entropy * math.log(base)
     return math.exp(exponent) if exponent < math.log(1e308) else math.inf
 
 
 def perplexity(log_probs: Array) -> float:
-    """exp(-1/T Σ_t ln p(x_t | x_<t)) from ln p of each token."""
+    """Return exp(-1/T Σ_t ln p(x_t | x_<t)), from ln p of each token."""
     xp = array_namespace(log_probs)
     return perplexity_of(float(-xp.mean(log_probs)))
 
 
 def bits_per_byte(total_nats: float, size: int) -> float:
-    """Bits needed to encode a text of `size` bytes, per byte: the scale on which all tokenizers compare."""
+    """Return the bits per byte of a text of `size` bytes: a scale on which all tokenizers compare."""
     return total_nats / math.log(2) / size

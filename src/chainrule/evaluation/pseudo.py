@@ -15,6 +15,7 @@ import numpy as np
 
 from chainrule.errors import CorpusError
 from chainrule.evaluation.metrics import perplexity_of
+from chainrule.evaluation.records import ScoredBatch, is_one_file
 from chainrule.masked.contract import MaskedModel
 from chainrule.masked.pseudo import pseudo_log_likelihoods
 from chainrule.system.progress import Reports, as_progress
@@ -72,25 +73,19 @@ class PseudoMeasured:
 def pseudo_records(
     model: MaskedModel, text: Text, *, per_line: bool = False, progress: Reports = False
 ) -> Iterator[PseudoScored]:
-    """The records of a text with their scores, in order; each line is read by itself, also with stream context."""
+    """Yield the records of a text with their scores; each line is read by itself, also with stream context."""
     corpus, progress = as_corpus(text), as_progress(progress)
-    is_one_file = len(corpus.paths) + bool(corpus.texts) == 1
     with progress.task("scoring", corpus.size(), "B") as task:
         for records in record_batches(corpus, _BYTES_AT_ONCE, per_line=per_line):
             ids = encode_in_parallel(model.tokenizer, records.block).astype(np.int64)
-            lines = [ids[start:end] for start, end in zip(*line_bounds(ids, model.tokenizer.eos), strict=True)]
-            scores = pseudo_log_likelihoods(model, lines)
-            first = 0
-            for index, count in enumerate(records.lines.tolist()):
-                some = slice(first, first + count)
-                found = np.concatenate(scores[some])
-                tokens = np.concatenate(
-                    [line[: len(one)] for line, one in zip(lines[some], scores[some], strict=True)]
-                )
-                label = records.labels[index]
-                name = label if is_one_file else f"{records.file}:{label}"
-                yield PseudoScored(name, records.text(index), tuple(tokens.tolist()), tuple(found.tolist()))
-                first += count
+            starts, ends = line_bounds(ids, model.tokenizer.eos)
+            scores = pseudo_log_likelihoods(model, [ids[a:b] for a, b in zip(starts, ends, strict=True)])
+            bounds = np.cumsum([0, *map(len, scores)])[np.cumsum([0, *records.lines])]
+            inside = ids[ids != model.tokenizer.eos]
+            batch = ScoredBatch(
+                records, inside, np.concatenate(scores), bounds[:-1], bounds[1:], is_one_file(corpus)
+            )
+            yield from (PseudoScored(one.id, one.text, one.ids, one.log_probs) for one in batch)
             task.advance(len(records.block))
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
-from chainrule.contract.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
+from chainrule.contract.lm import LanguageModel, State, score_in_pieces
 from chainrule.errors import CorpusError, TokenizerError
+from chainrule.evaluation.measure import score_after
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.system.disk.tables import frame
 from chainrule.system.progress import SILENT, Progress, Reports, Task, as_progress
@@ -45,7 +45,7 @@ class ScoredText:
     ids: tuple[int, ...]
     log_probs: tuple[float, ...]
 
-    @property
+    @cached_property
     def log_prob(self) -> float:
         """ln p of the text."""
         return math.fsum(self.log_probs) if all(map(math.isfinite, self.log_probs)) else -math.inf
@@ -80,7 +80,7 @@ class Scores:
     @overload
     def __getitem__(self, which: slice) -> list[ScoredText]: ...
     def __getitem__(self, which: int | slice) -> ScoredText | list[ScoredText]:
-        """The text of a number, or of several, with its own tokens."""
+        """Return the text of a number, or the texts of a slice, with their tokens."""
         if isinstance(which, slice):
             return [self[number] for number in range(*which.indices(len(self)))]
         text = self.texts[which]
@@ -117,13 +117,13 @@ class Scores:
 
     @property
     def bits_per_byte(self) -> Floats:
-        """Bits for each byte of each text: infinite for an empty text, whose end takes some."""
+        """Bits per byte of each text: infinite for an empty text, whose end takes some bits."""
         with np.errstate(divide="ignore"):
             return -self.log_prob / math.log(2) / self.bytes
 
     @property
     def unknown(self) -> Ints:
-        """How many tokens of each text are <unk>."""
+        """The number of <unk> tokens of each text."""
         if self.tokenizer.unk is None:
             return np.zeros(len(self), dtype=np.int64)
         return np.add.reduceat((self.ids == self.tokenizer.unk).astype(np.int64), self.offsets[:-1])
@@ -137,13 +137,13 @@ class Scores:
 
     @property
     def text_of(self) -> Ints:
-        """The number of the text that each token stands in."""
+        """The number of the text of each token."""
         return np.repeat(np.arange(len(self)), self.tokens)
 
     # -- tables -------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pandas.DataFrame:
-        """A pandas table with a row for each text."""
+        """Return a pandas table with a row for each text."""
         return frame(
             text=self.texts,
             tokens=self.tokens,
@@ -156,7 +156,7 @@ class Scores:
         )
 
     def token_frame(self) -> pandas.DataFrame:
-        """A pandas table with a row for each token: its text's number, its place in that, its id, itself, ln p."""
+        """Return a pandas table with a row for each token: its text's number, its position, its id, ln p."""
         texts = self.text_of
         ids, where = np.unique(self.ids, return_inverse=True)
         names = np.asarray([self.tokenizer.token(int(i)) for i in ids], dtype=object)
@@ -171,7 +171,7 @@ class Scores:
 
 
 def score(lm: LanguageModel, texts: Text, *, progress: Reports = False) -> Scores:
-    """ln p of texts, and of each of their tokens: what `lm.log_prob` gives for each text, for many at once.
+    """Score texts and each of their tokens: the same as `lm.log_prob` of each text, for many at once.
 
     A string is one text and a list of strings is several, each scored on its own. A file (a `Path`) or a corpus
     stands for its lines; with stream context each of those is scored after the lines before it.
@@ -197,9 +197,14 @@ def score(lm: LanguageModel, texts: Text, *, progress: Reports = False) -> Score
 
 
 def score_lines(lm: LanguageModel, text: Text) -> Iterator[ScoredText]:
-    """The lines of a text with their scores, in order, however long it is: memory holds a block of it at a time.
+    """Yield the lines of a text with their scores; memory holds a block of the text at a time.
 
     With stream context each line is scored after those before it.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace")
+    >>> [(line.text, round(line.perplexity, 2)) for line in score_lines(lm, ["i love cats"])]
+    [('i love cats', 3.16)]
     """
     LanguageModel.expect(lm)
     with SILENT.task("scoring") as task:
@@ -208,7 +213,7 @@ def score_lines(lm: LanguageModel, text: Text) -> Iterator[ScoredText]:
 
 
 def _score_texts(lm: LanguageModel, texts: list[str], progress: Progress) -> Scores:
-    """The scores of texts that have nothing to do with each other."""
+    """Score texts, each by itself."""
     block, lines = _block(texts)
     ids = encode_in_parallel(lm.tokenizer, block)
     line_offsets = _line_offsets(lm.tokenizer, ids)
@@ -225,7 +230,7 @@ def _score_texts(lm: LanguageModel, texts: list[str], progress: Progress) -> Sco
 
 
 def _block(texts: list[str]) -> tuple[bytes, Ints | None]:
-    """The texts as one block of lines, and how many lines there are up to the end of each; None: one each."""
+    """Return the texts as one block of lines, and the number of lines up to the end of each; None: one each."""
     try:
         block = b"\n".join(map(str.encode, texts)) + b"\n"  # faster than to join them first: one may be wide
     except (UnicodeEncodeError, TypeError):
@@ -239,7 +244,7 @@ def _block(texts: list[str]) -> tuple[bytes, Ints | None]:
 
 
 def _utf8(whole: str, texts: list[str]) -> bytes:
-    """The bytes of the texts in one; an error names the text that it is in."""
+    """Encode the joined texts; an error names the text with the fault."""
     try:
         return utf8(whole)
     except TokenizerError:
@@ -256,7 +261,7 @@ def _line_offsets(tokenizer: Tokenizer, ids: Ids) -> Ints:
 
 
 def _score_corpus(lm: LanguageModel, corpus: Corpus, task: Task) -> Iterator[Scores]:
-    """The scores of the lines of a corpus, block after block."""
+    """Score the lines of a corpus, block by block."""
     state: State = lm.start(1)
     for block in corpus.blocks():
         ids = encode_in_parallel(lm.tokenizer, block)
@@ -264,16 +269,6 @@ def _score_corpus(lm: LanguageModel, corpus: Corpus, task: Task) -> Iterator[Sco
         if lm.context == "line":
             log_probs = np.concatenate(list(score_in_pieces(lm, ids, offsets[:-1], offsets[1:])))
         else:
-            log_probs, state = _read(lm, state, ids)
+            log_probs, state = score_after(lm, state, ids)
         yield Scores([line.decode() for line in lines_of(block)], ids, log_probs, offsets, lm.tokenizer)
         task.advance(len(block))
-
-
-def _read(lm: LanguageModel, state: State, ids: Ids) -> tuple[Floats, State]:
-    """ln p of each token after what the state has read, and the state after them."""
-    pieces: list[Floats] = []
-    at_once = min(tokens_at_once(lm), TOKENS_AT_ONCE)
-    for first in range(0, len(ids), at_once):
-        scores, state = read(lm, state, ids[None, first : first + at_once].astype(np.int64))
-        pieces.append(checked(to_numpy(scores)[0], normalised=lm.normalised))
-    return np.concatenate(pieces), state

@@ -137,6 +137,11 @@ class NgramSettings:
         return math.log(self.alpha) if self.smoothing == "stupid-backoff" else 0.0
 
     @property
+    def is_token_frequency(self) -> bool:
+        """Whether the model is the relative frequency of each token in the training text."""
+        return self.order == 1 and self.smoothing == "mle"
+
+    @property
     def tunes_on_held_out(self) -> bool:
         """True if training needs validation text."""
         return self.smoothing in ("jelinek-mercer", "infinite")

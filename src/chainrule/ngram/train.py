@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array, to_numpy
-from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import LanguageModel, score_sequences
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
@@ -224,7 +224,7 @@ KIND = Kind(
     load=load,
     ladder=(
         *(
-            Rung(
+            LadderEntry(
                 NgramSettings(order=order, smoothing=smoothing).name,
                 {"order": order, "smoothing": smoothing},
                 quick=smoothing == ("mle" if order == 1 else "modified-kneser-ney"),
@@ -243,6 +243,6 @@ ANYGRAM = Kind(
     settings=AnyLengthSettings,
     train=train_any_length,
     load=load_anygram,
-    ladder=(Rung("any-gram, infinite", {}),),
+    ladder=(LadderEntry("any-gram, infinite", {}),),
     tunes_on_held_out=lambda settings: True,
 )

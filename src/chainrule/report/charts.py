@@ -1,7 +1,7 @@
-"""The charts of a record, by Altair.
+"""The charts of a report, by Altair.
 
-A chart is a value that holds its own data; the page draws it with Vega, and `save` makes PNG and SVG files of it.
-Every model keeps one colour through the whole report.
+A chart is a value that holds its own data; the page draws it with Vega, and `write_pictures` makes PNG and SVG
+files of it. Every model keeps one colour through the whole report.
 """
 
 from __future__ import annotations
@@ -11,35 +11,33 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chainrule.comparison.learning_curve import fraction
+from chainrule.comparison.results import Comparison, Cost
 from chainrule.errors import MissingExtraError
-from chainrule.report.costs import Cost
 
 if TYPE_CHECKING:
-    from chainrule.report.record import ComparisonRecord
-    from chainrule.report.run import RunRecord
+    from chainrule.report.record import ComparisonDetails
+    from chainrule.report.run import RunDetails
     from chainrule.report.surprise import Bins
 
 EXTRA = "report"
 COLOURS = (
-    "#3987e5",
-    "#d95926",
-    "#199e70",
-    "#c98500",
-    "#d55181",
-    "#9085e9",
-    "#008aa8",
-    "#8a7a52",
-    "#e66767",
-    "#5f9c2e",
-)
-"""Of models, in the order of their loss: middle tones, which are seen on white and on black."""
+    "#3987e5", "#d95926", "#199e70", "#c98500", "#d55181", "#9085e9", "#008aa8", "#8a7a52", "#e66767", "#5f9c2e",
+)  # fmt: skip
+"""The colours of models, in the order of their loss: middle tones, which show on white and on black."""
 OTHER = "#8a8f98"
-"""Of models that are not among those drawn."""
+"""The colour of models that have no colour of their own."""
+LOSSES = {"training": COLOURS[0], "validation": COLOURS[1]}
+_RUN_CHARTS = {
+    "learning_rate": ("learning rate", "~g"),
+    "tokens_per_second": ("tokens/s", "~s"),
+    "grad_norm": ("gradient norm", "~g"),
+}
+"""The charts of a run beside its losses: the title and the format of the numbers, by figure."""
 WIDTH, HEIGHT = 600, 300
 
 
 def altair() -> Any:
-    """The library, or an error that names the extra."""
+    """Import the library; if it is missing, the error names the extra."""
     try:
         import altair
         import vl_convert  # noqa: F401 (what makes files of charts)
@@ -50,70 +48,75 @@ def altair() -> Any:
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """A colour for each model."""
+    """Return a colour for each name."""
     return {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
 
 
-def learning_colours(record: ComparisonRecord, palette: Mapping[str, str]) -> dict[str, str]:
-    """Of the models with a learning curve: their own, or one that no other of them has."""
-    names = dict.fromkeys(one["name"] for one in record.learning if one["bits_per_byte"] < math.inf)
+def learning_colours(comparison: Comparison, palette: Mapping[str, str]) -> dict[str, str]:
+    """Return the colours of the models with a learning curve: their own, or one that no other of them has."""
+    names = dict.fromkeys(one.name for one in comparison.curve if one.bits_per_byte < math.inf)
     taken = {palette[name] for name in names if name in palette}
     free = [colour for colour in COLOURS if colour not in taken]
     return {name: palette.get(name) or (free.pop(0) if free else OTHER) for name in names}
 
 
-def comparison_charts(record: ComparisonRecord) -> dict[str, Any]:
-    """The charts of a comparison by their names, which are those of their files."""
-    palette = colours([row.name for row in record.drawn])
-    charts: dict[str, Any] = {}
-    for cost in (Cost(**values) for values in record.costs):
-        if chart := _cost_chart(record, cost, palette):
-            charts[f"cost-{cost.key.replace('_', '-')}"] = chart
-    if record.curves:
-        charts["training"] = _training_chart(record, palette)
-    for name, bins in (("position", record.position), ("frequency", record.frequency)):
-        if bins is not None:
-            charts[name] = _bins_chart(bins, palette)
-    if any(one["bits_per_byte"] < math.inf for one in record.learning):
-        charts["learning"] = _learning_chart(record, palette)
-    return charts
+def cost_chart_name(cost: Cost) -> str:
+    """Return the name of the chart of a cost."""
+    return f"cost-{cost.key.replace('_', '-')}"
 
 
-def _colour(palette: Mapping[str, str], title: str = "model") -> Any:
-    alt = altair()
-    return alt.Color(
-        "model:N", title=title, sort=None, scale=alt.Scale(domain=list(palette), range=list(palette.values()))
-    )
+def comparison_charts(details: ComparisonDetails) -> dict[str, Any]:
+    """Return the charts of a comparison by their names, which are those of their files."""
+    palette = colours([one.name for one in details.drawn])
+    charts = {cost_chart_name(cost): _cost_chart(details, cost, palette) for cost in details.comparison.costs}
+    charts["training"] = _training_chart(details, palette) if details.curves else None
+    for name, bins in (("position", details.position), ("frequency", details.frequency)):
+        charts[name] = None if bins is None else _bins_chart(bins, palette)
+    charts["learning"] = _learning_chart(details.comparison, palette)
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def _chart(rows: Sequence[Mapping[str, Any]], description: str) -> Any:
+    """Return a chart of the rows, still without marks."""
     alt = altair()
     return alt.Chart(alt.InlineData(values=list(rows)), description=description, width=WIDTH, height=HEIGHT)
 
 
-def _cost_chart(record: ComparisonRecord, cost: Cost, palette: Mapping[str, str]) -> Any:
-    """Loss against one cost: a point for each model, and the line of those that none beats."""
+def colour_of(field: str, palette: Mapping[str, str], title: str) -> Any:
+    """Return the encoding that gives each value of a field its colour."""
     alt = altair()
-    rows = [
-        {
-            "model": row.name,
-            "cost": price,
-            "loss": row.loss,
-            "low": row.interval[0] if row.interval else row.loss,
-            "high": row.interval[1] if row.interval else row.loss,
-            "frontier": cost.key in row.frontier,
-        }
-        for row in record.models
-        if (price := row.costs[cost.key]) is not None and price > 0 and row.loss is not None and row.loss < 1e9
-    ]
+    scale = alt.Scale(domain=list(palette), range=list(palette.values()))
+    return alt.Color(f"{field}:N", title=title, sort=None, scale=scale)
+
+
+def _model_colour(palette: Mapping[str, str]) -> Any:
+    return colour_of("model", palette, "model")
+
+
+def _from_lowest(field: str, title: str, **scale: Any) -> Any:
+    """Return a y axis that begins near the lowest value instead of at 0."""
+    alt = altair()
+    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=False, **scale))
+
+
+def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, str]) -> Any:
+    """Draw loss against one cost: a point for each model, and the line of those that no other beats."""
+    alt = altair()
+    loss_name, frontier = details.comparison.loss_name, details.frontiers[cost.key]
+    rows = []
+    for one in details.models:
+        price, loss = cost.of(one), one.loss
+        if price is not None and price > 0 and loss is not None and loss < 1e9:
+            low, high = one.interval or (loss, loss)
+            point = {"model": one.name, "cost": price, "loss": loss, "low": low, "high": high}
+            rows.append({**point, "frontier": one.name in frontier})
     if not rows:
         return None
     title = f"{cost.name} ({cost.unit})" if cost.unit else cost.name
     names = {str(row["model"]) for row in rows}
-    shown = {**{name: colour for name, colour in palette.items() if name in names}}
+    shown = {name: colour for name, colour in palette.items() if name in names}
     shown |= dict.fromkeys(sorted(names - set(shown)), OTHER)
-    cheap = "right" if cost.more_is_better else "left"
-    base = _chart(rows, f"{record.loss} against {title}; the best models for their cost are at the lower {cheap}")
+    cheap, step = ("right", "step-before") if cost.more_is_better else ("left", "step-after")
     x = alt.X(
         "cost:Q",
         title=title,
@@ -126,49 +129,41 @@ def _cost_chart(record: ComparisonRecord, cost: Cost, palette: Mapping[str, str]
             labelSeparation=8,
         ),
     )
-    y = alt.Y("loss:Q", title=record.loss, scale=alt.Scale(zero=False, padding=12))
-    tooltip = [
-        alt.Tooltip("model:N"),
-        alt.Tooltip("loss:Q", title=record.loss, format=".4f"),
-        alt.Tooltip("cost:Q", title=title, format=",.4~g"),
-    ]
-    line = (
-        base.transform_filter("datum.frontier")
-        .mark_line(
-            interpolate="step-before" if cost.more_is_better else "step-after", strokeDash=[5, 4], color=OTHER
-        )
-        .encode(x=x, y=y)
-    )
-    bars = base.mark_rule(opacity=0.6).encode(x=x, y="low:Q", y2="high:Q", color=_colour(shown))
-    size = alt.condition("datum.frontier", alt.value(110), alt.value(45))
+    y = _from_lowest("loss", loss_name, padding=12)
+    base = _chart(
+        rows, f"{loss_name} against {title}; the best models for their cost are at the lower {cheap}"
+    ).encode(x=x, y=y)
+    line = base.transform_filter("datum.frontier").mark_line(interpolate=step, strokeDash=[5, 4], color=OTHER)
+    bars = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q", color=_model_colour(shown))
     points = base.mark_point(filled=True, opacity=0.95).encode(
-        x=x,
-        y=y,
-        size=size,
-        color=_colour(shown),
-        tooltip=tooltip,
+        size=alt.condition("datum.frontier", alt.value(110), alt.value(45)),
+        color=_model_colour(shown),
+        tooltip=[
+            alt.Tooltip("model:N"),
+            alt.Tooltip("loss:Q", title=loss_name, format=".4f"),
+            alt.Tooltip("cost:Q", title=title, format=",.4~g"),
+        ],
         shape=alt.condition("datum.frontier", alt.value("diamond"), alt.value("circle")),
     )
-    layers = [line, bars, points] if any(row.interval for row in record.models) else [line, points]
+    layers = [line, bars, points] if any(one.interval for one in details.models) else [line, points]
     return alt.layer(*layers)
 
 
-def _training_chart(record: ComparisonRecord, palette: Mapping[str, str]) -> Any:
-    """The curves of all networks; a short training may have a single point."""
+def _training_chart(details: ComparisonDetails, palette: Mapping[str, str]) -> Any:
+    """Draw the curves of all networks; a short training may have a single point."""
     alt = altair()
     rows = [
-        {"model": curve.name, "tokens": point["tokens"], "bits": point[key], "of": of}
-        for curve in record.curves
-        for point in curve.points
+        {"model": name, "tokens": point["tokens"], "bits": point[key], "of": of}
+        for name, points in details.curves.items()
+        for point in points
         for key, of in (("validation_loss", "validation"), ("loss", "training"))
         if key in point
     ]
-    names = list(dict.fromkeys(str(row["model"]) for row in rows))
     of = {"domain": ["validation", "training"]}
     base = _chart(rows, "Loss in bits per token against the tokens seen in training, of every network").encode(
         x=alt.X("tokens:Q", title="tokens seen", axis=alt.Axis(format="~s", tickCount=6)),
-        y=alt.Y("bits:Q", title="bits per token", scale=alt.Scale(zero=False)),
-        color=_colour({name: palette.get(name, OTHER) for name in names}),
+        y=_from_lowest("bits", "bits per token"),
+        color=_model_colour({str(row["model"]): palette.get(str(row["model"]), OTHER) for row in rows}),
         tooltip=["model:N", "of:N", alt.Tooltip("tokens:Q", format=","), alt.Tooltip("bits:Q", format=".3f")],
     )
     dashes = alt.StrokeDash("of:N", title="loss of", scale=alt.Scale(**of, range=[[1, 0], [4, 3]]))
@@ -186,100 +181,74 @@ def _bins_chart(bins: Bins, palette: Mapping[str, str]) -> Any:
         for name, means in bins.means.items()
         for label, mean, amount in zip(bins.labels, means, bins.amounts, strict=True)
     ]
-    shown = {name: colour for name, colour in palette.items() if name in bins.means}
-    return (
-        _chart(rows, f"{bins.loss} by {bins.by}, a line for each model")
-        .mark_line(point=alt.OverlayMarkDef(size=30))
-        .encode(
-            x=alt.X("bin:O", title=bins.by, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="parity")),
-            y=alt.Y("bits:Q", title=bins.loss, scale=alt.Scale(zero=False)),
-            color=_colour(shown),
-            tooltip=[
-                "model:N",
-                alt.Tooltip("bin:O", title=bins.by),
-                alt.Tooltip("bits:Q", title=bins.loss),
-                "amount:Q",
-            ],
-        )
+    chart = _chart(rows, f"{bins.loss} by {bins.by}, a line for each model")
+    return chart.mark_line(point=alt.OverlayMarkDef(size=30)).encode(
+        x=alt.X("bin:O", title=bins.by, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="parity")),
+        y=_from_lowest("bits", bins.loss),
+        color=_model_colour({name: colour for name, colour in palette.items() if name in bins.means}),
+        tooltip=[
+            "model:N",
+            alt.Tooltip("bin:O", title=bins.by),
+            alt.Tooltip("bits:Q", title=bins.loss),
+            "amount:Q",
+        ],
     )
 
 
-def _learning_chart(record: ComparisonRecord, palette: Mapping[str, str]) -> Any:
+def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
     alt = altair()
-    rows = [
-        {
-            "model": one["name"],
-            "tokens": one["tokens"],
-            "bits": one["bits_per_byte"],
-            "part": fraction(one["share"]),
-        }
-        for one in record.learning
-        if one["bits_per_byte"] < math.inf
+    rows: list[dict[str, Any]] = [
+        {"model": one.name, "tokens": one.tokens, "bits": one.bits_per_byte, "part": fraction(one.share)}
+        for one in comparison.curve
+        if one.bits_per_byte < math.inf
     ]
-    return (
-        _chart(rows, "Bits per byte against the tokens of the training text, a line for each model")
-        .mark_line(point=True)
-        .encode(
-            x=alt.X(
-                "tokens:Q",
-                title="training text, tokens",
-                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
-                axis=alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows})),
-            ),
-            y=alt.Y("bits:Q", title="bits per byte", scale=alt.Scale(zero=False)),
-            color=_colour(learning_colours(record, palette)),
-            tooltip=[
-                "model:N",
-                alt.Tooltip("part:N", title="of the training text"),
-                alt.Tooltip("tokens:Q", format=","),
-                alt.Tooltip("bits:Q", title="bits per byte", format=".3f"),
-            ],
-        )
+    if not rows:
+        return None
+    chart = _chart(rows, "Bits per byte against the tokens of the training text, a line for each model")
+    return chart.mark_line(point=True).encode(
+        x=alt.X(
+            "tokens:Q",
+            title="training text, tokens",
+            scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+            axis=alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows})),
+        ),
+        y=_from_lowest("bits", "bits per byte"),
+        color=_model_colour(learning_colours(comparison, palette)),
+        tooltip=[
+            "model:N",
+            alt.Tooltip("part:N", title="of the training text"),
+            alt.Tooltip("tokens:Q", format=","),
+            alt.Tooltip("bits:Q", title="bits per byte", format=".3f"),
+        ],
     )
 
 
-# -- one training -----------------------------------------------------------------------------------------
-
-LOSSES = {"training": COLOURS[0], "validation": COLOURS[1]}
-
-
-def run_charts(record: RunRecord) -> dict[str, Any]:
-    """The charts of a training: the losses, the learning rate, the speed."""
+def run_charts(details: RunDetails) -> dict[str, Any]:
+    """Return the charts of a training by name: the losses, the learning rate, the speed, the gradient."""
     alt = altair()
     charts: dict[str, Any] = {}
+    x = alt.X("step:Q", axis=alt.Axis(format="~s", tickCount=6))
     losses = [
         {"step": one["step"], "bits": one[key], "model": of}
-        for one in record.points
+        for one in details.points
         for key, of in (("loss", "training"), ("validation_loss", "validation"))
         if key in one
     ]
     if losses:
-        charts["loss"] = (
-            _chart(losses, "The loss in training and in validation, in bits per token, by step")
-            .mark_line(point=len(losses) < 60)
-            .encode(
-                x=alt.X("step:Q", axis=alt.Axis(format="~s", tickCount=6)),
-                y=alt.Y("bits:Q", title="bits per token", scale=alt.Scale(zero=False)),
-                color=_colour(LOSSES, "loss of"),
-                tooltip=["model:N", "step:Q", alt.Tooltip("bits:Q", format=".4f")],
-            )
+        chart = _chart(losses, "The loss in training and in validation, in bits per token, by step")
+        charts["loss"] = chart.mark_line(point=len(losses) < 60).encode(
+            x=x,
+            y=_from_lowest("bits", "bits per token"),
+            color=colour_of("model", LOSSES, "loss of"),
+            tooltip=["model:N", "step:Q", alt.Tooltip("bits:Q", format=".4f")],
         )
-    for key, title in (
-        ("learning_rate", "learning rate"),
-        ("tokens_per_second", "tokens/s"),
-        ("grad_norm", "gradient norm"),
-    ):
-        rows = [{"step": one["step"], "value": one[key]} for one in record.points if key in one]
+    for key, (title, numbers) in _RUN_CHARTS.items():
+        rows = [{"step": one["step"], "value": one[key]} for one in details.points if key in one]
         if rows:
-            charts[key.replace("_", "-")] = (
-                _chart(rows, f"The {title} by step")
-                .mark_line(point=len(rows) < 60, color=COLOURS[0])
-                .encode(
-                    x=alt.X("step:Q", axis=alt.Axis(format="~s", tickCount=6)),
-                    y=alt.Y(
-                        "value:Q", title=title, axis=alt.Axis(format="~s" if key == "tokens_per_second" else "~g")
-                    ),
-                    tooltip=["step:Q", alt.Tooltip("value:Q", title=title)],
-                )
+            chart = _chart(rows, f"The {title} by step")
+            charts[key.replace("_", "-")] = chart.mark_line(point=len(rows) < 60, color=COLOURS[0]).encode(
+                x=x,
+                y=alt.Y("value:Q", title=title, axis=alt.Axis(format=numbers)),
+                tooltip=["step:Q", alt.Tooltip("value:Q", title=title)],
             )
     return charts

@@ -10,20 +10,20 @@ from typing import Any
 
 from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, read_folder
+from chainrule.report.record import FORMAT, VERSION, losses_in_bits
 from chainrule.system.disk.locks import LOCK, is_abandoned
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
 from chainrule.training.tracking.curves import curves
 
 MOST_POINTS = 2000
-"""Of one chart; of a longer run equally spaced ones are drawn."""
+"""Points of one chart; of a longer run, points at equal distances are drawn."""
 _RUN = "run.json"
 _KEPT = ("loss", "validation_loss", "learning_rate", "tokens_per_second", "grad_norm", "tokens", "seconds")
-_LOSSES = ("loss", "validation_loss")
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """The report of a training."""
+class RunDetails:
+    """The figures of a training."""
 
     format: str
     version: int
@@ -33,34 +33,41 @@ class RunRecord:
     settings: dict[str, Any]
     is_going_on: bool
     measurements: int
-    """How many there are; `points` may be fewer."""
+    """The number of measurements; `points` may be fewer."""
     summary: dict[str, float]
+    """The last value of each figure, and the best validation."""
     points: list[dict[str, float]]
-    """A step each: losses in bits per token, the learning rate, the speed, the norm of the gradient."""
+    """Figures by step: losses in bits per token, the learning rate, the speed, the norm of the gradient."""
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain values."""
+        """The figures as plain values."""
         return asdict(self)
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run."""
+    """Return True if a folder is that of a run."""
     return (folder / METRICS).is_file() or (folder / _RUN).is_file()
 
 
-def run_record(folder: Path) -> RunRecord:
-    """The record of a run folder, or of a model folder."""
-    from chainrule.report.record import FORMAT, VERSION
+def is_going_on(folder: Path) -> bool:
+    """Return True if a process trains in a run folder at this time: it has locked a file there."""
+    return (folder / LOCK).exists() and not is_abandoned(folder / LOCK)
 
-    if not (folder / METRICS).is_file() and is_run(folder):
-        records: list[dict[str, Any]] = []  # it has only just begun
-    else:
-        records = [dict(record) for record in curves(folder).records]
+
+def run_details(folder: Path) -> RunDetails:
+    """Read the figures of a run folder, or of a model folder."""
+    is_new = is_run(folder) and not (folder / METRICS).is_file()  # nothing was measured yet
+    records = [] if is_new else [dict(record) for record in curves(folder).records]
     points = [_point(record) for record in records if isinstance(record.get("step"), int)]
     if not points and not is_run(folder):
         raise FolderError(f"{folder}: the curves of this model have no steps")
-    kind, settings = _described(folder)
-    return RunRecord(
+    kind, settings = _kind_and_settings(folder)
+    summary: dict[str, float] = {}
+    for point in points:
+        summary |= point
+    if valid := [point["validation_loss"] for point in points if "validation_loss" in point]:
+        summary["best_validation_loss"] = min(valid)
+    return RunDetails(
         format=FORMAT,
         version=VERSION,
         what="run",
@@ -69,50 +76,35 @@ def run_record(folder: Path) -> RunRecord:
         settings=settings,
         is_going_on=is_run(folder) and is_going_on(folder),
         measurements=len(points),
-        summary=_summary(points),
-        points=_thinned(points),
+        summary=summary,
+        points=_spaced(points),
     )
 
 
 def _point(record: dict[str, Any]) -> dict[str, float]:
-    """A measurement: losses in bits; what is no number is left out."""
-    found: dict[str, float] = {"step": record["step"]}
-    for name in _KEPT:
-        value = record.get(name)
-        if isinstance(value, int | float) and math.isfinite(value):
-            found[name] = value / math.log(2) if name in _LOSSES else value
-    return found
+    """Return the figures of a measurement that are finite numbers, with losses in bits."""
+    numbers = {name: record.get(name) for name in _KEPT}
+    finite = {
+        name: value for name, value in numbers.items() if isinstance(value, int | float) and math.isfinite(value)
+    }
+    return {"step": record["step"], **finite, **losses_in_bits(finite)}
 
 
-def _thinned(points: list[dict[str, float]]) -> list[dict[str, float]]:
-    """At most MOST_POINTS of the measurements, at equal distances; every validation stays."""
+def _spaced(points: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return at most MOST_POINTS of the measurements, at equal distances, and every validation."""
     every = -(-len(points) // MOST_POINTS)
     return [
         one for i, one in enumerate(points) if i % every == 0 or "validation_loss" in one or i == len(points) - 1
     ]
 
 
-def _summary(points: list[dict[str, float]]) -> dict[str, float]:
-    """The last value of each figure, and the best validation."""
-    last: dict[str, float] = {}
-    for point in points:
-        last |= point
-    valid = [point["validation_loss"] for point in points if "validation_loss" in point]
-    return {**last, **({"best_validation_loss": min(valid)} if valid else {})}
-
-
-def _described(folder: Path) -> tuple[str, dict[str, Any]]:
-    """The kind and the settings of what is trained."""
+def _kind_and_settings(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Read the kind and the settings of the model that is trained."""
     if (folder / MANIFEST).is_file():
         content = read_folder(folder, verify=False)
         return content.kind, {key: value for key, value in content.config.items() if key != HISTORY}
     try:
-        content_of_run = json.loads((folder / _RUN).read_text(encoding="utf-8"))
-        return str(content_of_run["kind"]), dict(content_of_run["settings"])
+        run = json.loads((folder / _RUN).read_text(encoding="utf-8"))
+        return str(run["kind"]), dict(run["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         return "", {}
-
-
-def is_going_on(folder: Path) -> bool:
-    """Whether a process trains in a run folder at this time: it has locked a file there."""
-    return (folder / LOCK).exists() and not is_abandoned(folder / LOCK)

@@ -20,10 +20,9 @@ from chainrule.comparison.results import RESULTS
 from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, to_json
 from chainrule.report.charts import altair, comparison_charts, run_charts
-from chainrule.report.comparison_page import comparison_page
-from chainrule.report.record import ComparisonRecord, comparison_record
-from chainrule.report.run import RunRecord, is_going_on, is_run, run_record
-from chainrule.report.run_page import run_page
+from chainrule.report.pages import comparison_page, run_page
+from chainrule.report.record import ComparisonDetails, comparison_details
+from chainrule.report.run import RunDetails, is_going_on, is_run, run_details
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text
@@ -37,7 +36,7 @@ _SCALE = 2.0  # pixels of a PNG for each unit of a chart
 class Report:
     """A report: its figures, its charts, and its page, which a notebook shows."""
 
-    record: ComparisonRecord | RunRecord
+    record: ComparisonDetails | RunDetails
     charts: Mapping[str, Any]
     """Altair charts by name; each shows itself in a notebook."""
     html: str
@@ -53,7 +52,7 @@ class Report:
         return {"text/plain": repr(self), "text/html": frame}
 
     def write(self, *, pictures: bool = True) -> Path:
-        """Write the page, the JSON record and, with `pictures`, the charts; returns the path of the page."""
+        """Write the page, the JSON record and, with `pictures`, the charts; return the path of the page."""
         stem = self.place.with_suffix("")
         if pictures and self.charts:
             stem.mkdir(exist_ok=True)
@@ -83,17 +82,17 @@ def make_report(
     prompts: Sequence[str] | None = None,
     progress: Reports = False,
 ) -> Report:
-    """The report of a comparison folder, a run folder, or a model folder with training curves; nothing is written.
+    """Make the report of a comparison folder, a run folder, or a model folder with training curves.
 
-    `test` is the held-out text of a comparison that kept none: the surprisals of its models on it are computed, and
-    kept. `prompts` are what models go on from in the samples; by default beginnings of lines of the held-out text.
+    Nothing is written, but for the surprisals on `test`, the held-out text of a comparison that kept none.
+    `prompts` are the beginnings of the samples; by default they are taken from lines of the held-out text.
     """
     folder = Path(folder)
     altair()
     if not folder.is_dir():
         raise FolderError(f"{folder}: {'a file, not a folder' if folder.exists() else 'no such folder'}")
     if (folder / RESULTS).is_file():
-        record = comparison_record(folder, test=test, prompts=prompts, progress=as_progress(progress))
+        record = comparison_details(folder, test=test, prompts=prompts, progress=as_progress(progress))
         charts = comparison_charts(record)
         return Report(record, charts, comparison_page(record, charts), folder / "report.html")
     if test is not None or prompts is not None:
@@ -109,15 +108,11 @@ def _run_report(folder: Path, *, following: bool) -> Report:
             f"{folder}: neither a comparison ({RESULTS}), nor a run folder (metrics.jsonl), nor a model folder "
             f"({MANIFEST})"
         )
-    record = run_record(folder)
+    record = run_details(folder)
     charts = run_charts(record)
     html = run_page(record, charts, SECONDS if following else None)
-    place = (
-        folder / "report.html"
-        if is_run(folder)
-        else folder.resolve().with_name(f"{folder.resolve().name}.report.html")
-    )
-    return Report(record, charts, html, place)
+    beside = folder.resolve().with_name(f"{folder.resolve().name}.report.html")
+    return Report(record, charts, html, folder / "report.html" if is_run(folder) else beside)
 
 
 def write_report(
@@ -137,7 +132,7 @@ def watch_report(
 ) -> Path:
     """Write the page of a run again and again while it goes on, and once more at its end.
 
-    `on_page` is told of the page once it is there. A run that has ended is written once.
+    `on_page` is called with the path of the page after it was written first.
     """
     folder = Path(folder)
     if (folder / RESULTS).is_file():

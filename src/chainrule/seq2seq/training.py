@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from chainrule.contract.kinds import Rung, Sources, TrainingData
+from chainrule.contract.kinds import LadderEntry, Sources, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import SettingsError
 from chainrule.folder import TEXT, read_folder
@@ -90,11 +90,11 @@ def _with_pretrained_sizes(settings: Seq2SeqSettings) -> Seq2SeqSettings:
 
 
 _LADDER = (
-    Rung("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}, quick=True),
-    Rung("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
-    Rung("lstm, dot", {"cell": "lstm", "attention": "dot", "minutes": 1.0}),
-    Rung("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}, quick=True),
-    Rung("transformer", {"cell": "transformer", "minutes": 1.0}, quick=True),
+    LadderEntry("lstm, no attention", {"cell": "lstm", "attention": "none", "minutes": 1.0}, quick=True),
+    LadderEntry("gru, additive", {"cell": "gru", "attention": "additive", "minutes": 1.0}),
+    LadderEntry("lstm, dot", {"cell": "lstm", "attention": "dot", "minutes": 1.0}),
+    LadderEntry("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}, quick=True),
+    LadderEntry("transformer", {"cell": "transformer", "minutes": 1.0}, quick=True),
 )
 KIND = Seq2SeqKind("seq2seq", Seq2SeqSettings, {}).registered(
     "an encoder-decoder: writes a target, such as a translation, for a source",

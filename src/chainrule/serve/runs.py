@@ -19,12 +19,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from chainrule.comparison.results import RESULTS, Comparison, loss_of, read_comparison
+from chainrule.comparison.results import RESULTS, Comparison, read_comparison
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import MANIFEST
 from chainrule.folder import METRICS as MODEL_METRICS
 from chainrule.report.charts import run_charts
-from chainrule.report.run import RunRecord, is_going_on, run_record
+from chainrule.report.run import RunDetails, is_going_on, run_details
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
 
 DEPTH = 4
@@ -116,11 +116,11 @@ class Runs:
                 return one
         raise UnknownRunError("there is no such report")
 
-    def record(self, one: Found) -> RunRecord:
+    def record(self, one: Found) -> RunDetails:
         """The curves of a training; they are read again when there is something new."""
         _check_size(one)
         try:
-            record: RunRecord = self._keep(("record", one.name, one.version), lambda: run_record(one.folder))
+            record: RunDetails = self._keep(("record", one.name, one.version), lambda: run_details(one.folder))
         except ChainruleError:  # its words name the folder, which is nobody's business
             raise FolderError(f"{one.name}: its curves cannot be read") from None
         return replace(record, is_going_on=one.is_going_on)
@@ -209,7 +209,7 @@ def _check_size(one: Found) -> None:
         raise FolderError(f"{one.name}: its file of figures is too long to show")
 
 
-def draw(record: RunRecord, theme: str) -> str:
+def draw(record: RunDetails, theme: str) -> str:
     """The losses of a training, drawn by Vega."""
     charts = run_charts(record)
     if "loss" not in charts:
@@ -236,7 +236,7 @@ def summary_of(comparison: Comparison) -> dict[str, Any]:
         {
             "name": one.name,
             "kind": one.kind,
-            "loss": loss_of(one),
+            "loss": one.loss,
             "training_seconds": one.training_seconds,
             "megabytes": one.megabytes,
             "parameters": one.parameters,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import Rung, TrainingData, find_kind, load_content
+from chainrule.contract.kinds import LadderEntry, TrainingData, find_kind, load_content
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.networks.tagging.config import TaggerSettings
@@ -132,20 +132,20 @@ def _with_dropout(encoder: Any, share: float) -> Any:
 _QUICK = ("lstm, one direction", "lstm, two directions", "lstm, deep, characters", "transformer, characters")
 
 
-def _rung(name: str, **settings: Any) -> Rung:
-    return Rung(name, {"characters": "none", "minutes": 1.0, **settings}, quick=name in _QUICK)
+def _entry(name: str, **settings: Any) -> LadderEntry:
+    return LadderEntry(name, {"characters": "none", "minutes": 1.0, **settings}, quick=name in _QUICK)
 
 
 _LADDER = (
-    _rung("words alone", layers=0),
-    _rung("elman, one direction", cell="elman", bidirectional=False, layers=1),
-    _rung("lstm, one direction", cell="lstm", bidirectional=False, layers=1),
-    _rung("elman, two directions", cell="elman", layers=1),
-    _rung("gru, two directions", cell="gru", layers=1),
-    _rung("lstm, two directions", cell="lstm", layers=1),
-    _rung("lstm, two directions, deep", cell="lstm", layers=2),
-    _rung("lstm, deep, characters", cell="lstm", layers=2, characters="lstm"),
-    _rung("transformer, characters", cell="transformer", characters="lstm"),
+    _entry("words alone", layers=0),
+    _entry("elman, one direction", cell="elman", bidirectional=False, layers=1),
+    _entry("lstm, one direction", cell="lstm", bidirectional=False, layers=1),
+    _entry("elman, two directions", cell="elman", layers=1),
+    _entry("gru, two directions", cell="gru", layers=1),
+    _entry("lstm, two directions", cell="lstm", layers=1),
+    _entry("lstm, two directions, deep", cell="lstm", layers=2),
+    _entry("lstm, deep, characters", cell="lstm", layers=2, characters="lstm"),
+    _entry("transformer, characters", cell="transformer", characters="lstm"),
 )
 KIND = TaggerKind("tagger", TaggerSettings, {}).registered(
     "gives each word of a sentence its tag, such as its part of speech",

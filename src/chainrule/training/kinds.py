@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from chainrule.contract.kinds import Kind, Rung, TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.decode.generate import sample_text
 from chainrule.errors import MissingExtraError
@@ -46,7 +46,7 @@ from chainrule.training.team import check_together, current_team
 from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network
 
-RUNG = {"minutes": 0.5}
+ON_LADDER = {"minutes": 0.5}
 """The settings of a network's entry in the ladder; all others are chosen when its training begins."""
 
 _ENGINES = {
@@ -217,19 +217,21 @@ def network_kind(
     *,
     torch: str,
     tape: str | None = None,
-    rung: Rung | None = None,
+    entry: LadderEntry | None = None,
+    rung: LadderEntry | None = None,
 ) -> Kind:
     """Return the kind of a network: its settings class, and the class of the network for torch and the tape.
 
     A class is named MODULE:NAME. A torch network is a `Network` constructed from (settings, vocab_size, bos). The
     settings class derives from `NeuralSettings`, or from `EngineSettings` where the tape has the network too.
+    `entry` is its model in the ladder of `compare`; `rung` is the old name of that parameter.
 
     >>> kind = network_kind("mine", "my own network", NeuralSettings, torch="my_package.networks:Mine")
     >>> kind.name, kind.requires_torch, kind.keeps_run
     ('mine', True, True)
     """
     networks = {"torch": torch} if tape is None else {"torch": torch, "tape": tape}
-    ladder = () if rung is None else (rung,)
+    ladder = tuple(one for one in (entry, rung) if one is not None)
     return NetworkKind(name, settings, networks).registered(summary, ladder=ladder)
 
 
@@ -241,7 +243,7 @@ FEEDFORWARD = network_kind(
     FeedforwardSettings,
     torch=f"{_TORCH}.feedforward:Feedforward",
     tape=f"{_TAPE}.feedforward:TapeFeedforward",
-    rung=Rung("feed-forward", RUNG),
+    entry=LadderEntry("feed-forward", ON_LADDER),
 )
 AVERAGING = network_kind(
     "averaging",
@@ -249,7 +251,7 @@ AVERAGING = network_kind(
     AveragingSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
     tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
-    rung=Rung("bag of words", RUNG, share=0.5),
+    entry=LadderEntry("bag of words", ON_LADDER, share=0.5),
 )
 ELMAN = network_kind(
     "elman",
@@ -257,7 +259,7 @@ ELMAN = network_kind(
     ElmanSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("elman", RUNG),
+    entry=LadderEntry("elman", ON_LADDER),
 )
 LSTM = network_kind(
     "lstm",
@@ -265,7 +267,7 @@ LSTM = network_kind(
     LstmSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("lstm", RUNG, share=2.0, quick=True),
+    entry=LadderEntry("lstm", ON_LADDER, share=2.0, quick=True),
 )
 GRU = network_kind(
     "gru",
@@ -273,7 +275,7 @@ GRU = network_kind(
     GruSettings,
     torch=f"{_TORCH}.recurrent.rnn:Recurrent",
     tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    rung=Rung("gru", RUNG),
+    entry=LadderEntry("gru", ON_LADDER),
 )
 TRANSFORMER = network_kind(
     "transformer",
@@ -281,5 +283,5 @@ TRANSFORMER = network_kind(
     TransformerSettings,
     torch=f"{_TORCH}.transformer.decoder:Transformer",
     tape=f"{_TAPE}.transformer.decoder:TapeTransformer",
-    rung=Rung("transformer", RUNG, share=2.0, quick=True),
+    entry=LadderEntry("transformer", ON_LADDER, share=2.0, quick=True),
 )

@@ -244,7 +244,7 @@ def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
     best = comparison.best
     if best is not None:
         verb = VERBS[comparison.task][1]
-        equal = [one.name for one in comparison.results if not one.is_told_from_best]
+        equal = [one.name for one in comparison.results if not one.differs_from_best]
         if equal:
             say(screen, f"\nThe test text cannot tell the best from {', '.join(equal)}.")
         if comparison.advice is not None:
@@ -297,9 +297,9 @@ def _table(comparison: Comparison) -> Table:
 def _add_row(table: Table, comparison: Comparison, result: Result, figures: list[str]) -> None:
     """Add a model to the table, with its figures, its costs, and marks of the best and the cheap."""
     costs = {
-        "speed": f"{result.test.tokens_per_second:,.0f}",
-        "training": number(result.training_seconds, 2),
-        "size": number(result.megabytes, 3),
+        "tokens_per_second": f"{result.test.tokens_per_second:,.0f}",
+        "training_seconds": number(result.training_seconds, 2),
+        "megabytes": number(result.megabytes, 3),
     }
     is_best = result is comparison.best
     table.add_row(

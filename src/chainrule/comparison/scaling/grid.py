@@ -1,46 +1,108 @@
 """`scale`: a grid of Transformers, each trained in one pass over a share of the text, and the law fitted to them.
 
-Each network reads each token once, so that D, the number of tokens, is both what it has read and what there is to
-read. The shares are of as much of the text as fits into the time: the speed of each size is measured first.
+Each network reads each token once, so D is both the number of tokens that it has read and the size of its text. The
+shares are parts of as much text as fits into the time: the speed of each size is measured first.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chainrule import settings as settings_of
+from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.learning_curve import CurveTexts
-from chainrule.comparison.scaling.law import FEWEST_CELLS, FLOPS, Law, fit_law, left_out
-from chainrule.comparison.scaling.sizes import SHARES, SIZES, Size, parse_shares, parse_sizes
+from chainrule.comparison.scaling.law import FEWEST_CELLS, FLOPS, Law, fit_law, fit_without_each
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.contract.lm import Context
-from chainrule.errors import ChainruleError, DamagedFileError, FolderError, Interrupted
+from chainrule.errors import ChainruleError, DamagedFileError, FolderError, Interrupted, SettingsError
 from chainrule.evaluation.measure import measure
 from chainrule.folder import to_json
 from chainrule.runs.prepare import TokenizerChoice, encode_parts, split_off
 from chainrule.system.devices import choose_device
-from chainrule.system.disk import LOCK, holding, replaced_file, scratch_folder
-from chainrule.system.progress import SILENT, Progress, Reports, as_progress
+from chainrule.system.disk import holding, replaced_file, scratch_folder
+from chainrule.system.progress import SILENT, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.registry import dump_tokenizer
 
 RECORD = "scale.json"
 FORMAT = "chainrule-scale-1"
 MINUTES = 6.0
 PARTS = {"train": 0.9, "valid": 0.1}
+SIZES = ("1x32", "2x48", "2x64", "3x96", "4x128")
+SHARES = ("1/8", "1/4", "1/2", "1")
 
-_SPENT = 0.85  # of the time, in training; the rest is for what cannot be foreseen
-_OVERDUE = 1.15  # of the time: cells that would end later are left out, where the machine turns out to be slower
-_LEAST_SHARE = 1 / 64  # of the text, below which there is too little to learn from
+_HEAD = 32  # features of an attention head, about
+_SPENT = 0.85  # the share of the time that is planned for training; the rest is a reserve
+_OVERDUE = 1.15  # of the time: networks that would end later are left out, if the machine is slower than measured
+_LEAST_SHARE = 1 / 64  # of the text; less is too little to learn from
 _PROBE_STEPS, _PROBE_BATCH = 8, 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a Transformer: its layers, and the features of a token."""
+
+    layers: int
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.layers}x{self.width}"
+
+    @property
+    def heads(self) -> int:
+        """The number of attention heads, of about 32 features each: it divides the width."""
+        return max(n for n in range(1, max(self.width // _HEAD, 1) + 1) if self.width % (2 * n) == 0)
+
+
+def parse_sizes(names: Sequence[str]) -> list[Size]:
+    """Parse sizes such as 2x64, and sort them by width and layers.
+
+    >>> parse_sizes(["4x128", "2x64", "2x32"])
+    [Size(layers=2, width=32), Size(layers=2, width=64), Size(layers=4, width=128)]
+    """
+    found = []
+    for name in names:
+        layers, cross, width = name.strip().lower().partition("x")
+        if not (cross and layers.isdecimal() and width.isdecimal() and int(layers) and int(width)):
+            raise SettingsError(f"a size is layers x width, such as 4x128, not {name!r}")
+        if int(width) % 2:
+            raise SettingsError(f"the width of a size should be even, not {width}")
+        found.append(Size(int(layers), int(width)))
+    return sorted(_distinct(found, "sizes"), key=lambda size: (size.width, size.layers))
+
+
+def parse_shares(names: Sequence[str]) -> list[float]:
+    """Parse shares of a text such as 1/4 or 0.5, and sort them.
+
+    >>> parse_shares(["1", "1/4", "0.5"])
+    [0.25, 0.5, 1.0]
+    """
+    shares = []
+    for name in names:
+        try:
+            share = float(Fraction(name.strip()))
+        except (ValueError, ZeroDivisionError):
+            share = -1.0
+        if not 0 < share <= 1:
+            raise SettingsError(f"a share of the text is a number above 0 and at most 1, such as 1/4, not {name!r}")
+        shares.append(share)
+    return sorted(_distinct(shares, "shares"))
+
+
+def _distinct(found: list[T], what: str) -> list[T]:
+    if len(set(found)) < 3:
+        raise SettingsError(f"a scaling law needs at least three {what}, and here are {len(set(found))}")
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -62,13 +124,13 @@ class Scaling:
     """The grid, the law fitted to it, and what it advises."""
 
     identity: dict[str, Any]
-    """What must be the same for cells of an earlier run to be taken up."""
+    """The texts, the tokenizer and the settings: an earlier run is continued only if they are the same."""
     of_text: float
-    """The part of the training text that the shares are of: as much as fits into the time."""
+    """The part of the training text from which the shares are taken: as much as fits into the time."""
     cells: list[Cell] = field(default_factory=list)
     law: Law | None = None
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Least and most of each constant of the law when one of the cells is left out."""
+    """The lowest and highest value of each constant of the law, if one of the networks is left out."""
     advice: list[dict[str, float]] = field(default_factory=list)
     """For budgets of floating-point operations: the size, the tokens and the loss of the best network."""
     is_finished: bool = False
@@ -105,8 +167,8 @@ def scale(
 ) -> Scaling:
     """Train Transformers of some sizes on shares of a corpus, and fit L(N, D) = E + A/N^a + B/D^b to their losses.
 
-    The same call goes on with a run that was stopped. `budgets` are floating-point operations for which the best
-    size is wanted; if there are none, ten and a hundred times those of the grid.
+    The same call continues a run that was stopped. `budgets` are numbers of floating-point operations for which to
+    compute the best size; if there are none, ten and a hundred times those of the grid.
     """
     out, device, progress = Path(out), choose_device(device), as_progress(progress)
     grid_sizes, grid_shares = parse_sizes(sizes), parse_shares(shares)
@@ -118,11 +180,15 @@ def scale(
         chosen = tokenizer or TokenizerChoice("bpe")
         the_tokenizer, encoded = encode_parts(parts, chosen, scratch, progress)
         data = TrainingData(the_tokenizer, encoded["train"], None, context, seed, progress, device)
-        identity = _identity(data, encoded, minutes, grid_sizes, grid_shares)
-        found = _taken_up(earlier, identity, out, progress)
-        if found is None:
-            of_text = _fitting(data, grid_sizes, grid_shares, minutes)
-            found = Scaling(identity, of_text)
+        identity = identity_of(data, encoded, minutes)
+        identity |= {"sizes": [size.name for size in grid_sizes], "shares": grid_shares}
+        if earlier is None:
+            found = Scaling(identity, _fitting(data, grid_sizes, grid_shares, minutes))
+        elif earlier.identity == json.loads(to_json(identity)):
+            found, networks = earlier, len(grid_sizes) * len(grid_shares)
+            progress.note(f"{out}: {len(found.cells)} of {networks} networks are there from before")
+        else:
+            raise another_error(out, "grid")
         out.mkdir(exist_ok=True)
         found.write(out)
         kept = [share * found.of_text for share in grid_shares]
@@ -145,10 +211,10 @@ def _train_all(
     out: Path,
     seconds: float,
 ) -> None:
-    """Train and measure the cells that are not there yet, cheap ones first, as long as the time suffices."""
+    """Train and measure the networks that have no result yet, cheap ones first, while the time suffices."""
     done = {(cell.size, cell.share) for cell in found.cells}
     jobs = [(size, share) for share in texts for size in sizes]
-    with data.progress.task("networks", len(jobs), "networks") as going:
+    with data.progress.task("networks", len(jobs), "networks") as task:
         for size, share in jobs:
             if (size.name, share) not in done and _is_too_late(found.cells, size, share, seconds):
                 data.progress.note(f"{size.name} on {share:.1%} of the text is left out: the time is up")
@@ -160,13 +226,13 @@ def _train_all(
                 except (ChainruleError, RuntimeError, MemoryError) as error:
                     data.progress.note(f"{size.name} failed, and the others go on: {error}")
                 found.write(out)
-            going.advance(1)
+            task.advance(1)
 
 
 def _is_too_late(cells: Sequence[Cell], size: Size, share: float, seconds: float) -> bool:
-    """Whether a cell would end well after the time, by the speed of its size so far.
+    """Return True if a network would end well after the time, by the speed of its size so far.
 
-    Never before a law can be fitted, whichever cell is left out: to three sizes and three shares.
+    No network is too late while there are too few to fit a law with any one of them left out.
     """
     like = [cell for cell in cells if cell.size == size.name and cell.share < share]
     sizes, shares = {cell.size for cell in cells}, {cell.share for cell in cells}
@@ -178,7 +244,7 @@ def _is_too_late(cells: Sequence[Cell], size: Size, share: float, seconds: float
 
 
 def _trained(data: TrainingData, valid: Encoded, size: Size, share: float) -> Cell:
-    """One network, trained in one pass over its text and measured."""
+    """Train a network in one pass over its text, and measure it."""
     began = time.perf_counter()
     lm = _train(data, size, epochs=1.0)
     measured = measure(lm, valid)
@@ -204,8 +270,8 @@ def _train(data: TrainingData, size: Size, **how_long: Any) -> Any:
 
 
 def _fitting(data: TrainingData, sizes: Sequence[Size], shares: Sequence[float], minutes: float) -> float:
-    """The part of the text of which all networks together can read their shares in the time."""
-    with data.progress.task("measuring speeds", len(sizes), "sizes") as going:
+    """Return the part of the text whose shares all networks together can read in the time."""
+    with data.progress.task("measuring speeds", len(sizes), "sizes") as task:
         overhead, per_token = 0.0, 0.0
         for size in sizes:
             seconds = []
@@ -215,7 +281,7 @@ def _fitting(data: TrainingData, sizes: Sequence[Size], shares: Sequence[float],
                 seconds.append(time.perf_counter() - began)
             overhead += seconds[0] * len(shares)
             per_token += max(seconds[1] - seconds[0], 1e-3) / ((_PROBE_STEPS - 1) * _PROBE_BATCH)
-            going.advance(1)
+            task.advance(1)
     wanted = data.train.tokens * sum(shares) * per_token
     part = (_SPENT * 60 * minutes - overhead) / wanted
     if part < _LEAST_SHARE:
@@ -227,9 +293,9 @@ def _fitting(data: TrainingData, sizes: Sequence[Size], shares: Sequence[float],
 
 
 def _conclude(found: Scaling, budgets: Sequence[float]) -> None:
-    """Fit the law to the cells, and say what it advises for the budgets."""
+    """Fit the law to the networks, and compute the best size for each budget."""
     N, D, L = ([float(getattr(cell, name)) for cell in found.cells] for name in ("parameters", "tokens", "nats"))
-    law, without = fit_law(N, D, L), left_out(N, D, L)
+    law, without = fit_law(N, D, L), fit_without_each(N, D, L)
     names = ("E", "A", "a", "B", "b")
     found.law = law
     found.ranges = {n: (min(getattr(o, n) for o in without), max(getattr(o, n) for o in without)) for n in names}
@@ -250,26 +316,9 @@ def _conclude(found: Scaling, budgets: Sequence[float]) -> None:
     found.is_finished = True
 
 
-# -- runs that go on --------------------------------------------------------------------------------------
-
-
-def _identity(
-    data: TrainingData, encoded: dict[str, Encoded], minutes: float, sizes: Sequence[Size], shares: Sequence[float]
-) -> dict[str, Any]:
-    return {
-        "texts": {name: part.fingerprint for name, part in encoded.items()},
-        "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
-        "context": data.context,
-        "seed": data.seed,
-        "minutes": minutes,
-        "sizes": [size.name for size in sizes],
-        "shares": list(shares),
-    }
-
-
-def _earlier(out: Path, overwrite: bool) -> dict[str, Any] | None:
-    """The record of an earlier run in the folder; one with anything else in it is refused."""
-    if not out.exists() or (out.is_dir() and all(path.name == LOCK for path in out.iterdir())):
+def _earlier(out: Path, overwrite: bool) -> Scaling | None:
+    """Read the record of an earlier run in the folder; refuse a folder with anything else in it."""
+    if is_unused(out):
         return None
     if not (out / RECORD).is_file():
         raise FolderError(f"{out} exists, is not empty and holds no {RECORD}; choose another folder")
@@ -279,24 +328,7 @@ def _earlier(out: Path, overwrite: bool) -> dict[str, Any] | None:
         content: dict[str, Any] = json.loads((out / RECORD).read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             raise ValueError(f"not {FORMAT}")
-        [Cell(**cell) for cell in content["cells"]]
+        cells = [Cell(**cell) for cell in content["cells"]]
+        return Scaling(content["identity"], float(content["of_text"]), cells)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{out / RECORD}: damaged: {error}") from None
-    return content
-
-
-def _taken_up(
-    earlier: dict[str, Any] | None, identity: dict[str, Any], out: Path, progress: Progress
-) -> Scaling | None:
-    """The cells of an earlier run of the same texts and settings; None: begin anew."""
-    if earlier is None:
-        return None
-    if earlier["identity"] != json.loads(to_json(identity)):
-        raise FolderError(
-            f"{out} holds another grid, of other texts or settings; choose another folder, or overwrite it "
-            "(--overwrite)"
-        )
-    cells = [Cell(**cell) for cell in earlier["cells"]]
-    wanted = len(identity["sizes"]) * len(identity["shares"])
-    progress.note(f"{out}: {len(cells)} of {wanted} networks are there from before")
-    return Scaling(identity, float(earlier["of_text"]), cells)

@@ -2,9 +2,10 @@
 
     L(N, D) = E + A / N^a + B / D^b
 
-N counts parameters, D tokens, L is nats a token. E is what no network can learn of the text, A / N^a what a network
-of N parameters lacks in size, B / D^b what it lacks in text. The fit is robust, as theirs is: the sum of Huber's
-loss of ln L - ln L̂ is minimised, from many starting points.
+N is the number of parameters, D the number of tokens, L the loss in nats a token. E is the loss of an infinite
+network on infinite text; A / N^a is the loss added because the network has only N parameters, B / D^b because the
+text has only D tokens. The fit is robust, as theirs is: it minimises the sum of Huber's loss of ln L - ln L̂, from
+many starting points.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ FEWEST_CELLS = 6
 FLOPS = 6.0
 """Operations to train one parameter on one token: a product and a sum, once forward and twice backward."""
 HUBER = 1e-3
-"""Errors of ln L above this count in proportion to their size, and no longer to its square."""
+"""Errors of ln L up to this size count by their square, larger ones in proportion to their size."""
 
 _EXPONENTS = (0.15, 0.3, 0.6, 1.2)
 _BOUNDS = (0.02, 3.0)
-"""Of a and b: beyond, a term is a constant, or nothing."""
+"""The range of a and b: with a smaller exponent a term is constant, with a larger one it vanishes."""
 _ROUNDS = 200
-_PENALTY = 1e-6  # that keeps constants apart which the data do not tell apart
+_PENALTY = 1e-6  # on large exponents, so that the fit is unique if the losses do not determine a and b
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,14 @@ class Law:
     """The typical relative error of a fitted loss: the square root of the mean of (ln L - ln L̂)²."""
 
     def loss(self, N: float | Floats, D: float | Floats) -> Floats:
-        """L(N, D)."""
+        """Return L(N, D)."""
         return np.asarray(self.E + self.A * np.power(N, -self.a) + self.B * np.power(D, -self.b))
 
     def best_size(self, flops: float) -> tuple[float, float]:
-        """N and D of the least loss that so many floating-point operations can buy, at C = 6 N D.
+        """Return N and D of the lowest loss for C = `flops` floating-point operations, at C = 6 N D.
 
-        Where A/N^a and B/D^b fall equally fast along 6 N D = C:  N = (a A / (b B))^(1/(a+b)) · (C/6)^(b/(a+b))
+        At the minimum A/N^a and B/D^b change equally fast along 6 N D = C, so N = (a A / (b B))^(1/(a+b)) ·
+        (C/6)^(b/(a+b)).
         """
         both = self.a + self.b
         N = (self.a * self.A / (self.b * self.B)) ** (1 / both) * (flops / FLOPS) ** (self.b / both)
@@ -60,7 +62,14 @@ class Law:
 
 
 def fit_law(N: Sequence[float], D: Sequence[float], L: Sequence[float], near: Law | None = None) -> Law:
-    """The law that fits measured losses best; `near` is one from which the search begins, instead of from many."""
+    """Fit the law to measured losses; the search starts from `near` if it is given, or else from many laws.
+
+    >>> import numpy as np
+    >>> N, D = (axis.ravel() for axis in np.meshgrid([1e6, 1e7, 1e8], [1e8, 1e9, 1e10]))
+    >>> law = fit_law(N, D, 2 + 400 / N**0.3 + 400 / D**0.3)
+    >>> round(law.E, 2), round(law.a, 2), round(law.b, 2)
+    (2.0, 0.3, 0.3)
+    """
     sizes, tokens, losses = (np.asarray(one, dtype=np.float64) for one in (N, D, L))
     if len(losses) < FEWEST_CELLS or len(set(sizes.tolist())) < 3 or len(set(tokens.tolist())) < 3:
         raise ChainruleError(
@@ -90,8 +99,8 @@ def fit_law(N: Sequence[float], D: Sequence[float], L: Sequence[float], near: La
     )
 
 
-def left_out(N: Sequence[float], D: Sequence[float], L: Sequence[float]) -> list[Law]:
-    """The laws without one of the losses each, where enough are left: how far the constants can be trusted."""
+def fit_without_each(N: Sequence[float], D: Sequence[float], L: Sequence[float]) -> list[Law]:
+    """Fit the law once without each loss, if enough are left: how much the laws differ shows how sure they are."""
     whole, laws = fit_law(N, D, L), []
     for i in range(len(L)):
         kept = [k for k in range(len(L)) if k != i]
@@ -103,54 +112,58 @@ def left_out(N: Sequence[float], D: Sequence[float], L: Sequence[float]) -> list
 
 
 def _starts(x: Floats, y: Floats, losses: Floats) -> list[Floats]:
-    """Starting points (ln E, ln A, ln B, a, b): with a and b given, the law is linear in the other constants."""
+    """Return starting points (ln E, ln A, ln B, a, b): for fixed a and b, the law is linear in the others."""
     starts = []
     for a in _EXPONENTS:
         for b in _EXPONENTS:
             terms = np.stack([np.ones_like(x), np.exp(-a * x), np.exp(-b * y)], axis=1)
-            # relative errors; and what would be negative is made small
+            # least squares of relative errors; constants that would be negative are set to a small value
             constants = np.linalg.lstsq(terms / losses[:, None], np.ones_like(x), rcond=None)[0]
             constants = np.maximum(constants, 0.01 * losses.min())
             starts.append(np.asarray([*np.log(constants), a, b]))
     return starts
 
 
-def _errors(theta: Floats, x: Floats, y: Floats, z: Floats) -> Floats:
-    """ln L̂ - ln L."""
+def _terms(theta: Floats, x: Floats, y: Floats) -> tuple[float, Floats, Floats]:
+    """Return E, A / N^a and B / D^b."""
     E, A, B = np.exp(theta[:3])
-    return np.asarray(np.log(E + A * np.exp(-theta[3] * x) + B * np.exp(-theta[4] * y)) - z)
+    return float(E), A * np.exp(-theta[3] * x), B * np.exp(-theta[4] * y)
+
+
+def _errors(theta: Floats, x: Floats, y: Floats, z: Floats) -> Floats:
+    """Return ln L̂ - ln L."""
+    E, by_N, by_D = _terms(theta, x, y)
+    return np.asarray(np.log(E + by_N + by_D) - z)
 
 
 def _descend(theta: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Floats, float]:
-    """Levenberg and Marquardt's method on Huber's loss, by weights that are computed anew in each round."""
+    """Minimise Huber's loss by Levenberg and Marquardt's method, with new weights of the errors in each round."""
     damping, loss = 1e-2, _huber(theta, x, y, z)
     for _ in range(_ROUNDS):
         errors = _errors(theta, x, y, z)
-        E, A, B = np.exp(theta[:3])
-        by_N, by_D = A * np.exp(-theta[3] * x), B * np.exp(-theta[4] * y)
-        whole = E + by_N + by_D
-        slopes = np.stack([E / whole, by_N / whole, by_D / whole, -x * by_N / whole, -y * by_D / whole], axis=1)
+        E, by_N, by_D = _terms(theta, x, y)
+        slopes = np.stack([np.full_like(x, E), by_N, by_D, -x * by_N, -y * by_D], axis=1)
+        slopes /= (E + by_N + by_D)[:, None]
         weights = np.minimum(1.0, HUBER / np.maximum(np.abs(errors), 1e-300))
         normal = slopes.T @ (weights[:, None] * slopes)
         downhill = slopes.T @ (weights * errors)
         step = np.linalg.solve(normal + np.diag(damping * np.diag(normal) + 1e-12), downhill)
         trial = theta - np.clip(step, -1.0, 1.0)
-        trial[3:] = np.clip(trial[3:], *_BOUNDS)
-        trial[:3] = np.clip(trial[:3], -30.0, 30.0)
+        trial = np.clip(trial, [-30.0] * 3 + [_BOUNDS[0]] * 2, [30.0] * 3 + [_BOUNDS[1]] * 2)
         new = _huber(trial, x, y, z)
         if new < loss:
             is_done = loss - new < 1e-13 * max(loss, 1e-30)
             theta, loss, damping = trial, new, max(damping / 3, 1e-9)
-            if is_done:
-                break
         else:
             damping *= 4
-            if damping > 1e9:
-                break
+            is_done = damping > 1e9
+        if is_done:
+            break
     return theta, loss
 
 
 def _huber(theta: Floats, x: Floats, y: Floats, z: Floats) -> float:
+    """Return the sum of Huber's loss of the errors, and the penalty."""
     errors = np.abs(_errors(theta, x, y, z))
     total = np.where(errors <= HUBER, errors**2 / 2, HUBER * (errors - HUBER / 2)).sum()
     return float(total + _PENALTY * HUBER * np.sum(theta[3:] ** 2))

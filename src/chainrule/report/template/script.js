@@ -2,12 +2,12 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
-// -- light and dark: as the system has it, until the button says otherwise --------------------------------
+// -- light and dark: the theme of the system, until the button changes it ---------------------------------
 
 const themes = window.matchMedia("(prefers-color-scheme: dark)");
 const remembered = {
   get: () => { try { return localStorage.getItem("chainrule-theme"); } catch { return null; } },
-  set: (theme) => { try { localStorage.setItem("chainrule-theme", theme); } catch { /* a file may have no storage */ } },
+  set: (theme) => { try { localStorage.setItem("chainrule-theme", theme); } catch { /* a page from a file may have no storage */ } },
 };
 function showTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -21,7 +21,7 @@ byId("theme").addEventListener("click", () => {
   showTheme(theme);
 });
 
-// -- charts: their text has the colour of the page, so that both themes and paper have it right ------------
+// -- charts: their text has the colour of the page, which is right in both themes and on paper -------------
 
 const ink = "currentColor";
 const config = {
@@ -52,7 +52,7 @@ function sortBy(heading) {
   const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
   const order = (a, b) => {
     const [x, y] = [value(a), value(b)];
-    if (x === "" || y === "") return (x === "") - (y === ""); // what is not there comes last, up and down
+    if (x === "" || y === "") return (x === "") - (y === ""); // cells without a value come last in both directions
     const [m, n] = [Number(x), Number(y)];
     const found = Number.isNaN(m) || Number.isNaN(n) ? x.localeCompare(y) : m === n ? 0 : m - n;
     return down ? -found : found;

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.evaluation.intervals import Interval
+from chainrule.evaluation.intervals import middle_of
 from chainrule.tasks.nbest.lists import NbestList
 
 _RESAMPLED_AT_ONCE = 1 << 22  # numbers
@@ -82,8 +82,7 @@ class WordErrorRates:
         whole_4 = columns_4N.sum(axis=1)
 
         def estimate(figures: np.ndarray, value: float) -> Estimate:
-            interval = Interval.of(figures)
-            return Estimate(float(value), interval.low, interval.high)
+            return Estimate(float(value), *middle_of(figures))
 
         before, after, oracle = (
             estimate(_ratio(sums_4R[i], sums_4R[3]), _ratio(whole_4[i], whole_4[3])) for i in range(3)

@@ -1,0 +1,246 @@
+"""The pages of reports: templates of Jinja, filled with the figures of a comparison or a training.
+
+Every text is escaped: names and samples may hold anything. The data of the script is JSON without a "<".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from chainrule._version import __version__
+from chainrule.comparison.learning_curve import fraction
+from chainrule.comparison.results import Result
+from chainrule.folder import to_json
+from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_name, learning_colours
+from chainrule.report.record import ComparisonDetails
+from chainrule.report.run import RunDetails
+from chainrule.report.surprise import LONGEST_SPAN
+
+if TYPE_CHECKING:
+    import jinja2
+
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+_LEAST_SHOWN = 0.0001  # bits per byte, of a difference
+_SUMMARY = {
+    "step": "step",
+    "tokens": "tokens seen",
+    "seconds": "seconds",
+    "loss": "loss in training, bits per token",
+    "validation_loss": "loss in validation, bits per token",
+    "best_validation_loss": "best loss in validation, bits per token",
+    "learning_rate": "learning rate",
+    "tokens_per_second": "tokens/s",
+}
+
+
+def shown(value: float | None, digits: int = 3) -> str:
+    """Format a number for people: 1,234 or 0.00123 or ∞, and nothing for None.
+
+    >>> shown(1234567), shown(2.0917), shown(0.00123), shown(math.inf), shown(None)
+    ('1,234,567', '2.09', '0.00123', '∞', '')
+    """
+    if value is None or math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+
+
+def visible(value: object) -> object:
+    """Replace characters that cannot be seen, or encoded, by signs.
+
+    >>> visible("a\\x00b\\tc\\x7f\\ud800")
+    'a␀b\\tc␡?'
+    """
+    if type(value) is not str:  # Markup is HTML that was escaped
+        return value
+    return value.encode("utf-8", errors="replace").decode().translate(_CONTROLS)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("chainrule.report", "template"),
+        autoescape=True,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    found.filters |= {"shown": shown, "difference": _difference, "sort_key": _sort_key}
+    found.globals |= {"version": __version__, "OTHER": OTHER, "static": _static, "vega": _vega}
+    return found
+
+
+@cache
+def _vega() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script, of the version for which Altair writes."""
+    import vl_convert
+
+    version = altair().SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    known = vl_convert.get_vegalite_versions()
+    bundle: str = vl_convert.javascript_bundle(
+        "window.vegaEmbed = vegaEmbed;", vl_version=version if version in known else None
+    )
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+@cache
+def _static(name: str) -> str:
+    return files("chainrule.report").joinpath("template", name).read_text(encoding="utf-8")
+
+
+def page(
+    template: str,
+    title: str,
+    sections: Mapping[str, str | None],
+    charts: Mapping[str, Any],
+    *,
+    surprisals: Mapping[str, Any] | None = None,
+    refresh: int | None = None,
+    **values: Any,
+) -> str:
+    """Fill a template; `sections` are the titles of its sections by their ids, and None for those to leave out."""
+    data = {"charts": {name: chart.to_dict() for name, chart in charts.items()}, "map": surprisals}
+    tight = json.dumps(json.loads(to_json(data)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":  # so that it can stand in a script element
+        tight = tight.replace(character, f"\\u{ord(character):04x}")
+    there = {name: heading for name, heading in sections.items() if heading is not None}
+    return (
+        _environment()
+        .get_template(template)
+        .render(title=title, sections=there, charts=charts, data=tight, refresh=refresh, **values)
+    )
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a chart, as a table; the first cell of a row names it."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> str:
+    """Return the page of a comparison."""
+    comparison, best, drawn = details.comparison, details.comparison.best, details.drawn
+    behind = sorted((one for one in details.models if one.behind is not None), key=lambda one: one.behind or ())
+    palette = colours([one.name for one in drawn])
+    costs = {cost_chart_name(cost): cost for cost in comparison.costs}
+    bins = [one for one in (details.position, details.frequency) if one is not None]
+    sections = {
+        "table": "Which model to use",
+        "best": "Against the best" if behind and best else None,
+        "costs": "Quality against cost" if costs.keys() & charts.keys() else None,
+        "training": "Training" if "training" in charts else None,
+        "where": "Where models do well" if bins else None,
+        "learning": "More text" if "learning" in charts else None,
+        "samples": "What they write",
+        "map": "The held-out text, word by word" if details.map else None,
+    }
+    found = details.map
+    return page(
+        "comparison.html",
+        details.title,
+        sections,
+        charts,
+        surprisals=None if found is None else {"words": found.words, "tenths": found.tenths, "spans": found.spans},
+        details=details,
+        comparison=comparison,
+        best=best,
+        behind=behind,
+        palette=palette,
+        costs=costs,
+        first_bins=bins[0] if bins else None,
+        figures=list(dict.fromkeys(name for one in details.models for name in one.figures)),
+        learning_colours=learning_colours(comparison, palette),
+        numbers=_numbers(details, palette),
+        second=_second([one for one in drawn if found and one.name in found.tenths]),
+        longest_span=LONGEST_SPAN,
+    )
+
+
+def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str, Numbers]:
+    """Return the numbers of charts by the name of the chart."""
+    curves = [
+        (name, f"{one['step']:,}", f"{one['tokens']:,}", *_losses(one))
+        for name, points in details.curves.items()
+        for one in points
+    ]
+    headings = ("network", "step", "tokens", "training, bits", "validation, bits")
+    found = {"training": Numbers("The curves of the networks", headings, curves)}
+    for name, bins in (("position", details.position), ("frequency", details.frequency)):
+        if bins is not None:
+            rows = [(m, *(shown(value, 4) for value in bins.means[m])) for m in palette if m in bins.means]
+            found[name] = Numbers(f"{bins.loss.capitalize()} by {bins.by}", ("model", *bins.labels), rows)
+    bits: dict[str, dict[float, float]] = {}
+    for point in details.comparison.curve:
+        bits.setdefault(point.name, {})[point.share] = point.bits_per_byte
+    shares = sorted({point.share for point in details.comparison.curve})
+    rows = [(name, *(shown(found_at.get(share), 4) for share in shares)) for name, found_at in bits.items()]
+    title = "Bits per byte against the training text, by its share"
+    found["learning"] = Numbers(title, ("model", *map(fraction, shares)), rows)
+    return found
+
+
+def _losses(point: Mapping[str, float]) -> tuple[str, str]:
+    return shown(point.get("loss"), 4), shown(point.get("validation_loss"), 4)
+
+
+def _second(drawn: Sequence[Result]) -> str:
+    """Return the model to compare with the first: one trained in steps if that was counted, or of another kind."""
+    if not drawn:
+        return ""
+    first, *others = drawn
+    unlike = [one.name for one in others if (one.steps is None) != (first.steps is None)]
+    unlike += [one.name for one in others if one.kind != first.kind]
+    return unlike[0] if unlike else drawn[-1].name
+
+
+def _sort_key(value: float | None) -> str:
+    """Return the value by which a script sorts a cell; a cell without a value sorts last both ways."""
+    return "" if value is None else "1e308" if value == math.inf else repr(value)
+
+
+def _difference(behind: tuple[float, float, float]) -> list[str]:
+    """Format a difference and its interval; a small one as one text."""
+    if max(map(abs, behind)) < _LEAST_SHOWN:
+        return [f"under {_LEAST_SHOWN}"]
+    digits = 3 if min(map(abs, behind)) >= 0.001 else 4
+    return [f"{value:.{digits}f}".replace("-", "−") for value in behind]
+
+
+def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None = None) -> str:
+    """Return the page of one training; with `refresh`, a browser reads it again after so many seconds."""
+    summary = {title: shown(details.summary[key], 4) for key, title in _SUMMARY.items() if key in details.summary}
+    sections = {
+        "now": "Where it is" if details.is_going_on else "What came of it",
+        "curves": "Curves" if charts else None,
+        "settings": "Settings" if details.settings else None,
+    }
+    return page(
+        "run.html",
+        details.title,
+        sections,
+        charts,
+        refresh=refresh,
+        details=details,
+        summary=summary,
+        losses=LOSSES,
+        numbers=Numbers(
+            "Losses by step, bits per token",
+            ("step", "training", "validation"),
+            [(f"{one['step']:,}", *_losses(one)) for one in details.points],
+        ),
+    )
