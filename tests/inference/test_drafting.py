@@ -137,7 +137,7 @@ def test_the_state_afterwards_is_a_value() -> None:
 
 def test_models_without_a_table_take_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = record(monkeypatch)
-    other = cr.train("averaging", LINES, tokenizer=network().tokenizer, context="stream", steps=1, embedding=8)
+    other = cr.train("bagofwords", LINES, tokenizer=network().tokenizer, context="stream", steps=1, embedding=8)
     written(network(), cr.Greedy(), cr.decode.Draft((other,), tokens=3), most=6)
     assert calls and all(call is None for call in calls)
 

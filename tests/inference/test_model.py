@@ -261,7 +261,7 @@ def test_a_window_slides_by_some_of_it(slide: float) -> None:
     [
         ("lstm", {"embedding": 4, "hidden": 8}),
         ("feedforward", {"embedding": 4, "hidden": 8}),
-        ("averaging", {"embedding": 4, "hidden": 8}),
+        ("bagofwords", {"embedding": 4, "hidden": 8}),
         ("transformer", {"width": 4, "heads": 1, "preset": "lecture"}),
     ],
 )
@@ -314,7 +314,7 @@ def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
     assert cr.load(tmp_path / "ema" / "last").metrics["validation_nats"] is None
 
 
-@pytest.mark.parametrize("kind", ["averaging", "transformer"])
+@pytest.mark.parametrize("kind", ["bagofwords", "transformer"])
 def test_a_window_may_drop_all_it_has(kind: str) -> None:
     lm = cr.train(kind, TEXT, steps=1, window=4, slide=1.0, context="stream")
     ids = np.asarray([[3, 4, 5, 6, 3, 4, 5, 6, 3]])

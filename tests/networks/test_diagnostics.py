@@ -18,7 +18,7 @@ from chainrule.errors import DiagnosisError
 from chainrule.explanation.diagnosis import KINDS, Diagnosis, diagnose
 from chainrule.inference.model import NeuralModel
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.network import Network
 from chainrule.networks.recurrent.rnn import Recurrent
@@ -63,9 +63,9 @@ def feedforward(order: int = 4) -> NeuralModel:
     return model(Feedforward(config, TOKENIZER.vocab_size, TOKENIZER.bos))
 
 
-def averaging() -> NeuralModel:
+def bag_of_words() -> NeuralModel:
     torch.manual_seed(5)
-    config = AveragingConfig(window=12, embedding=5, hidden=6)
+    config = BagOfWordsConfig(window=12, embedding=5, hidden=6)
     return model(BagOfWords(config, TOKENIZER.vocab_size, TOKENIZER.bos))
 
 
@@ -83,7 +83,7 @@ def loss(lm: NeuralModel, features_D: Tensor, target: int) -> Tensor:
 
 MODELS = {
     "feedforward": feedforward,
-    "averaging": averaging,
+    "bagofwords": bag_of_words,
     "elman": lambda: recurrent("elman", tied=False, activation="relu"),
     "lstm": lambda: recurrent("lstm", tied=False, learned_start=True),
     "gru": lambda: recurrent("gru", tied=False),

@@ -10,7 +10,7 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY
 
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.recurrent.rnn import Recurrent
 from chainrule.networks.transformer.config import TransformerConfig
@@ -19,7 +19,7 @@ from chainrule.networks.transformer.decoder import Transformer
 SIZES = {"embedding": 16, "hidden": 16}
 DESIGNS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "feedforward": (Feedforward, FeedforwardConfig, SIZES),
-    "averaging": (BagOfWords, AveragingConfig, SIZES),
+    "bagofwords": (BagOfWords, BagOfWordsConfig, SIZES),
     "recurrent": (Recurrent, RecurrentConfig, {**SIZES, "layers": 2}),
     "transformer": (Transformer, TransformerConfig, {"width": 16, "layers": 2, "zero_init": False}),
 }

@@ -22,7 +22,7 @@ from chainrule.training.kinds import NetworkKind
 from chainrule.training.planning import defaults
 from listening import Listening
 
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
 LINE = "the cat sat on the mat and the dog sat on the log\n"
 
 

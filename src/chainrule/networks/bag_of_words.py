@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chainrule.networks.config import AveragingConfig
+from chainrule.networks.config import BagOfWordsConfig
 from chainrule.networks.layers import Embedding, HiddenLayers, make_head
 from chainrule.networks.memory import Sums
 from chainrule.networks.network import Network, Reading, Table
@@ -21,7 +21,7 @@ from chainrule.networks.network import Network, Reading, Table
 class BagOfWords(Network):
     """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
 
-    def __init__(self, config: AveragingConfig, vocab_size: int, bos: int) -> None:
+    def __init__(self, config: BagOfWordsConfig, vocab_size: int, bos: int) -> None:
         super().__init__()
         self.config, self.window = config, config.window
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)

@@ -85,7 +85,7 @@ class FeedforwardConfig:
 
 
 @dataclass(frozen=True)
-class AveragingConfig:
+class BagOfWordsConfig:
     """The configuration of a deep averaging network (a bag of words)."""
 
     GROUPS: ClassVar[Groups] = {

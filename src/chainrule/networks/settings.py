@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import GATES, AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import GATES, BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.defaults import Cost, Prospect, Values, batch_size, dropout_share, least_batch
 from chainrule.networks.training_settings import (
     DECAYING,
@@ -134,11 +134,11 @@ class HiddenLayerSettings(EngineSettings):
 
 
 @dataclass(frozen=True)
-class AveragingSettings(HiddenLayerSettings, WindowSettings, AveragingConfig):
+class BagOfWordsSettings(HiddenLayerSettings, WindowSettings, BagOfWordsConfig):
     """A bag-of-words network and its training."""
 
-    embedding: int = left_open(AveragingConfig, "embedding")
-    dropout: float = left_open(AveragingConfig, "dropout")
+    embedding: int = left_open(BagOfWordsConfig, "embedding")
+    dropout: float = left_open(BagOfWordsConfig, "dropout")
 
     def cost(self, vocab_size: int) -> Cost:
         return _hidden_layers(self.embedding, self, vocab_size)
@@ -332,7 +332,7 @@ def by_width(rate: float, width: int) -> float:
     return float(f"{rate / max(64, width) ** 0.5:.2g}")
 
 
-def _hidden_layers(inputs: int, config: AveragingConfig | FeedforwardConfig, vocab_size: int) -> Cost:
+def _hidden_layers(inputs: int, config: BagOfWordsConfig | FeedforwardConfig, vocab_size: int) -> Cost:
     hidden = inputs * config.hidden + (config.layers - 1) * config.hidden**2
     if not config.tied:
         return Cost(hidden, vocab_size * config.hidden)

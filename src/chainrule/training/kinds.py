@@ -20,7 +20,7 @@ from chainrule.errors import MissingExtraError
 from chainrule.folder import ModelFolder
 from chainrule.networks.config import count_parameters
 from chainrule.networks.settings import (
-    AveragingSettings,
+    BagOfWordsSettings,
     ElmanSettings,
     FeedforwardSettings,
     GruSettings,
@@ -227,10 +227,10 @@ FEEDFORWARD = network_kind(
     tape=f"{_TAPE}.feedforward:TapeFeedforward",
     rung=Rung("feed-forward", RUNG),
 )
-AVERAGING = network_kind(
-    "averaging",
+BAG_OF_WORDS = network_kind(
+    "bagofwords",
     "a bag of words: the mean of the tokens before, whatever their order",
-    AveragingSettings,
+    BagOfWordsSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
     tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
     rung=Rung("bag of words", RUNG, share=0.5),

@@ -8,13 +8,13 @@ from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
 from chainrule.errors import SettingsError
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import AveragingConfig, padded_size
+from chainrule.networks.config import BagOfWordsConfig, padded_size
 
 
 def made(**settings: Any) -> BagOfWords:
     torch.manual_seed(3)
     sizes = {"embedding": 3, "hidden": 4, **settings}
-    return BagOfWords(AveragingConfig(**sizes), VOCABULARY, BOS)
+    return BagOfWords(BagOfWordsConfig(**sizes), VOCABULARY, BOS)
 
 
 @pytest.mark.parametrize(
