@@ -16,7 +16,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -329,13 +329,13 @@ def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:
 
 def load_content(content: ModelFolder) -> Model:
     """The model of a folder that was read, or of a part of one, on the CPU."""
-    name = present_name(content.kind)
-    if name not in kind_names():
+    content = replace(content, kind=present_name(content.kind))
+    if content.kind not in kind_names():
         raise FolderError(
             f"{content.path}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
         )
     try:
-        model = find_kind(name).load(content)
+        model = find_kind(content.kind).load(content)
     except SettingsError as error:
         raise DamagedFileError(f"{content.path}/{MANIFEST}: {error}") from error
     model.provenance, model.metrics = content.provenance, content.metrics
