@@ -53,7 +53,7 @@ def test_every_field_is_explained() -> None:
         ({"heads": 0}, "heads should be at least 1, not 0"),
         ({"kv_heads": 0}, "kv_heads should be at least 1, not 0"),
         ({"dropout": 1.0}, "dropout should be at least 0 and below 1, not 1.0"),
-        ({"norm_eps": 0.0}, "norm_eps should be above 0"),
+        ({"norm_eps": 0.0}, "norm_eps should be a finite number above 0"),
         ({"norm": "batchnorm"}, "norm should be layernorm|rmsnorm, not 'batchnorm'"),
     ],
 )

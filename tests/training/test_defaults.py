@@ -12,7 +12,7 @@ import pytest
 import chainrule as cr
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.networks.config import count_parameters
-from chainrule.networks.defaults import MINUTES, MOST_EPOCHS, Prospect, batch_size, dropout_share
+from chainrule.networks.defaults import MINUTES, MOST_EPOCHS, RunEstimate, batch_size, dropout_share
 from chainrule.networks.settings import NeuralSettings, heads_for
 from chainrule.settings import closed, open_names, parse
 from chainrule.tokens.base import Tokenizer
@@ -160,14 +160,14 @@ def test_a_run_without_a_length_has_a_time() -> None:
 
 
 def test_formulas() -> None:
-    assert batch_size(Prospect(10**6, 4.1e6)) == 1024
-    assert batch_size(Prospect(10**9, 7e7)) == 8192
-    assert batch_size(Prospect(100, 1e6)) == 64
+    assert batch_size(RunEstimate(10**6, 4.1e6)) == 1024
+    assert batch_size(RunEstimate(10**9, 7e7)) == 8192
+    assert batch_size(RunEstimate(100, 1e6)) == 64
     assert (
-        dropout_share(Prospect(100, 300))
+        dropout_share(RunEstimate(100, 300))
         == 0
-        < dropout_share(Prospect(100, 1000))
-        < dropout_share(Prospect(100, 5000))
+        < dropout_share(RunEstimate(100, 1000))
+        < dropout_share(RunEstimate(100, 5000))
     )
     assert [heads_for(width, None) for width in (32, 48, 64, 96, 128, 256, 384, 512)] == [1, 2, 2, 3, 4, 4, 6, 8]
     assert heads_for(96, 4) == 4

@@ -6,7 +6,7 @@ from typing import Any
 
 from chainrule.contract.kinds import TrainingData
 from chainrule.masked.masking import masked_texts
-from chainrule.networks.transformer.masked_config import MaskedSettings
+from chainrule.networks.settings import MaskedSettings
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import TaskKind
 

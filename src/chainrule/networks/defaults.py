@@ -19,7 +19,7 @@ MOST_EPOCHS = 200
 """The most passes over a text, however much time there is."""
 
 TOKENS_PER_PARAMETER = 3.0
-"""A network whose hidden layers have P parameters is worth its cost if it reads at least so many times P tokens."""
+"""A network is worth its cost if it reads at least this many tokens for each parameter of its hidden layers."""
 
 PARAMETERS_PER_TOKEN = 10.0
 """The most parameters in hidden layers for each token of the text: more would learn it by heart."""
@@ -28,18 +28,18 @@ _MULTIPLE = 64
 
 
 @dataclass(frozen=True)
-class Prospect:
-    """What is known of a run before its first step."""
+class RunEstimate:
+    """What is known about the length of a run before its first step."""
 
     tokens: int
-    """Tokens of the text."""
+    """The number of tokens in the text."""
     seen: float
-    """About how many tokens the run will read; a token counts each time."""
+    """The number of tokens that the run will read, roughly; a token that is read twice counts twice."""
     vocab_size: int = 0
 
     @property
     def epochs(self) -> float:
-        """Passes over the text."""
+        """The number of passes over the text."""
         return self.seen / max(1, self.tokens)
 
 
@@ -58,29 +58,28 @@ class Cost:
         return 6.0 * (self.hidden + self.head)
 
 
-def batch_size(prospect: Prospect, least: int = 256) -> int:
-    """The tokens of a step: the power of two up to the square root of all tokens that are read, or the `least`.
+def batch_size(run: RunEstimate, least: int = 256) -> int:
+    """Return the tokens of a step: the power of two below the square root of all tokens read, but at least `least`.
 
-    So the number of steps and their size grow alike.
+    So the number of steps and their size grow alike. A step takes no more than an eighth of the text, so that an
+    epoch has a few steps.
 
-    A step takes no more than an eighth of the text, so that an epoch has a few steps.
-
-    >>> batch_size(Prospect(tokens=10**6, seen=1.2e6))
+    >>> batch_size(RunEstimate(tokens=10**6, seen=1.2e6))
     1024
     """
-    power = 1 << int(math.log2(max(1.0, prospect.seen)) / 2)
-    return max(_MULTIPLE, min(max(least, power), 1 << 16, prospect.tokens // 8 // _MULTIPLE * _MULTIPLE))
+    power = 1 << int(math.log2(max(1.0, run.seen)) / 2)
+    return max(_MULTIPLE, min(max(least, power), 1 << 16, run.tokens // 8 // _MULTIPLE * _MULTIPLE))
 
 
 def least_batch(optimiser: str, width: int) -> int:
-    """The fewest tokens of a step: the products of Muon cost as much as reading 5 tokens for each feature."""
+    """Return the fewest tokens of a step: Muon's products cost as much as reading 5 tokens for each feature."""
     return max(256, 4 * width) if optimiser == "muon" else 256
 
 
-def dropout_share(prospect: Prospect) -> float:
-    """How much to leave out: nothing in the first four epochs, then more with each doubling, half at most.
+def dropout_share(run: RunEstimate) -> float:
+    """Return the share to drop: nothing for up to four epochs, then more with each doubling, half at most.
 
-    >>> [round(dropout_share(Prospect(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
+    >>> [round(dropout_share(RunEstimate(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
     [0.0, 0.0, 0.11, 0.33, 0.5]
     """
-    return round(min(0.5, max(0.0, 0.11 * math.log2(max(prospect.epochs, 1e-9) / 4))), 3)
+    return round(min(0.5, max(0.0, 0.11 * math.log2(max(run.epochs, 1e-9) / 4))), 3)

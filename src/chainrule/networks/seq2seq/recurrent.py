@@ -27,7 +27,7 @@ from chainrule.networks.recurrent.cells import CellState
 from chainrule.networks.recurrent.fused_layer import FusedLayer
 from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout
 from chainrule.networks.seq2seq.alignment import Alignment
-from chainrule.networks.seq2seq.config import Seq2SeqConfig
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SeenSources, SourcedMemory, Sources
 
 
@@ -45,7 +45,9 @@ class DecoderMemory(ArrayMemory):
 class RecurrentEncoderDecoder(EncoderDecoder):
     """An encoder and a decoder of recurrent layers."""
 
-    def __init__(self, config: Seq2SeqConfig, vocab_size: int, bos: int, source_size: int, *, shares: bool) -> None:
+    def __init__(
+        self, config: Seq2SeqSettings, vocab_size: int, bos: int, source_size: int, *, shares: bool
+    ) -> None:
         """`shares`: sources and targets have one vocabulary, and one table of embeddings."""
         super().__init__()
         self.config, self.window, self.source_window = config, None, None

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from chainrule.networks.head import Head
 from chainrule.networks.network import Reading, Table
-from chainrule.networks.seq2seq.config import Seq2SeqConfig
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
 from chainrule.networks.transformer.attention import CrossAttention, SourceView
 from chainrule.networks.transformer.decoder import Transformer
@@ -24,7 +24,9 @@ from chainrule.networks.transformer.stack import Encoder
 class TransformerEncoderDecoder(EncoderDecoder):
     """An encoder, and a decoder whose blocks attend to it."""
 
-    def __init__(self, config: Seq2SeqConfig, vocab_size: int, bos: int, source_size: int, *, shares: bool) -> None:
+    def __init__(
+        self, config: Seq2SeqSettings, vocab_size: int, bos: int, source_size: int, *, shares: bool
+    ) -> None:
         """`shares`: sources and targets have one vocabulary, and one table of embeddings."""
         super().__init__()
         design = config.transformer()

@@ -18,7 +18,7 @@ from chainrule.networks.head import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.regularise import VariationalDropout
-from chainrule.networks.tagging.config import TaggerConfig, WordInputs
+from chainrule.networks.tagging.config import TaggerSettings, WordInputs
 from chainrule.networks.tagging.words import WordFeatures
 from chainrule.networks.transformer.stack import Encoder, Layers
 
@@ -31,7 +31,7 @@ class TaggerNetwork(Trainable):
 
     window = None  # sentences are cut by what lays out batches, not by the loop
 
-    def __init__(self, config: TaggerConfig, vocab_size: int, tags: int, encoder: Encoder | None = None) -> None:
+    def __init__(self, config: TaggerSettings, vocab_size: int, tags: int, encoder: Encoder | None = None) -> None:
         """`encoder` is that of a pretrained masked model."""
         super().__init__()
         self.config = config
@@ -85,7 +85,7 @@ class TaggerNetwork(Trainable):
 class RecurrentLayers(nn.Module):
     """Recurrent layers, in one direction or two."""
 
-    def __init__(self, config: TaggerConfig, below: int) -> None:
+    def __init__(self, config: TaggerSettings, below: int) -> None:
         super().__init__()
         self.stack = BothWays(
             config.recurrent_cell, below, config.width, config.layers, config.dropout, both=config.bidirectional
@@ -99,7 +99,7 @@ class RecurrentLayers(nn.Module):
 class BlocksOfWords(nn.Module):
     """Blocks of a Transformer: each word attends to all words of its sentence."""
 
-    def __init__(self, config: TaggerConfig, below: int) -> None:
+    def __init__(self, config: TaggerSettings, below: int) -> None:
         super().__init__()
         self.below = nn.Linear(below, config.width)
         self.stack = Layers(config.transformer())

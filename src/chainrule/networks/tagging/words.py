@@ -14,7 +14,7 @@ from torch.nn import functional
 from chainrule.arrays import PAD
 from chainrule.networks.layers import Embedding
 from chainrule.networks.recurrent.both_ways import BothWays
-from chainrule.networks.tagging.config import BYTES, FILTERS, SPELLED, TaggerConfig, WordInputs
+from chainrule.networks.tagging.config import BYTES, FILTERS, SPELLED, TaggerSettings, WordInputs
 from chainrule.networks.transformer.stack import Encoder
 
 _BYTE_IDS = BYTES + 2  # and the two marks
@@ -24,7 +24,7 @@ _SMALL = 0.1  # the standard deviation of the first vectors of words that have o
 class WordFeatures(nn.Module):
     """[E[word]; spelling; encoder]: the features of each word, of `width` numbers."""
 
-    def __init__(self, config: TaggerConfig, vocab_size: int, encoder: Encoder | None = None) -> None:
+    def __init__(self, config: TaggerSettings, vocab_size: int, encoder: Encoder | None = None) -> None:
         super().__init__()
         self.embedding = Embedding(vocab_size, config.embedding, tied=False)
         if config.characters != "none" or encoder is not None:

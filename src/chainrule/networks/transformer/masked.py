@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from chainrule.arrays import PAD
 from chainrule.networks.head import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
+from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.blocks import Norm, activate
-from chainrule.networks.transformer.masked_config import MaskedSettings
 from chainrule.networks.transformer.stack import Encoder
 
 

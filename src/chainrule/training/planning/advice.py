@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from chainrule.contract.lm import Context
-from chainrule.networks.defaults import Cost, Prospect
+from chainrule.networks.defaults import Cost, RunEstimate
 from chainrule.networks.training_settings import TrainingSettings
 
 SUBWORDS = 8192
@@ -61,7 +61,7 @@ def compiled_lines(settings: TrainingSettings, window: int | None, context: Cont
     )
 
 
-def costly_vocabulary(cost: Cost, prospect: Prospect, vocab_size: int, minutes: float) -> str | None:
+def costly_vocabulary(cost: Cost, prospect: RunEstimate, vocab_size: int, minutes: float) -> str | None:
     """A note if most of the time goes to a large vocabulary, and the text is not read even once, otherwise None."""
     share = cost.head / max(1, cost.head + cost.hidden)
     if vocab_size < 2 * SUBWORDS or share < COSTLY or prospect.epochs >= 1:

@@ -21,7 +21,7 @@ from chainrule.networks.defaults import (
     MOST_EPOCHS,
     PARAMETERS_PER_TOKEN,
     TOKENS_PER_PARAMETER,
-    Prospect,
+    RunEstimate,
     Values,
     batch_size,
 )
@@ -97,7 +97,7 @@ class _Search:
     def __post_init__(self) -> None:
         tokens, vocab_size = self.data.train.tokens, self.data.tokenizer.vocab_size
         sizes = _candidates(self.settings)
-        self.filled = [_filled(self.settings, values, Prospect(tokens, tokens, vocab_size)) for values in sizes]
+        self.filled = [_filled(self.settings, values, RunEstimate(tokens, tokens, vocab_size)) for values in sizes]
         self.costs = [one.cost(vocab_size) for one in self.filled]
         most = PARAMETERS_PER_TOKEN * tokens
         self.fitting = [i for i, cost in enumerate(self.costs) if i == 0 or cost.hidden <= most]
@@ -111,12 +111,12 @@ class _Search:
         ]
         return max(enough, key=lambda i: self.costs[i].hidden, default=0)
 
-    def prospect(self, rate: float) -> Prospect:
+    def prospect(self, rate: float) -> RunEstimate:
         """What a run reads at so many tokens per second."""
         tokens, seen = self.data.train.tokens, max(1.0, rate * self.seconds * _SPENT_LEARNING)
         if self.settings.epochs is not None:
             seen = min(seen, self.settings.epochs * tokens)
-        return Prospect(tokens, seen, self.data.tokenizer.vocab_size)
+        return RunEstimate(tokens, seen, self.data.tokenizer.vocab_size)
 
     def complete(self, index: int, rate: float) -> Any:
         """The settings with this size, at so many tokens per second."""
@@ -180,7 +180,7 @@ def _by_counts(settings: Any, data: TrainingData, flops: float) -> Any:
     seen = (settings.epochs or 1.0) * tokens
     if settings.steps is not None:
         # the batch is the square root of what is read: so are the steps
-        seen = float(settings.steps * (settings.batch or batch_size(Prospect(tokens, settings.steps**2))))
+        seen = float(settings.steps * (settings.batch or batch_size(RunEstimate(tokens, settings.steps**2))))
     search = _Search(settings, data, ASSUMED_SECONDS)
     enough = [
         i
@@ -189,7 +189,7 @@ def _by_counts(settings: Any, data: TrainingData, flops: float) -> Any:
         and seen * search.costs[i].flops <= flops * ASSUMED_SECONDS
     ]
     index = max(enough, key=lambda i: search.costs[i].hidden, default=0)
-    prospect = Prospect(tokens, seen, data.tokenizer.vocab_size)
+    prospect = RunEstimate(tokens, seen, data.tokenizer.vocab_size)
     return _filled(settings, _candidates(settings)[index], prospect)
 
 
@@ -200,11 +200,11 @@ def _candidates(settings: Any) -> list[Values]:
     return [sizes for i, sizes in enumerate(every) if sizes not in every[:i]]
 
 
-def _filled(settings: Any, sizes: Values, prospect: Prospect) -> Any:
+def _filled(settings: Any, sizes: Values, prospect: RunEstimate) -> Any:
     """The settings with these sizes, and all that goes with them."""
     names = set(open_names(settings))
     sized = replace(settings, **sizes)
-    habits = {name: value for name, value in sized.habits(prospect).items() if name in names - set(sizes)}
+    habits = {name: value for name, value in sized.values_for(prospect).items() if name in names - set(sizes)}
     return replace(sized, **habits)
 
 
