@@ -67,7 +67,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[Drafted | None]:
     answers: list[Drafted | None] = []
 
     def recorded(self: NeuralModel, *arguments: Any) -> Drafted | None:
-        answers.append(self.write_drafted_by_graph(*arguments))
+        answers.append(self.captured.write_drafted(*arguments))
         return answers[-1]
 
     monkeypatch.setattr(NeuralModel, "write_drafted", recorded)
@@ -125,12 +125,12 @@ def test_the_state_afterwards_is_a_value() -> None:
     lm = network()
     state = lm.extend(lm.start(1), np.asarray([[5, 6, 7]]))
     rules = DraftRules((None, counted()), 3, Choice(cr.Greedy(), None))
-    first = lm.write_drafted_by_graph(state, rules, 8, np.zeros(60), 30)
+    first = lm.captured.write_drafted(state, rules, 8, np.zeros(60), 30)
     assert first is not None
     ids = [8, *first.tokens.tolist()]
     expected = lm.next_log_probs(lm.extend(state, np.asarray([ids[:-1]])))
     torch.testing.assert_close(lm.next_log_probs(first.state), expected, rtol=1e-4, atol=1e-4)
-    again = lm.write_drafted_by_graph(state, rules, 8, np.zeros(60), 30)
+    again = lm.captured.write_drafted(state, rules, 8, np.zeros(60), 30)
     assert again is not None and again.tokens.tolist() == first.tokens.tolist()
     torch.testing.assert_close(lm.next_log_probs(first.state), expected, rtol=1e-4, atol=1e-4)
 
@@ -219,8 +219,7 @@ def test_kernels_do_what_torch_does(strategy: cr.decode.Strategy, tokens: int, s
     by_torch, by_kernels = found
     assert by_torch.tokens.tolist() == by_kernels.tokens.tolist() and len(by_torch.tokens) > 5
     assert (by_torch.steps, by_torch.drafted) == (by_kernels.steps, by_kernels.drafted)
-    np.testing.assert_allclose(by_torch.scores, by_kernels.scores, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(by_torch.features_1D, by_kernels.features_1D, rtol=1e-4, atol=1e-4)
-    assert by_torch.window.ids_BW[0, : by_torch.window.longest].tolist() == (
-        by_kernels.window.ids_BW[0, : by_kernels.window.longest].tolist()
-    )
+    np.testing.assert_allclose(by_torch.log_probs, by_kernels.log_probs, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(by_torch.state.features_BD, by_kernels.state.features_BD, rtol=1e-4, atol=1e-4)
+    seen = [one.state.window.ids_BW[0, : one.state.window.longest].tolist() for one in found]
+    assert seen[0] == seen[1]

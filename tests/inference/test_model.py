@@ -18,11 +18,11 @@ from chainrule.decode.sample import Choice, sample_after
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
 from chainrule.inference import model as model_module
-from chainrule.inference.by_graph import TOKENS_THAT_REPAY
+from chainrule.inference.gpu.captured import TOKENS_THAT_REPAY
 from chainrule.inference.gpu.graph_sampling import GraphSampler
-from chainrule.inference.loading import load_network
 from chainrule.inference.model import NeuralModel
-from chainrule.inference.windows import spans
+from chainrule.inference.state import spans
+from chainrule.inference.torch_model import load_network
 from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
@@ -143,7 +143,7 @@ def test_recorded_steps_write_what_single_steps_write(
         return [continuation.ids for continuation in found]
 
     one_by_one = write()
-    monkeypatch.setattr(NeuralModel, "write", NeuralModel.write_by_graph)
+    monkeypatch.setattr(NeuralModel, "write", lambda self, *arguments: self.captured.write(*arguments))
     assert write() == one_by_one
 
 
@@ -151,11 +151,11 @@ def test_what_recorded_steps_leave_behind_is_a_value() -> None:
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
     start = lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
-    first = lm.write_by_graph(start, choose, uniforms)
+    first = lm.captured.write(start, choose, uniforms)
     assert first is not None
     after, tokens, scores = first
     before = lm.next_log_probs(after).clone()
-    again = lm.write_by_graph(start, choose, uniforms)  # from the older state: it takes the place of the newer one
+    again = lm.captured.write(start, choose, uniforms)  # from the older state: it takes the place of the newer one
     assert again is not None and torch.equal(again[1], tokens) and torch.equal(again[2], scores)
     torch.testing.assert_close(lm.next_log_probs(after), before)
     longer, token = lm.extend(after, tokens[:, -1:]), lm.extend(again[0], tokens[:, -1:])
@@ -168,13 +168,13 @@ def test_what_is_tried_out_touches_nothing() -> None:
     """A step is tried before it is recorded, in arrays where somebody's keys and values may lie."""
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
-    first = lm.write_by_graph(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
+    first = lm.captured.write(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
     assert first is not None
     state, tokens, _ = first
     sampler = lm.captured.samplers[2]
     sampler._try_out(sampler._captured(choose).step)
     found, expected = (
-        lm.write_by_graph(state, choose, uniforms),
+        lm.captured.write(state, choose, uniforms),
         lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])),
     )
     assert found is not None
@@ -182,22 +182,24 @@ def test_what_is_tried_out_touches_nothing() -> None:
     torch.testing.assert_close(lm.next_log_probs(found[0]), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_reading_ahead_by_a_recorded_step_is_extending() -> None:
-    lm, prompt, drafted = small(), np.asarray([[3, 4]]), torch.tensor([[5, 6, 4]])
+def test_reading_ahead_by_a_recorded_step_is_extending(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, plain, drafted = small(), small(), torch.tensor([[5, 6, 4]])
+    monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
     for kept in (1, 2, 3):
-        start = lm.extend(lm.start(1), prompt)
-        found, cut = lm.ahead_by_graph(start, drafted)
+        start = lm.extend(lm.start(1), np.asarray([[3, 4]]))
+        ahead = lm.read_ahead(start, drafted)
+        assert ahead is not None
         for t in range(3):
-            expected = lm.next_log_probs(lm.extend(start, drafted[:, : t + 1]))
-            torch.testing.assert_close(found[:, t], expected, rtol=1e-4, atol=1e-5)
-        after = cut(kept)
-        # read on, over what was given up, by a recorded step and by a plain one
-        found, _ = lm.ahead_by_graph(after, drafted)
-        whole = lm.extend(start, torch.cat([drafted[:, :kept], drafted], dim=1))
-        torch.testing.assert_close(found[:, -1], lm.next_log_probs(whole), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(
-            lm.next_log_probs(lm.extend(after, drafted)), lm.next_log_probs(whole), rtol=1e-4, atol=1e-5
-        )
+            expected = plain.next_log_probs(plain.extend(start, drafted[:, : t + 1]))
+            torch.testing.assert_close(ahead[0][:, t], expected, rtol=1e-4, atol=1e-5)
+        after = ahead[1](kept)
+        # read on, over the tokens that were dropped, by a recorded step and by a plain one
+        again = lm.read_ahead(after, drafted)
+        assert again is not None and [*lm.captured.readers] == [3]
+        whole = plain.next_log_probs(plain.extend(start, torch.cat([drafted[:, :kept], drafted], dim=1)))
+        torch.testing.assert_close(again[0][:, -1], whole, rtol=1e-4, atol=1e-5)
+        found = plain.next_log_probs(plain.extend(after, drafted))
+        torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5)
 
 
 def test_single_tokens_are_read_by_a_recorded_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,11 +227,11 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
     )
     state = lm.extend(lm.start(5), prompts)
     alone = [
-        lm.write_by_graph(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)
+        lm.captured.write(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)
     ]
     rows = np.arange(5)
     for kept in (rows, rows[:3], rows[1:]):
-        found = lm.write_by_graph(state.select(kept), choose, uniforms[kept])
+        found = lm.captured.write(state.select(kept), choose, uniforms[kept])
         assert found is not None and found[0].features_BD.shape[0] == len(kept)
         after = lm.extend(found[0], found[1][:, -1:])
         for place, row in enumerate(kept):
@@ -369,7 +371,7 @@ def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest
     lm, written = small(preset=preset), []
 
     def write(self: NeuralModel, *arguments: Any) -> Any:
-        written.append(self.write_by_graph(*arguments))
+        written.append(self.captured.write(*arguments))
         return written[-1]
 
     monkeypatch.setattr(NeuralModel, "write", write)

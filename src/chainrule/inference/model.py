@@ -18,12 +18,10 @@ from torch import Tensor
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.contract.capabilities import Choose, Drafted, DraftRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
-from chainrule.inference import by_graph
-from chainrule.inference.cutting import cutting, once
 from chainrule.inference.gpu.captured import CapturedSteps
-from chainrule.inference.state import NeuralState, on_device
+from chainrule.inference.state import NeuralState, Window, on_device, spans
 from chainrule.inference.torch_model import TorchModel
-from chainrule.inference.windows import Window, spans
+from chainrule.networks.layers import last_of_rows
 from chainrule.networks.loss import nats_of_targets
 from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
@@ -97,11 +95,15 @@ class NeuralModel(TorchModel, LanguageModel):
         return self._extended(state, ids_BT, is_token_BT)
 
     def _extended(self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None) -> NeuralState:
-        """The state after some tokens; a single one is read by a captured step, where that takes less time."""
-        after = None
+        """Return the state after some tokens; a captured step reads a single one, where that takes less time."""
         if self._has_graphs and ids_BT.shape == (1, 1) and is_token_BT is None:
-            after = by_graph.read_token(self.captured, state, ids_BT)
-        return self._last(self._read(state, ids_BT, is_token_BT)) if after is None else after
+            by_graph = self.captured.read_token(state, ids_BT)
+            if by_graph is not None:
+                return by_graph
+        after = state
+        for after, _ in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last one is returned)
+            pass
+        return after
 
     def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
         """The state and ids from which to read the last window alone: the tokens before it would be dropped."""
@@ -138,31 +140,19 @@ class NeuralModel(TorchModel, LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
+        """Sample by CUDA graphs: a Transformer on a GPU; None otherwise, or as `CapturedSteps.write` says."""
         state = expect_state(state, NeuralState)
-        return self.write_by_graph(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
-
-    def write_by_graph(
-        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
-    ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by replaying a captured step; None if the choice looks back, or as `by_graph.write` says."""
-        return None if read_BT is not None else by_graph.write(self.captured, state, choose, uniforms_BT)
+        return self.captured.write(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
 
     def write_drafted(
         self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
-        """Write one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
+        """Sample one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
         state = expect_state(state, NeuralState)
-        return self.write_drafted_by_graph(state, rules, last, uniforms, most) if self._has_graphs else None
-
-    def write_drafted_by_graph(
-        self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
-    ) -> Drafted | None:
-        """Draft, read, choose and keep by replaying a captured step; None as `by_graph.write_drafted` says."""
-        return by_graph.write_drafted(self.captured, state, rules, last, uniforms, most)
+        return self.captured.write_drafted(state, rules, last, uniforms, most) if self._has_graphs else None
 
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
-        """Read tokens at once, and cut the cache where those end that are kept.
+        """Read tokens at once; the function that is returned cuts the cache after the first n of them.
 
         None if the network keeps no cache, the tokens have padding, or the window would slide.
         """
@@ -175,23 +165,28 @@ class NeuralModel(TorchModel, LanguageModel):
         assert window is not None and isinstance(state.memory, Cache)
         if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
             return None
-        is_captured = self._has_graphs and len(state) == 1
-        log_probs_BTV, cut = (self.ahead_by_graph if is_captured else self._ahead)(state, ids_BT)
-        return log_probs_BTV, once(cut, lambda n: self.extend(state, ids_BT[:, :n]))
+        if self._has_graphs and len(state) == 1:
+            after, features_BTD, log_probs_BTV = self.captured.read_ahead(state.memory, ids_BT)
+        else:
+            with torch.inference_mode():
+                features_BTD, after, _ = self.network(ids_BT, state.memory)
+                log_probs_BTV = self._log_probs(features_BTD)
+        is_cut = False
 
-    @torch.inference_mode()
-    def _ahead(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
-        """ln p of what follows each of the ids, and the function that cuts the cache after n of them."""
-        reading = self.network(ids_BT, state.memory)
-        return self._log_probs(reading.features_BTD), cutting(state, ids_BT, reading.memory, reading.features_BTD)
+        def state_after(n: int) -> NeuralState:
+            nonlocal is_cut
+            # what is read on from a cut cache is written over the tokens that were dropped: it is cut once
+            if is_cut or n == 0:
+                return self.extend(state, ids_BT[:, :n])
+            is_cut = True
+            kept = after.shortened(ids_BT.shape[1] - n)
+            return NeuralState(kept, features_BTD[:, n - 1], window.append(ids_BT[:, :n], None))
 
-    def ahead_by_graph(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
-        """The same for one row, by replaying a captured step."""
-        return by_graph.read_ahead(self.captured, state, ids_BT)
+        return log_probs_BTV, state_after
 
     @property
     def _has_graphs(self) -> bool:
-        """Whether CUDA graphs can be used."""
+        """True if CUDA graphs can be used."""
         return self.torch_device.type == "cuda" and isinstance(self.network, Transformer)
 
     @cached_property
@@ -279,7 +274,8 @@ class NeuralModel(TorchModel, LanguageModel):
             are_tokens_BT = None if is_token_BT is None else is_token_BT[:, place:after]
             reading = self.network(piece_BT, state.memory, are_tokens_BT)
             window = None if state.window is None else state.window.append(piece_BT, are_tokens_BT)
-            features_BD = _last_features(reading.features_BTD, are_tokens_BT, state.features_BD)
+            lengths_B = None if are_tokens_BT is None else are_tokens_BT.sum(dim=1)
+            features_BD = last_of_rows(reading.features_BTD, lengths_B, state.features_BD)
             state = NeuralState(reading.memory, features_BD, window)
             yield state, reading.features_BTD
             place = after
@@ -304,12 +300,6 @@ class NeuralModel(TorchModel, LanguageModel):
         """The memory of the state's rows before anything was read."""
         return self.network.begin(len(state))
 
-    @staticmethod
-    def _last(pieces: Iterator[tuple[NeuralState, Tensor]]) -> NeuralState:
-        for state, _ in pieces:
-            last = state
-        return last
-
     def _features_before(
         self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
     ) -> Iterator[Tensor]:
@@ -323,9 +313,8 @@ class NeuralModel(TorchModel, LanguageModel):
             return
         state = self.start(len(ids_BT)) if state is None else state
         yield state.features_BD[:, None]
-        for _, features_BTD in self._read(
-            state, ids_BT[:, :-1], None if is_token_BT is None else is_token_BT[:, :-1]
-        ):
+        is_token_BT = None if is_token_BT is None else is_token_BT[:, :-1]
+        for _, features_BTD in self._read(state, ids_BT[:, :-1], is_token_BT):
             yield features_BTD
 
     def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
@@ -369,15 +358,6 @@ class NeuralModel(TorchModel, LanguageModel):
             for i in range(0, len(flat_N), rows)
         ]
         return -torch.cat(picked).reshape(ids_BT.shape)
-
-
-def _last_features(features_BTD: Tensor, is_token_BT: Tensor | None, before_BD: Tensor) -> Tensor:
-    """The features of each row's last token; `before_BD` where a row has no token."""
-    if is_token_BT is None:
-        return features_BTD[:, -1]
-    count_B = is_token_BT.sum(dim=1)
-    last_B11 = (count_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
-    return torch.where(count_B[:, None] > 0, features_BTD.gather(1, last_B11)[:, 0], before_BD)
 
 
 def _alike(pieces: list[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:

@@ -8,7 +8,7 @@ from typing import Any
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError
 from chainrule.folder import TENSORS, ModelFolder
-from chainrule.inference.loading import load_network
+from chainrule.inference.torch_model import load_network
 from chainrule.masked.model import EncoderModel
 from chainrule.networks.transformer.masked import MaskedTransformer
 from chainrule.tokens.registry import parse_tokenizer

@@ -60,3 +60,15 @@ class HiddenLayers(nn.Module):
             new = self.dropout(f(linear(features)))
             features = features + new if i else new
         return features
+
+
+def last_of_rows(features_BTD: Tensor, lengths_B: Tensor | None, before_BD: Tensor) -> Tensor:
+    """Return the features of each row's last token; those of `before_BD` where a row has none.
+
+    Row b has `lengths_B[b]` tokens, then padding; None: there is no padding.
+    """
+    if lengths_B is None:
+        return features_BTD[:, -1]
+    last_B11 = (lengths_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
+    last_BD = features_BTD.gather(1, last_B11)[:, 0]
+    return torch.where(lengths_B[:, None] > 0, last_BD, before_BD.to(features_BTD.dtype))

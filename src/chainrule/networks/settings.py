@@ -70,6 +70,11 @@ class NeuralSettings(TrainingSettings):
             "schedule": "linear",
         }
 
+    def set_or(self, name: str, otherwise: Any) -> Any:
+        """Return the value of a setting; the other value while it is left open."""
+        value = getattr(self, name)
+        return otherwise if value is None else value
+
     @property
     def chosen_engine(self) -> Literal["torch", "tape"]:
         """The engine that computes the network."""
@@ -277,8 +282,8 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 
     def values_for(self, run: RunEstimate) -> Values:
         on_tape = self.chosen_engine == "tape"  # which has neither Muon nor averaged weights
-        optimiser: Optimiser = self.optimiser or ("adamw" if on_tape else "muon")
-        dropout = dropout_share(run) if self.dropout is None else self.dropout
+        optimiser: Optimiser = self.set_or("optimiser", "adamw" if on_tape else "muon")
+        dropout = self.set_or("dropout", dropout_share(run))
         return {
             **super().values_for(run),
             "batch": batch_size(run, least_batch(optimiser, self.width)),
@@ -410,8 +415,8 @@ class CellOrBlockSettings(NeuralSettings):
     """The learning rate of each cell times the square root of the width, by optimiser."""
 
     def values_for(self, run: RunEstimate) -> Values:
-        optimiser: Optimiser = self.optimiser or ("muon" if self.has_blocks else "adamw")
-        dropout = self.best_dropout(run) if self.dropout is None else self.dropout
+        optimiser: Optimiser = self.set_or("optimiser", "muon" if self.has_blocks else "adamw")
+        dropout = self.set_or("dropout", self.best_dropout(run))
         return {
             **super().values_for(run),
             "batch": batch_size(run, least_batch(optimiser, self.width)),

@@ -11,7 +11,7 @@ import torch
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
-from chainrule.inference.loading import load_network
+from chainrule.inference.torch_model import load_network
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.seq2seq.recurrent import RecurrentEncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder

@@ -11,7 +11,7 @@ import numpy as np
 from chainrule.contract.kinds import TrainingData, load_content
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
-from chainrule.inference.loading import load_network
+from chainrule.inference.torch_model import load_network
 from chainrule.networks.tagging.tagger import ENCODER, TaggerNetwork
 from chainrule.networks.transformer.stack import Encoder
 from chainrule.tagging.contract import TAGS

@@ -59,7 +59,8 @@ class StepBuffers(NamedTuple):
     """The arrays that a captured step reads and writes, at fixed addresses; T counts steps, W is the window."""
 
     features_BD: Tensor
-    going_B: Tensor
+    active_B: Tensor
+    """False for rows that have ended."""
     uniforms_BT: Tensor
     tokens_BT: Tensor
     scores_BT: Tensor
@@ -67,6 +68,21 @@ class StepBuffers(NamedTuple):
     lengths_B: Tensor
     column_1: Tensor
     """The index of the next column of uniforms, tokens and scores."""
+
+    @classmethod
+    def of_size(cls, rows: int, steps: int, window: int, weight_VD: Tensor) -> StepBuffers:
+        """Return empty buffers for a network whose head has this weight."""
+        zeros, int64 = weight_VD.new_zeros, torch.int64
+        return cls(
+            features_BD=zeros(rows, weight_VD.shape[1]),
+            active_B=torch.ones(rows, dtype=torch.bool, device=weight_VD.device),
+            uniforms_BT=zeros(rows, steps, dtype=torch.float64),
+            tokens_BT=zeros(rows, steps, dtype=int64),
+            scores_BT=zeros(rows, steps, dtype=torch.promote_types(weight_VD.dtype, torch.float32)),
+            ids_BW=zeros(rows, window, dtype=int64),
+            lengths_B=zeros(rows, dtype=int64),
+            column_1=zeros(1, dtype=int64),
+        )
 
 
 class KeptTokens(NamedTuple):
@@ -98,7 +114,7 @@ class FusedChoice:
     def __init__(self, plan: TopKPlan, step: FusedStep, buffers: StepBuffers, bos: int) -> None:
         self.plan, self.network_step, self.buffers, self.bos = plan, step, buffers, bos
         self.head = step.network.head
-        rows, device = len(buffers.going_B), buffers.going_B.device
+        rows, device = len(buffers.active_B), buffers.active_B.device
         self.pieces = -(-self.head.vocab_size // _PIECE)
         self.slots = power_of_two(plan.k)
         slots, pieces = (rows, self.pieces, self.slots), (rows, self.pieces)

@@ -118,7 +118,7 @@ def choose(
         gdc_wait()
     b = tl.program_id(0)
     # no race: all threads read this long before one of them writes it
-    was_going = tl.load(buffers.going_B + b) != 0
+    was_active = tl.load(buffers.active_B + b) != 0
     p = tl.arange(0, BLOCK_P)
     bests = tl.load(kept.best + b * PIECES + p, mask=p < PIECES, other=-float("inf"))
     totals = tl.load(kept.total + b * PIECES + p, mask=p < PIECES, other=0.0)
@@ -140,13 +140,13 @@ def choose(
     passed = tl.minimum(passed, tl.max(tl.where(weight > 0, slot, 0), 0))
     is_possible, any_total = top > -float("inf"), tl.sum(totals, 0)
     is_nan = any_total != any_total
-    goes_on = was_going & (is_possible | is_nan)  # NaN goes on, with token 0, so that its score is seen
+    goes_on = was_active & (is_possible | is_nan)  # NaN goes on, with token 0, so that its score is seen
     token = tl.load(kept.tokens + b * PIECES * SLOTS + passed).to(tl.int64)
     token = tl.where(goes_on, tl.where(is_possible & (is_nan == 0), token, 0), PAD)
     score = tl.sum(tl.where(slot == passed, z, 0.0), 0) - log_total
     tl.store(buffers.tokens_BT + b * most_steps + column, token)
     tl.store(buffers.scores_BT + b * most_steps + column, tl.where(goes_on, score, 0.0))
-    tl.store(buffers.going_B + b, goes_on & (token != end))
+    tl.store(buffers.active_B + b, goes_on & (token != end))
     tl.store(is_token_ptr + b, goes_on)
     length = tl.load(buffers.lengths_B + b)
     row = tl.maximum(token, 0)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.networks.config import PARTS
-from chainrule.networks.layers import Embedding, make_head
+from chainrule.networks.layers import Embedding, last_of_rows, make_head
 from chainrule.networks.memory import ArrayMemory
 from chainrule.networks.network import Reading, Table
 from chainrule.networks.recurrent.both_ways import BothWays
@@ -130,7 +130,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         else:
             h_BTD, states = self._read(embedded_BTD, target.states, lengths_B)
             found_BTD = self._find(h_BTD, seen, kept)
-        after = DecoderMemory(states, target.first, _last(found_BTD, target.found_BD, lengths_B))
+        after = DecoderMemory(states, target.first, last_of_rows(found_BTD, lengths_B, target.found_BD))
         return Reading(self.projection(self.dropout(found_BTD)), SourcedMemory(after, memory.sources))
 
     def _read(
@@ -160,7 +160,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
             h_B1D, states = self._read(x_B1D, states, goes_on_B)
             at_step: list[Tensor] | None = None if kept is None else []
             found_B1D = self._find(h_B1D, seen, at_step)
-            found_BD = _last(found_B1D, found_BD, goes_on_B)
+            found_BD = last_of_rows(found_B1D, goes_on_B, found_BD)
             found.append(found_B1D)
             weights += at_step or []
         if kept is not None:
@@ -179,11 +179,3 @@ class RecurrentEncoderDecoder(EncoderDecoder):
             kept.append(weights_NQS.reshape(len(h_BTD), 1, h_BTD.shape[1], -1))
         found_BTD: Tensor = torch.tanh(self.mix(torch.cat([c_NQD.reshape(h_BTD.shape), h_BTD], dim=-1)))
         return found_BTD
-
-
-def _last(found_BTD: Tensor, before_BD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """h̃ of each row's last token; that of before where a row has none."""
-    if lengths_B is None:
-        return found_BTD[:, -1]
-    last_B11 = (lengths_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, found_BTD.shape[2])
-    return torch.where(lengths_B[:, None] > 0, found_BTD.gather(1, last_B11)[:, 0], before_BD.to(found_BTD.dtype))

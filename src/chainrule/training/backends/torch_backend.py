@@ -13,8 +13,8 @@ from torch import Tensor
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, Context, ModelFolder
-from chainrule.inference.loading import load_network
 from chainrule.inference.model import NeuralModel
+from chainrule.inference.torch_model import load_network
 from chainrule.networks.loss import BLOCK
 from chainrule.networks.network import Network, Trainable
 from chainrule.networks.settings import NeuralSettings
