@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chainrule.arrays import PAD
 from chainrule.networks import loss, loss_on_cpu
 from chainrule.networks.config import padded_size
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 
 
 def example(

@@ -25,6 +25,7 @@ from chainrule.networks.layers import last_of_rows
 from chainrule.networks.loss import nats_of_targets
 from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
+from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.base import Tokenizer
@@ -125,7 +126,7 @@ class NeuralModel(TorchModel, LanguageModel):
         if state is not None:
             check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
-        scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=self._wide)
+        scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=wide_type(self.network.head.weight))
         if ids_BT.numel():
             assert state is None or isinstance(state, NeuralState)
             place = 0
@@ -335,13 +336,8 @@ class NeuralModel(TorchModel, LanguageModel):
 
     # -- probabilities ------------------------------------------------------------------------------------
 
-    @property
-    def _wide(self) -> torch.dtype:
-        """The dtype of ln p: that of the weights, but at least float32."""
-        return torch.promote_types(self.network.head.weight.dtype, torch.float32)
-
     def _logits(self, features: Tensor) -> Tensor:
-        logits: Tensor = self.network.head(features).to(self._wide)
+        logits: Tensor = self.network.head(features).to(wide_type(self.network.head.weight))
         logits[..., self.tokenizer.bos] = -torch.inf
         return logits
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from chainrule.arrays import PAD
-from chainrule.networks.precision import working_type
+from chainrule.networks.precision import wide_type, working_type
 from chainrule.system.devices import IS_ARM, has_triton
 
 LOGITS_AT_ONCE = 1 << 26
@@ -34,7 +34,7 @@ def summed_nats(features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, t
     """Σ -ln softmax(W h + b)[target], over the targets that are tokens."""
     logits_NV = F.linear(features_ND, weight_VD, bias_V)
     # -ln p(y) = ln Σ e^z - z_y
-    return F.cross_entropy(_wide(logits_NV), targets_N, ignore_index=PAD, reduction="sum")
+    return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="sum")
 
 
 def best_nats(
@@ -63,7 +63,7 @@ def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
         from chainrule.networks import loss_on_cpu
 
         return loss_on_cpu.nats_of_targets(logits_NV, targets_N)
-    return F.cross_entropy(_wide(logits_NV), targets_N, ignore_index=PAD, reduction="none")
+    return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="none")
 
 
 def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
@@ -101,7 +101,7 @@ class PieceByPiece(torch.autograd.Function):
         rows = _ROWS_ON_GPU if features_ND.device.type == "cuda" else max(LOGITS_AT_ONCE // len(weight_VD), 1)
         dtype = working_type(features_ND)
         product = _Float8Product(weight_VD) if float8 else _Product(weight_VD.to(dtype))
-        device, wide = features_ND.device, torch.promote_types(features_ND.dtype, torch.float32)
+        device, wide = features_ND.device, wide_type(features_ND)
         nats = torch.zeros((), dtype=wide, device=device)
         grad_ND = torch.empty(features_ND.shape, dtype=dtype, device=device)
         grad_VD = torch.zeros(weight_VD.shape, dtype=wide, device=device)
@@ -199,7 +199,7 @@ class _Float8Product:
 
 def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Σ -ln p(target), and the errors (p - y) · unit as `dtype`; rows whose target is PAD count 0 in both."""
-    z_NV = _wide(logits_NV)
+    z_NV = logits_NV.to(wide_type(logits_NV))
     is_target_N = targets_N != PAD
     targets_N1 = targets_N.clamp(min=0)[:, None]
     # ln p = z - ln Σ e^z
@@ -221,11 +221,6 @@ def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.
 
         return loss_on_cpu.replace_by_errors(logits_NV, targets_N).sum(), logits_NV
     return softmax_errors(logits_NV, targets_N, unit, dtype)
-
-
-def _wide(logits: Tensor) -> Tensor:
-    """The logits in float32 at least: exponentials need more than 16 bits."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _sum_of_rows(x_NV: Tensor) -> Tensor:

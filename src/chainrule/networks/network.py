@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.memory import Memory
 
 

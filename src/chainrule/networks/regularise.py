@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.networks.precision import wide_type
+
 
 class VariationalDropout(nn.Module):
     """Dropout of the same features at every time step of a sequence (Gal and Ghahramani 2016).
@@ -46,7 +48,9 @@ class EmbeddingDropout(nn.Module):
 def activation_penalty(
     raw_BTD: Tensor, dropped_BTD: Tensor, is_token_BT: Tensor, alpha: float, beta: float
 ) -> Tensor | None:
-    """The penalty AR + TAR, which keeps a layer's outputs small and makes them change slowly; padding is left out.
+    """Return the penalty AR + TAR, which keeps a layer's outputs small and makes them change slowly.
+
+    Padding does not count; None if both factors are 0.
 
     AR  = α mean h_t²                            of the outputs after dropout
     TAR = β mean (h_t - h_{t-1})²                of the outputs before dropout
@@ -63,7 +67,7 @@ def activation_penalty(
 
 
 def _mean_square(x_BTD: Tensor, counts_BT: Tensor) -> Tensor:
-    """The mean of x² over the positions where `counts_BT` is True."""
-    wide_BTD = x_BTD.to(torch.promote_types(x_BTD.dtype, torch.float32))
+    """Return the mean of x² over the positions where `counts_BT` is True."""
+    wide_BTD = x_BTD.to(wide_type(x_BTD))
     squares_BT = wide_BTD.square().mean(dim=2)
     return torch.where(counts_BT, squares_BT, 0.0).sum() / counts_BT.sum().clamp(min=1)

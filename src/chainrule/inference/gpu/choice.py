@@ -12,6 +12,7 @@ from torch import Tensor
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
 from chainrule.inference.gpu.step import FusedStep, NormArguments, power_of_two
+from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.blocks import Norm
 
 MOST_KEPT = 1024
@@ -78,7 +79,7 @@ class StepBuffers(NamedTuple):
             active_B=torch.ones(rows, dtype=torch.bool, device=weight_VD.device),
             uniforms_BT=zeros(rows, steps, dtype=torch.float64),
             tokens_BT=zeros(rows, steps, dtype=int64),
-            scores_BT=zeros(rows, steps, dtype=torch.promote_types(weight_VD.dtype, torch.float32)),
+            scores_BT=zeros(rows, steps, dtype=wide_type(weight_VD)),
             ids_BW=zeros(rows, window, dtype=int64),
             lengths_B=zeros(rows, dtype=int64),
             column_1=zeros(1, dtype=int64),

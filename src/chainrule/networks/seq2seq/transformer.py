@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import Reading, Table
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
@@ -67,12 +67,12 @@ class TransformerEncoderDecoder(EncoderDecoder):
         *,
         kept: list[Tensor] | None = None,
     ) -> Reading:
-        reading = self.decoder.read(ids_BT, memory.target, is_token_BT, self._seen(memory.sources, kept))
+        reading = self.decoder(ids_BT, memory.target, is_token_BT, self._seen(memory.sources, kept))
         return Reading(reading.features_BTD, SourcedMemory(reading.memory, memory.sources))
 
     def read_whole(self, ids_BT: Tensor, encoded: SourcedMemory) -> Tensor:
         # without the cache, through which no gradient would flow
-        return self.decoder.read(ids_BT, source=self._seen(encoded.sources)).features_BTD
+        return self.decoder(ids_BT, source=self._seen(encoded.sources)).features_BTD
 
     def _crosses(self) -> list[CrossAttention]:
         return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]

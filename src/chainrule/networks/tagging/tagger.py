@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.regularise import VariationalDropout

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import Network, Reading, Table
 from chainrule.networks.precision import working_type
 from chainrule.networks.transformer.attention import Attend, SourceView, fused_attention, single_query_attention
@@ -41,7 +41,7 @@ class Transformer(Stack, Network):
         extra: int = 0,
         extra_targets: bool = False,
     ) -> None:
-        """`crosses`: its blocks attend to a source as well, which `read` is then given.
+        """`crosses`: its blocks attend to a source as well, which `forward` is then given.
 
         `extra` ids above the vocabulary have embeddings too; `extra_targets`: they are predicted in training.
         """
@@ -62,25 +62,23 @@ class Transformer(Stack, Network):
         like = self.embedding.new_empty(0, dtype=working_type(self.embedding))
         return empty_cache(shape_LBGK, config.window, capacity, like)
 
-    def forward(self, ids_BT: Tensor, memory: Cache | None = None, is_token_BT: Tensor | None = None) -> Reading:
-        """Read on from a cache, without gradients; or, without one, read a window and return no cache."""
-        return self.read(ids_BT, memory, is_token_BT)
-
-    def read(
+    def forward(
         self,
         ids_BT: Tensor,
         memory: Cache | None = None,
         is_token_BT: Tensor | None = None,
         source: Callable[[int], SourceView] | None = None,
     ) -> Reading:
-        """The same as `forward`; `source(l)` is what layer l sees of a source."""
+        """Read on from a cache, without gradients; or, without one, read a window and return no cache.
+
+        `source(l)` is the view that layer l has of a source, in a decoder that attends to one.
+        """
         if memory is not None:
             with torch.no_grad():
                 return self._read_on(ids_BT, memory, is_token_BT, source)
         T = ids_BT.shape[1]
-        if self.config.window < T:
-            raise ValueError(f"a window of {self.config.window} tokens was given {T}: read the last of them only")
-        # padding at the end is seen by nothing that comes before it
+        self.check_fits(T)
+        # padding stands at the end, where no token attends to it
         attend_all = self._attending(slice(0, T), T, ids_BT.device)
         return Reading(self.features(ids_BT, slice(0, T), lambda layer: attend_all, source), None)
 
@@ -89,7 +87,7 @@ class Transformer(Stack, Network):
         ids_BT: Tensor,
         memory: Cache,
         is_token_BT: Tensor | None,
-        source: Callable[[int], SourceView] | None = None,
+        source: Callable[[int], SourceView] | None,
     ) -> Reading:
         appending = memory.append(ids_BT.shape[1], is_token_BT)
         attend_all = self._attending(appending.places, appending.span, ids_BT.device)

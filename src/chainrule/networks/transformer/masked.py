@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
 from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.blocks import Norm, activate

@@ -89,7 +89,9 @@ class Layers(nn.Module):
     def check_fits(self, tokens: int) -> None:
         """Refuse more tokens than there are positions."""
         if self.config.window < tokens:
-            raise ValueError(f"a window of {self.config.window} tokens was given {tokens}")
+            raise ValueError(
+                f"a window of {self.config.window} tokens was given {tokens}: read the last of them only"
+            )
 
     def seeing_all(self, x_BSD: Tensor, is_token_BS: Tensor | None) -> Tensor:
         """The same for x⁰ of whole rows: each of a row's tokens attends to all of them, before it and after it.
