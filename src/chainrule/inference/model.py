@@ -42,7 +42,7 @@ class NeuralModel(TorchModel, LanguageModel):
     network: Network
 
     _scores_by_windows = True
-    """Whether a network with a window scores by whole windows, which need no memory."""
+    """True: a network with a window scores by whole windows, which need no memory."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return self._after_start(self.network.begin(batch_size), batch_size)
 
     def _after_start(self, memory: Memory, batch_size: int) -> NeuralState:
-        """The state after the start token, which is read after what the memory has."""
+        """Return the state after the start token, which is read after the tokens of the memory."""
         size, table = self.network.window, self.network.head.weight
         window = None if size is None else Window.empty(batch_size, size, self.torch_device)
         nothing = NeuralState(memory, table.new_zeros(batch_size, table.shape[1]), window)
@@ -107,7 +107,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return after
 
     def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
-        """The state and ids from which to read the last window alone: the tokens before it would be dropped."""
+        """Return the state and ids to read the last window alone: the tokens before it would be dropped."""
         known_BT = window.ids_BW[:, : window.longest]
         begin, _, _ = spans(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)[-1]
         if begin == 0:
@@ -197,7 +197,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return CapturedSteps(self.network, self._log_probs, self.tokenizer.bos)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
-        """The scores of the ids and the state after them, from one pass; None for a network with a window."""
+        """Return the scores of the ids and the state after them, by one pass; None for a network with a window."""
         if self.network.window is not None or not np.prod(ids_BT.shape):
             check_rows(state, ids_BT)
             return None
@@ -205,13 +205,13 @@ class NeuralModel(TorchModel, LanguageModel):
         return scores_BT, after
 
     def features(self, state: State) -> Tensor:
-        """The features from which the next token of each row is predicted, [B, D]."""
+        """Return the features from which the next token of each row is predicted, [B, D]."""
         state = expect_state(state, NeuralState)
         return state.features_BD
 
     @torch.inference_mode()
     def read_features(self, state: State, ids_BT: Array) -> tuple[Tensor, Tensor, NeuralState]:
-        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
+        """Return the scores of the ids, the features that predict each, [B, T, D], and the state after them."""
         state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
@@ -230,7 +230,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), features_BTD, after
 
     def predictions(self, state: State, ids_BT: Array) -> Iterator[Tensor]:
-        """The distributions before many tokens, from one pass over them."""
+        """Yield the distributions before many tokens, from one pass over them."""
         state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
@@ -244,13 +244,13 @@ class NeuralModel(TorchModel, LanguageModel):
                 yield log_probs_BTV
 
     def _beginning(self, batch_size: int) -> Tensor:
-        """The start token of each row, which is read before the first one, as [B, 1]."""
+        """Return the start token of each row, which is read before the first one, as [B, 1]."""
         return torch.full((batch_size, 1), start_token(self.tokenizer, self.context), device=self.torch_device)
 
     # -- reading ------------------------------------------------------------------------------------------
 
     def _checked(self, ids_BT: Array) -> tuple[Tensor, Tensor | None]:
-        """The ids on the device, with padding replaced by token 0, and the mask of the tokens; None: no padding."""
+        """Return the ids on the device, with token 0 for padding, and the mask of the tokens; None: no padding."""
         on_host = not isinstance(ids_BT, Tensor) or ids_BT.device.type == "cpu"
         if on_host or ids_BT.shape[1] > 1:  # a single step on a device goes unchecked: checks wait for the device
             check_ids(ids_BT, self.tokenizer.vocab_size)
@@ -282,7 +282,7 @@ class NeuralModel(TorchModel, LanguageModel):
             place = after
 
     def _with_room(self, state: NeuralState) -> NeuralState:
-        """The state with space for a token in its window: a full one drops old tokens and reads the rest again."""
+        """Return the state with space for a token: a full window drops old tokens and reads the rest again."""
         window = state.window
         if window is None or window.longest < window.size:
             return state
@@ -298,13 +298,13 @@ class NeuralModel(TorchModel, LanguageModel):
         return NeuralState(reading.memory, state.features_BD, window)
 
     def _restarted(self, state: NeuralState) -> Memory:
-        """The memory of the state's rows before anything was read."""
+        """Return the memory of the state's rows before anything was read."""
         return self.network.begin(len(state))
 
     def _features_before(
         self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
     ) -> Iterator[Tensor]:
-        """The features from which each token is predicted, in pieces along the time axis."""
+        """Yield the features from which each token is predicted, in pieces along the time axis."""
         is_uniform = state is None or (state.window is not None and state.window.is_uniform)
         if self.network.window is not None and self._scores_by_windows and is_uniform:
             known_BT = self._beginning(len(ids_BT))
@@ -319,7 +319,7 @@ class NeuralModel(TorchModel, LanguageModel):
             yield features_BTD
 
     def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
-        """The features of the indices from `first` on, computed for many windows in one batch, without memory."""
+        """Yield the features of the indices from `first` on, for many windows in one batch, without memory."""
         size = self.network.window
         assert size is not None
         pieces = spans(ids_BT.shape[1], size, self.slide)
@@ -346,7 +346,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return self._logits(features).log_softmax(dim=-1)
 
     def _pick(self, features_BTD: Tensor, ids_BT: Tensor) -> Tensor:
-        """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
+        """Return ln p of each id; logits are computed in pieces, since all of them might not fit into memory."""
         flat_ND, flat_N = features_BTD.flatten(0, 1), ids_BT.flatten()
         rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
         picked = [

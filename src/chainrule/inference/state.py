@@ -29,7 +29,7 @@ class Window:
     longest: int
     """An upper bound of `lengths_B`, which the host knows without waiting for the device."""
     is_uniform: bool
-    """Whether every row is known to have exactly `longest` tokens."""
+    """True if every row is known to have exactly `longest` tokens."""
 
     @classmethod
     def empty(cls, batch_size: int, size: int, device: torch.device) -> Window:

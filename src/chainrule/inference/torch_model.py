@@ -48,7 +48,7 @@ class TorchModel(Model):
         return str(self.network.head.weight.dtype).removeprefix("torch.")
 
     def on(self, device: str, dtype: str = "float32") -> Self:
-        """A copy of this model on a device, with weights of that precision; the model itself if nothing changes."""
+        """Return a copy of this model on a device, with weights of that precision; itself if nothing changes."""
         if dtype == "bfloat16":
             expect_slow_bfloat16(device)
         like = torch.empty(0, device=device, dtype=getattr(torch, dtype))
@@ -110,7 +110,7 @@ def _fitting(name: str, weight: torch.Tensor, arrays: Mapping[str, np.ndarray]) 
 
 @contextmanager
 def _at_most(parameters: int) -> Iterator[None]:
-    """A block in which this thread may give modules at most so many parameters; one more raises ValueError."""
+    """Let this thread give modules at most this many parameters within the block; one more raises ValueError."""
     thread, count = threading.get_ident(), 0
 
     def hook(module: Any, name: str, parameter: Any) -> None:

@@ -22,7 +22,7 @@ from chainrule.networks.precision import wide_type, working_type
 from chainrule.system.devices import IS_ARM, has_triton
 
 LOGITS_AT_ONCE = 1 << 26
-"""The most logits computed at once, 256 MB in float32; with more, the loss is computed in pieces."""
+"""The most logits that are computed at once, 256 MB in float32; with more, the loss is computed in pieces."""
 _COMPILED_FROM = 1024  # the smallest vocabulary for which compiled loops are loaded
 BLOCK = 16
 """The sides of matrices that are multiplied in 8 bits are multiples of this."""
@@ -31,7 +31,7 @@ _UNIT = 2.0**13  # gradients p - y are at most 1; scaled by this, they fill the 
 
 
 def summed_nats(features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> Tensor:
-    """Σ -ln softmax(W h + b)[target], over the targets that are tokens."""
+    """Return Σ -ln softmax(W h + b)[target], over the targets that are tokens."""
     logits_NV = F.linear(features_ND, weight_VD, bias_V)
     # -ln p(y) = ln Σ e^z - z_y
     return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="sum")
@@ -40,7 +40,7 @@ def summed_nats(features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, t
 def best_nats(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Tensor:
-    """The same as `summed_nats`, but in pieces if there are many logits, or where that is faster.
+    """Return the same as `summed_nats`, but in pieces if there are many logits, or where that is faster.
 
     With `float8`, pieces are multiplied in 8 bits where gradients are computed.
     """
@@ -67,7 +67,7 @@ def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
 
 
 def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
-    """Whether loops compiled for the CPU take less time than torch's functions.
+    """Return True if loops compiled for the CPU take less time than torch's functions.
 
     The answer depends on sizes alone, not on what was done before: a run that is resumed computes the same numbers.
     """
@@ -87,7 +87,7 @@ def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
 def in_pieces(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Any:
-    """The same as `summed_nats`, but by `PieceByPiece`."""
+    """Return the same as `summed_nats`, but by `PieceByPiece`."""
     return PieceByPiece.apply(features_ND, weight_VD, bias_V, targets_N, float8)  # type: ignore[no-untyped-call]
 
 
@@ -137,7 +137,7 @@ class _Product:
         self.weight_VD = weight_VD
 
     def errors(self, features_ND: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed loss of these rows, and their errors p - y."""
+        """Return the summed loss of these rows, and their errors p - y."""
         bias_V = None if bias_V is None else bias_V.to(features_ND.dtype)
         logits_NV = F.linear(features_ND, self.weight_VD, bias_V)
         return best_errors(logits_NV, targets_N, 1.0, logits_NV.dtype)
@@ -164,7 +164,7 @@ class _Float8Product:
         self.error_scale = torch.full((), self.unit, device=weight_VD.device)
 
     def errors(self, features_ND: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed loss of these rows, and their errors (p - y) · 2^13 in 8 bits."""
+        """Return the summed loss of these rows, and their errors (p - y) · 2^13 in 8 bits."""
         self.feature_scale = features_ND.abs().max().float() / self._LARGEST
         self.features_ND = (features_ND / self.feature_scale).to(torch.float8_e4m3fn)
         logits_NV = torch._scaled_mm(
@@ -198,7 +198,7 @@ class _Float8Product:
 
 
 def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Σ -ln p(target), and the errors (p - y) · unit as `dtype`; rows whose target is PAD count 0 in both."""
+    """Return Σ -ln p(target), and the errors (p - y) · unit as `dtype`; both are 0 where the target is PAD."""
     z_NV = logits_NV.to(wide_type(logits_NV))
     is_target_N = targets_N != PAD
     targets_N1 = targets_N.clamp(min=0)[:, None]
@@ -211,7 +211,7 @@ def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: tor
 
 
 def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same as `softmax_errors`, but in one go by a kernel of the device; it may overwrite the logits."""
+    """Return the same as `softmax_errors`, but in one go by a kernel of the device; it may overwrite the logits."""
     if logits_NV.device.type == "cuda" and has_triton():
         from chainrule.networks import loss_kernels
 
@@ -224,12 +224,12 @@ def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.
 
 
 def _sum_of_rows(x_NV: Tensor) -> Tensor:
-    """Σ over the rows; on a CPU as a product, where torch's own sum takes ten times as long."""
+    """Return Σ over the rows; on a CPU as a product, where torch's own sum takes ten times as long."""
     return x_NV.T @ x_NV.new_ones(len(x_NV)) if x_NV.device.type == "cpu" else x_NV.sum(dim=0)
 
 
 def _transposed(matrix: Tensor) -> Tensor:
-    """The contiguous transpose of a matrix of bytes; torch's own copy of one takes ten times as long."""
+    """Return the contiguous transpose of a matrix of bytes; torch's own copy of one takes ten times as long."""
     from chainrule.networks import loss_kernels
 
     return loss_kernels.transposed(matrix)

@@ -15,7 +15,7 @@ from chainrule.arrays import PAD
 
 
 def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Σ -ln p(target), and the errors (p - y) · unit as `dtype`; rows whose target is PAD count 0 in both."""
+    """Return Σ -ln p(target), and the errors (p - y) · unit as `dtype`; both are 0 where the target is PAD."""
     rows, size = logits_NV.shape
     nats_N = torch.empty(rows, device=logits_NV.device)
     errors_NV = torch.empty(rows, size, dtype=dtype, device=logits_NV.device)
@@ -24,7 +24,7 @@ def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: tor
 
 
 def transposed(matrix: Tensor) -> Tensor:
-    """The contiguous transpose of a matrix of bytes."""
+    """Return the contiguous transpose of a matrix of bytes."""
     rows, columns = matrix.shape
     out = torch.empty(columns, rows, dtype=matrix.dtype, device=matrix.device)
     grid = triton.cdiv(rows, 128), triton.cdiv(columns, 128)

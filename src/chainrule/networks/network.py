@@ -58,14 +58,14 @@ class Trainable(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
+        """Return the loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
 
     def step_scale(self, name: str) -> float:
-        """The learning rate of a parameter, as a share of that of the settings."""
+        """Return the learning rate of a parameter, as a share of that of the settings."""
         return 1.0
 
     def flops_per_token(self) -> float:
-        """Floating-point operations to train on one token."""
+        """Return the floating-point operations to train on one token."""
         # a weight is used once forward and twice backward, each time for a product and a sum; an embedding table
         # costs nothing to look up, unless it gives the logits too
         every = self.named_parameters(remove_duplicate=False)
@@ -79,11 +79,11 @@ class Network(Trainable):
 
     @abstractmethod
     def table(self) -> Table:
-        """The embedding table."""
+        """Return the embedding table."""
 
     @abstractmethod
     def begin(self, batch_size: int) -> Memory:
-        """The memory before anything was read, not even <s>."""
+        """Return the memory before anything was read, not even <s>."""
 
     @abstractmethod
     def forward(self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None) -> Reading:
@@ -94,7 +94,7 @@ class Network(Trainable):
         """
 
     def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and what `memory` has read.
+        """Return the loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and what `memory` has read.
 
         PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
         """
@@ -105,5 +105,5 @@ class Network(Trainable):
         return BatchLoss(self.head.nats(reading.features_BTD, targets_BT), penalty, reading.memory)
 
     def penalise(self, activations: Any, is_token_BT: Tensor) -> Tensor | None:
-        """The penalty that regularisation adds to the mean loss per token; None if there is none."""
+        """Return the penalty that regularisation adds to the mean loss per token; None if there is none."""
         return None

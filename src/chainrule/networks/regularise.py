@@ -15,7 +15,7 @@ from chainrule.networks.precision import wide_type
 class VariationalDropout(nn.Module):
     """Dropout of the same features at every time step of a sequence (Gal and Ghahramani 2016).
 
-    With a new mask at each step, little of what a recurrent layer remembers would last.
+    With a new mask at each step, a recurrent layer would soon lose its memory.
     """
 
     def __init__(self, share: float) -> None:
@@ -25,7 +25,7 @@ class VariationalDropout(nn.Module):
     def forward(self, features_BTD: Tensor) -> Tensor:
         if not self.training or not self.share:
             return features_BTD
-        # one mask per row; what is kept is scaled by 1/(1 - share), so that the expectation stays the same
+        # one mask per row; kept features are scaled by 1/(1 - share), so that the expectation stays the same
         mask_B1D = functional.dropout(torch.ones_like(features_BTD[:, :1]), self.share)
         return features_BTD * mask_B1D
 

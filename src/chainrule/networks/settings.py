@@ -55,15 +55,15 @@ class NeuralSettings(TrainingSettings):
         return 0.5
 
     def sizes(self) -> list[Values]:
-        """The sizes to choose from, from small to large; [{}] if there is no choice."""
+        """Return the sizes to choose from, from small to large; [{}] if there is no choice."""
         return [{}]
 
     def cost(self, vocab_size: int) -> Cost:
-        """The cost of a token, once the sizes are chosen; 0 if it is not known."""
+        """Return the cost of a token, once the sizes are chosen; 0 if it is not known."""
         return Cost(0, 0)
 
     def values_for(self, run: RunEstimate) -> Values:
-        """The values of all other settings that are left open, once the sizes are chosen."""
+        """Return the values of all other settings that are left open, once the sizes are chosen."""
         return {
             "batch": batch_size(run),
             "learning_rate": LEARNING_RATES.get(self.optimiser),
@@ -207,7 +207,7 @@ class RecurrentSettings(EngineSettings, RecurrentConfig):
         return Cost(hidden + projection, vocab_size * self.embedding)
 
     def awd_share(self, run: RunEstimate) -> float:
-        """The share of AWD-LSTM's regularisation that a run gets, from 0 to 1."""
+        """Return the share of AWD-LSTM's regularisation that a run gets, from 0 to 1."""
         return min(1.0, dropout_share(run) / _FULL_DROPOUT)
 
     def values_for(self, run: RunEstimate) -> Values:
@@ -391,11 +391,11 @@ class CellOrBlockSettings(NeuralSettings):
 
     @property
     def has_blocks(self) -> bool:
-        """Whether the layers are Transformer blocks."""
+        """True if the layers are Transformer blocks."""
         return self.cell == "transformer"
 
     def transformer(self, **values: Any) -> TransformerConfig:
-        """The configuration of the blocks, for cell=transformer; `values` of further fields."""
+        """Return the configuration of the blocks, for cell=transformer; `values` of further fields."""
         chosen = {name: found for name in self.BLOCK_FIELDS if (found := getattr(self, name)) is not None}
         sizes = {name: getattr(self, name) for name in ("preset", "layers", "width", "heads", "window")}
         dropout = self.dropout or 0.0
@@ -408,7 +408,7 @@ class CellOrBlockSettings(NeuralSettings):
         return self.cell
 
     def best_dropout(self, run: RunEstimate) -> float:
-        """The dropout for a run, where none is set."""
+        """Return the dropout for a run, where none is set."""
         return dropout_share(run)
 
     rates: ClassVar[Mapping[str, Mapping[str, float]]] = {"transformer": BLOCK_RATES, **CELL_RATES}

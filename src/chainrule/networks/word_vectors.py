@@ -113,7 +113,7 @@ class _Lines:
             )
 
     def parse(self, numbers: list[bytes]) -> np.ndarray:
-        """The vector of the line that was read last, from its numbers as text."""
+        """Return the vector of the line that was read last, from its numbers as text."""
         try:
             vector = np.asarray([float(number) for number in numbers], dtype=np.float32)
         except ValueError as error:
@@ -146,7 +146,7 @@ class _Lines:
 
 
 def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
-    """The number of words in the header of word2vec, None without a header, and the size of a vector."""
+    """Return the number of words in the header of word2vec, None without a header, and the size of a vector."""
     if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
         return int(fields[0]), int(fields[1])
     return None, len(fields) - 1

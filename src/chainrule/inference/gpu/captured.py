@@ -85,7 +85,7 @@ class CapturedSteps:
             return NeuralState(after, features_11D[:, 0], window.append(ids_11, None)).select(np.zeros(1, np.int64))
 
     def read_ahead(self, cache: Any, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor]:
-        """Return the cache after the ids of one row, their features [1, T, D], and ln p of what follows each."""
+        """Return the cache after the ids of one row, their features [1, T, D], and ln p of the token after each."""
         with self.lock:
             return self.reader(ids_1T.shape[1]).read(cache, ids_1T)
 

@@ -34,7 +34,7 @@ class TopKPlan:
 
 
 def plan_of(choose: Choose) -> TopKPlan | None:
-    """The plan of a choice; None if it needs more than the k best tokens, or an operation the kernels lack."""
+    """Return the plan of a choice; None if it looks at more than k tokens, or the kernels lack an operation."""
     if choose.operations is None:
         return None
     forbidden: tuple[int, ...] = ()
@@ -87,7 +87,7 @@ class StepBuffers(NamedTuple):
 
 
 class KeptTokens(NamedTuple):
-    """The best tokens of each piece of the vocabulary, and the operands of what is done to them."""
+    """The best tokens of each piece of the vocabulary, and the operands of the operations on them."""
 
     z: Tensor
     """Logits, [B, pieces, slots]."""
@@ -101,7 +101,7 @@ class KeptTokens(NamedTuple):
 
 
 class TokenVectors(NamedTuple):
-    """Where the embedding of a chosen token comes from, and where it goes."""
+    """The tables that the embedding of a chosen token is read from, and the array it is written to."""
 
     table: Tensor
     places: Tensor

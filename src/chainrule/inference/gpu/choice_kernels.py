@@ -21,7 +21,7 @@ def best_of_piece(
     logits_ptr, forbidden_ptr, z_ptr, token_ptr, best_ptr, total_ptr, stride, V, bos, k,
     FORBIDDEN: tl.constexpr, PIECE: tl.constexpr, SLOTS: tl.constexpr, BITS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """The k best logits of one piece of a row, and their tokens, in the order of tokens; its part of Σ e^z."""
+    """Write the k best logits of one piece of a row and their tokens, in the order of tokens; and its Σ e^z."""
     if AHEAD:
         gdc_launch_dependents()
         gdc_wait()
@@ -53,7 +53,7 @@ def _ordered(x):
 
 @triton.jit
 def _reaching_top(x, k, BITS: tl.constexpr):
-    """The mask of the k largest floats, the first among equals; all but their upper BITS bits must be 0."""
+    """Return the mask of the k largest floats, the first among equals; all but their upper BITS bits must be 0."""
     order = _ordered(x)
     # the largest threshold that at least k reach, bit by bit
     least, bit = tl.zeros([], tl.uint32), tl.full([], 0x80000000, tl.uint32)
@@ -71,7 +71,7 @@ def _reaching_top(x, k, BITS: tl.constexpr):
 
 @triton.jit
 def _reaching_mass(x, share):
-    """The mask of the nucleus: x, from the largest down, until the probability before one has reached `share`."""
+    """Return the mask of the nucleus: the largest x, until the probability of those before one reaches `share`."""
     order = _ordered(x)
     weight = tl.exp(x.to(tl.float64))
     wanted = share * (1 - 1e-9) * tl.sum(weight, 0)
@@ -89,7 +89,7 @@ def _reaching_mass(x, share):
 
 @triton.jit
 def _operate(x, OPERATION: tl.constexpr, value):
-    """ln p after one strategy, up to an additive constant; -∞ where it drops a token."""
+    """Return ln p after one strategy, up to an additive constant; -∞ where it drops a token."""
     top = tl.max(x, 0)
     x = tl.where(x > -float("inf"), x - top, -float("inf"))
     if OPERATION == TEMPERATURE:

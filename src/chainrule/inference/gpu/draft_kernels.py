@@ -39,7 +39,7 @@ def _looked_up(
     t1, t2, t3, t4, count, table_ptr, mask, SLOTS: tl.constexpr, F1: tl.constexpr, F2: tl.constexpr,
     F3: tl.constexpr, SEED: tl.constexpr, MIXER: tl.constexpr, PRINT: tl.constexpr,
 ):  # fmt: skip
-    """The token after the longest known context of a text of `count` tokens; t1, which is its last, if none is."""
+    """Return the token after the longest known context of a text of `count` tokens; else its last token, t1."""
     lane = tl.arange(0, 4 * SLOTS)
     length, slot = (lane // SLOTS + 1).to(tl.int64), lane % SLOTS
     # Σ (token + 1) · factor over the last one, two, three and four tokens
@@ -62,7 +62,7 @@ def guess(
     SHORTEST: tl.constexpr, LONGEST: tl.constexpr, SLOTS: tl.constexpr, F1: tl.constexpr, F2: tl.constexpr,
     F3: tl.constexpr, SEED: tl.constexpr, MIXER: tl.constexpr, PRINT: tl.constexpr,
 ):  # fmt: skip
-    """Write K guesses after the text, and what the network is to read and to choose by: K + 1 of each."""
+    """Write K guesses after the text, K + 1 tokens to read, and as many random numbers to choose by."""
     n, column, active = tl.load(status_ptr), tl.load(status_ptr + 1), tl.load(status_ptr + 2)
     t = tl.arange(0, BLOCK_T)
     tl.store(places_ptr + t, n + t, mask=t <= K)
@@ -111,7 +111,7 @@ def keep(
     guessed = tl.load(ids_ptr + 1 + t, mask=t < K, other=-2)
     kept = tl.min(tl.where((token == guessed) & (goes != 0) & (t < K), BLOCK_T, t), 0)
     new = (kept + 1) * active
-    # what lies after the tokens that are kept is overwritten by the next step
+    # the next step overwrites the tokens after those that are kept
     tl.store(text_ptr + n + 1 + t, tl.maximum(token, 0), mask=there)
     tl.store(tokens_ptr + column + t, token, mask=there)
     tl.store(written_ptr + column + t, tl.load(scores_ptr + t, mask=there, other=0.0), mask=there)

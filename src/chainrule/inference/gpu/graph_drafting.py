@@ -1,11 +1,11 @@
 """Speculative decoding on a GPU by a CUDA graph: guessing, reading, choosing and keeping are one captured step.
 
 A step of a small network takes the GPU a third of a millisecond. A host that guesses tokens, sends them, waits for
-what the network thinks of them, and decides, needs several times as long. So guesses come from the text itself or
-from a hash table of contexts, both on the device, and the host looks at the text every few steps.
+their probabilities and decides needs several times as long. So guesses come from the text itself or from a hash
+table of contexts, both on the device, and the host looks at the text every few steps.
 
-What is written is what decode/speculative.py writes by guesses: at each place a token is chosen by the random
-number of that place, and a guess is right if it is that token.
+The result is that of decode/speculative.py: at each place a token is chosen by the random number of that place,
+and a guess is right if it is that token.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LENGTH, _COLUMN, _ACTIVE, _LIMIT, _STEPS, _DRAFTED = range(6)
 
 
 class Guesses(NamedTuple):
-    """Where guesses come from."""
+    """The sources of guesses."""
 
     copies: bool
-    """Whether they are copied from the text where its last tokens stood before."""
+    """True: guesses are copied from the text, where its last tokens stood before."""
     table: GuessTable | None
-    """Contexts to look up, where nothing is copied."""
+    """Contexts to look up where nothing is copied."""
     tokens: int
-    """How many tokens are guessed at once."""
+    """The number of tokens that are guessed at once."""
 
 
 class DraftBuffers(NamedTuple):
@@ -87,18 +87,18 @@ class GraphDrafter:
             None if fused is None or plan is None else FusedChoice(plan, fused, self.rows, sampler.bos)
         )
         self.pace = float(T) / 2
-        """The number of tokens that a step may be expected to write."""
+        """The expected number of tokens that a step writes."""
         with torch.no_grad(), current_device(device):
             self._replay = sampler.capture(self._step, T)
 
     @staticmethod
     def room(window: Window, tokens: int) -> int:
-        """How many tokens can be written before the window is full, with so many guesses in each step."""
+        """Return the number of tokens that fit into the window, with `tokens` guesses in each step."""
         return window.size - window.longest - 2 * tokens - 1
 
     @torch.no_grad()
     def write(self, cache: Cache, window: Window, last: int, uniforms: np.ndarray, limit: int) -> Drafted:
-        """Take some steps, fewer if `limit` tokens are there before; `last` is the token that waits to be read."""
+        """Take some steps, until there are `limit` tokens; `last` is the token that is not read yet."""
         with current_device(self.buffers.text_W.device):
             buffer = self.sampler.adopt(cache, 1)
             length = window.longest
@@ -141,7 +141,7 @@ class GraphDrafter:
         (self._keep_by_kernel if self.has_kernels else self._keep)()
 
     def _guess(self) -> None:
-        """Write guesses after the text, and what is to be read and to be chosen by."""
+        """Write guesses after the text, the tokens to read, and the random numbers to choose by."""
         buffers, K = self.buffers, self.guesses.tokens
         text_W, length_1 = buffers.text_W, buffers.status_6[_LENGTH, None]
         has_copy_1, guesses_K = self._copied(text_W, length_1)
@@ -161,7 +161,7 @@ class GraphDrafter:
         buffers.status_6[_DRAFTED] += (buffers.status_6[_ACTIVE] * K * is_guess_1)[0]
 
     def _copied(self, text_W: Tensor, length_1: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the last tokens stood before, and what followed the longest, latest such place."""
+        """Return [True] if the last tokens stood before, and the tokens after the longest, latest such place."""
         size, K = len(text_W), self.guesses.tokens
         places_W = torch.arange(size, device=text_W.device)
         alive_W = (places_W >= 1) & (places_W <= length_1) & self.guesses.copies
@@ -187,7 +187,7 @@ class GraphDrafter:
         was_active_1 = status_6[_ACTIVE, None].clone()
         new_1 = (kept_1 + 1) * was_active_1
         columns_T = status_6[_COLUMN] + self.further_T
-        # what lies after the tokens that are kept is overwritten by the next step
+        # the next step overwrites the tokens after those that are kept
         buffers.text_W[buffers.places_T + 1] = tokens_T.clamp(min=0)
         buffers.tokens_N[columns_T] = tokens_T
         buffers.scores_N[columns_T] = rows.scores_BT[:, 0]

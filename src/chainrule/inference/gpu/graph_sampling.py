@@ -33,7 +33,7 @@ LogProbs: TypeAlias = Callable[[Tensor], Tensor]
 MOST_STEPS = 64
 """The most tokens a row that one call can write."""
 _MOST_CAPTURED = 8
-_STEPS_THAT_REPAY = 2048  # after so many steps, compiling the choice of tokens takes less time than it saves
+_STEPS_THAT_REPAY = 2048  # after this many steps, compiling the choice of tokens takes less time than it saves
 
 
 class CapturedStep(NamedTuple):
@@ -72,7 +72,7 @@ class GraphSampler:
             longest = window.longest + steps
             replay = self._captured(choose).replay
             buffer = self.adopt(cache, rows)
-            # surplus rows are like rows that have ended: nothing reads what they write
+            # surplus rows are like rows that have ended: nothing reads their tokens
             buffers.lengths_B.zero_()
             buffers.active_B.zero_()
             buffers.lengths_B[:rows] = cache.lengths_B
@@ -95,7 +95,7 @@ class GraphSampler:
             return NeuralState(after, buffers.features_BD[:rows].clone(), seen), tokens_BT, scores_BT
 
     def adopt(self, cache: Cache, rows: int) -> Buffer:
-        """A buffer at the fixed addresses with the keys and values of a cache.
+        """Return a buffer at the fixed addresses with the keys and values of a cache.
 
         Another buffer that lives there moves to a copy of its arrays.
         """
@@ -112,7 +112,7 @@ class GraphSampler:
         return buffer
 
     def _captured(self, choose: Choose) -> CapturedStep:
-        """The captured step that chooses tokens by `choose`; captured now if it was not before."""
+        """Return the captured step that chooses tokens by `choose`; captured now if it was not before."""
         plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
         on_gpu = self.buffers.active_B.device.type == "cuda"
         is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY and has_triton()
@@ -127,7 +127,7 @@ class GraphSampler:
     def capture(self, step: Callable[[], None], positions: int = 1) -> Callable[[], None]:
         """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself.
 
-        The step writes to so many positions of the cache.
+        The step writes to this many positions of the cache.
         """
         if self.buffers.lengths_B.device.type != "cuda":
             return step
@@ -158,13 +158,13 @@ class GraphSampler:
             store_LBGSK[:, :, :, :positions] = known_LBGSK
 
     def _by_kernels(self, plan: TopKPlan) -> Callable[[], None]:
-        """A step by Triton kernels, for a choice that has a plan."""
+        """Return a step by Triton kernels, for a choice that has a plan."""
         assert isinstance(self.network_step, FusedStep)
         step = FusedChoice(plan, self.network_step, self.buffers, self.bos)
         return lambda: step(self.keys_LBGSK, self.values_LBGSK)
 
     def _by_torch(self, choose: Choose, is_compiled: bool) -> Callable[[], None]:
-        """A step in torch, for any choice, which is compiled if `is_compiled`."""
+        """Return a step in torch, for any choice, which is compiled if `is_compiled`."""
 
         def decide(features_BD: Tensor, uniforms_B: Tensor, active_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return choose(self.log_probs(features_BD), uniforms_B, active_B)
@@ -183,7 +183,7 @@ class GraphSampler:
         is_token_B = tokens_B != PAD
         ids_B = tokens_B.clamp(min=0)
         buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
-        # what an ended row writes lies behind its end, where nothing looks
+        # an ended row writes behind its end, where nothing looks
         features_BD = self.network_step(ids_B, self.keys_LBGSK, self.values_LBGSK, buffers.lengths_B)
         buffers.features_BD.copy_(torch.where(is_token_B[:, None], features_BD, buffers.features_BD))
         buffers.lengths_B.add_(is_token_B)
@@ -206,7 +206,7 @@ class RowReader:
         self.fused = FusedStep(network, tokens) if is_available(network, tokens) else None
 
     def features(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
-        """The features of tokens at successive places; keys and values are written in place."""
+        """Return the features of tokens at successive places; keys and values are written in place."""
         keys_L1GSK, values_L1GSK = self.sampler.keys_LBGSK, self.sampler.values_LBGSK
         if self.fused is None:
             return self.network.steps(ids_T[None], keys_L1GSK, values_L1GSK, places_T[:1])[0]
@@ -229,7 +229,7 @@ class GraphReader:
 
     @torch.no_grad()
     def read(self, cache: Cache, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor]:
-        """The cache after the tokens, their features [1, T, D], and ln p of what follows each one, [1, T, V]."""
+        """Return the cache after the tokens, features [1, T, D], and ln p of the token after each, [1, T, V]."""
         sampler = self.sampler
         with current_device(sampler.keys_LBGSK.device):
             buffer = sampler.adopt(cache, 1)
@@ -243,7 +243,7 @@ class GraphReader:
             return after, self.features_TD[None].clone(), self.log_probs_TV[None].clone()
 
     def _step(self) -> None:
-        """Read the tokens of `ids_T` after as many as the sampler's buffers say; the results stay in place."""
+        """Read the tokens of `ids_T` after those that the sampler's cache has; the results stay in place."""
         places_T = self.sampler.buffers.lengths_B + self.further_T
         self.features_TD.copy_(self.reader.features(self.ids_T, places_T))
         self.log_probs_TV = self.sampler.log_probs(self.features_TD)

@@ -7,7 +7,7 @@
     h̃_t      = tanh(W [c_t; h_t])                without attention: h̃_t = h_t
     p(y_{t+1} | y_<=t, x) = softmax(U h̃_t + b)
 
-Without attention, h_0 is all that the decoder gets of the source.
+Without attention, the decoder knows nothing of the source but h_0.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         nothing_BD = states_BSD.new_zeros(len(source_BS), self.config.width)
         memory = DecoderMemory(first, first, nothing_BD)
         if self.alignment is None:
-            # a decoder without attention sees nothing of the source but its first state
+            # a decoder without attention knows nothing of the source but its first state
             return SourcedMemory(memory, Sources((), is_token_BS))
         return SourcedMemory(memory, Sources((self.alignment.keys(states_BSD), states_BSD), is_token_BS))
 
     def _bridged(self, last: list[CellState]) -> tuple[CellState, ...]:
-        """The decoder's first states: the last ones of the encoder, through a layer each if there are any."""
+        """Return the decoder's first states: the encoder's last ones, each through a layer if there are layers."""
         if not self.bridges:
             return tuple(last)
         flat = [part_BD for state in last for part_BD in state]
@@ -151,7 +151,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         seen: SeenSources,
         kept: list[Tensor] | None,
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """The same with feeding, step by step: h̃_{t-1} is part of the input at t."""
+        """Return the same with feeding, step by step: h̃_{t-1} is part of the input at t."""
         states, found_BD = target.states, target.found_BD
         found, weights = [], []
         for t in range(embedded_BTD.shape[1]):

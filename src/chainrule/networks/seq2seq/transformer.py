@@ -78,7 +78,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]
 
     def _seen(self, sources: Sources, kept: list[Tensor] | None = None) -> Callable[[int], SourceView]:
-        """What each layer sees of the sources."""
+        """Return the view of the sources by each layer, as a function of the layer."""
         arrays, is_token_NS = sources.seen()
         dropout = self.decoder.config.attention_dropout if self.training else 0.0
 
@@ -89,6 +89,6 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return of_layer
 
     def flops_per_token(self) -> float:
-        """As that of a `Transformer`, for a token of the target and one of the source, without attention itself."""
+        """Return those of a `Transformer` for a token of target and of source, without attention itself."""
         stacks = [*self.decoder.blocks.parameters(), *self.encoder.blocks.parameters(), self.head.weight]
         return 6.0 * sum(weight.numel() for weight in stacks if weight.dim() == 2)

@@ -121,7 +121,7 @@ class TaggerSettings(CellOrBlockSettings):
         return Cost(inner, _TAGS * self.width)
 
     def _cost_of_spelling(self) -> int:
-        """The parameters for all bytes of a word, halved: about half of the words stand in their batch twice."""
+        """Return the parameters for all bytes of a word, halved: half of the words stand in their batch twice."""
         if self.characters == "none":
             return 0
         weights = 4 * self.spelling * (SPELLED + self.spelling // 2)

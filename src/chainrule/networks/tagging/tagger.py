@@ -23,7 +23,7 @@ from chainrule.networks.tagging.words import WordFeatures
 from chainrule.networks.transformer.stack import Encoder, Layers
 
 ENCODER = "words.pretrained.encoder."
-"""How the names of the weights of that model's encoder begin in a tagger's network."""
+"""The beginning of the names of a pretrained encoder's weights in a tagger's network."""
 
 
 class TaggerNetwork(Trainable):
@@ -48,15 +48,15 @@ class TaggerNetwork(Trainable):
 
     @property
     def head(self) -> Head:
-        """What gives the tags."""
+        """The layer that predicts the tags."""
         return self.tag_head
 
     def table(self) -> Table:
-        """The table of words, which may be filled with word vectors."""
+        """Return the table of words, which may be filled with word vectors."""
         return Table(self.words.embedding.weight, self.words.embedding.scale, "embedding")
 
     def features(self, inputs: WordInputs) -> Tensor:
-        """h_t: what the head reads, [B, T, D]."""
+        """Return h_t, the input of the head, [B, T, D]."""
         x_BTD: Tensor = self.input_dropout(self.words(inputs))
         if self.layers is not None:
             x_BTD = self.layers(x_BTD, inputs.words_BT != PAD)
@@ -64,20 +64,20 @@ class TaggerNetwork(Trainable):
         return features_BTD
 
     def forward(self, inputs: WordInputs) -> Tensor:
-        """The logits of the tags of each word, [B, T, tags]."""
+        """Return the logits of the tags of each word, [B, T, tags]."""
         logits_BTK: Tensor = self.tag_head(self.features(inputs))
         return logits_BTK
 
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of tags after `WordInputs`; PAD in the targets is not predicted."""
+        """Return the loss of tags after `WordInputs`; PAD in the targets is not predicted."""
         return BatchLoss(self.tag_head.nats(self.features(WordInputs(*inputs)), targets_BT), None, None)
 
     def step_scale(self, name: str) -> float:
-        """Small steps keep what a pretrained encoder knows."""
+        """Return a small share for a pretrained encoder: small steps keep its knowledge."""
         return self.config.encoder_rate if name.startswith(ENCODER) else 1.0
 
     def flops_per_token(self) -> float:
-        """As of any network, without the tables of words and bytes, and with one byte for each word."""
+        """Return the operations of any network, without the tables of words and bytes; each word has one byte."""
         named = self.named_parameters(remove_duplicate=False)
         return 6.0 * sum(weight.numel() for name, weight in named if "embed" not in name and weight.requires_grad)
 

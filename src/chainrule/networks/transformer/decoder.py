@@ -55,7 +55,7 @@ class Transformer(Stack, Network):
         return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
 
     def begin(self, batch_size: int, capacity: int | None = None) -> Cache:
-        """An empty cache, which grows as tokens are read; `capacity` reserves space for so many at once."""
+        """Return an empty cache, which grows as tokens are read; `capacity` reserves space for so many at once."""
         config = self.config
         shape_LBGK = config.layers, batch_size, config.kv_heads, config.head_size
         capacity = min(capacity or _FIRST_CAPACITY, config.window)
@@ -100,7 +100,7 @@ class Transformer(Stack, Network):
         return Reading(features_BTD, appending.after)
 
     def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
-        """The function for causal attention of the tokens at these positions to the first `span` keys."""
+        """Return the function for causal attention of the tokens at these positions to the first `span` keys."""
         dropout = self.config.attention_dropout if self.training else 0.0
         is_usual = isinstance(places, slice) and places == slice(0, self.config.window)
         if isinstance(places, slice):
@@ -121,7 +121,7 @@ class Transformer(Stack, Network):
         return self.steps(ids_B[:, None], keys_LBGSK, values_LBGSK, lengths_B)[:, 0]
 
     def steps(self, ids_BT: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """The same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
+        """Return the same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
         T = ids_BT.shape[1]
         places_BT = lengths_B[:, None] + torch.arange(T, device=lengths_B.device)
         mask = self.positions.mask(places_BT, keys_LBGSK.shape[3])
@@ -135,7 +135,7 @@ class Transformer(Stack, Network):
         return self.features(ids_BT, places_BT, lambda layer: partial(attend_in_place, layer))
 
     def flops_per_token(self) -> int:
-        """Floating-point operations of training on a token of a full window.
+        """Return the floating-point operations of training on a token of a full window.
 
         Each of N weights in matrix products is multiplied and added once forward, twice backward: 6N. Each query is
         multiplied with the keys of the window, and its weights with their values: 2 products forward and 4 backward
