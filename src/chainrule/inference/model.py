@@ -68,7 +68,7 @@ class NeuralModel(TorchModel, LanguageModel):
         )
 
     def with_network(self, network: Network) -> NeuralModel:
-        """This model with another network of the same shape, such as a copy that is to learn."""
+        """Return this model with another network of the same shape, such as a copy to train."""
         return self._with(network)
 
     # -- the contract -------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return self.captured.write_drafted(state, rules, last, uniforms, most) if self._has_graphs else None
 
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
-        """Read tokens at once; the function that is returned cuts the cache after the first n of them.
+        """Read tokens at once; return their ln p, and a function that cuts the cache after the first n of them.
 
         None if the network keeps no cache, the tokens have padding, or the window would slide.
         """
@@ -176,7 +176,7 @@ class NeuralModel(TorchModel, LanguageModel):
 
         def state_after(n: int) -> NeuralState:
             nonlocal is_cut
-            # what is read on from a cut cache is written over the tokens that were dropped: it is cut once
+            # a cut cache overwrites the dropped tokens when it reads on: so it is cut once
             if is_cut or n == 0:
                 return self.extend(state, ids_BT[:, :n])
             is_cut = True

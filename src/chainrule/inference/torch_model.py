@@ -88,7 +88,7 @@ def _check_shapes(build: Callable[[], Trainable], arrays: Mapping[str, np.ndarra
     except (RuntimeError, MemoryError, OverflowError, TypeError) as error:
         if "meta" in str(error).lower():
             return  # a network that computes with numbers while it is built cannot be built without them
-        # sizes beyond what torch can count
+        # sizes that torch cannot count
         raise ValueError(f"its sizes are impossible: {str(error).partition(chr(10))[0]}") from None
     for name, weight in network.named_parameters():
         _fitting(name, weight, arrays)

@@ -116,7 +116,7 @@ def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> in
 
 @dataclass(frozen=True)
 class HiddenLayersConfig(Checked):
-    """The configuration of a network of hidden layers over one vector, and no more."""
+    """The configuration of a network that has hidden layers over one vector, and no other layers."""
 
     GROUPS: ClassVar[Groups] = {
         "size": ("embedding", "hidden", "layers"),

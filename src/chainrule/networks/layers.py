@@ -37,10 +37,11 @@ class HiddenLayers(nn.Module):
         self.activation = config.activation
         self.dropout = nn.Dropout(config.dropout)
         sizes = [config.inputs, *[config.hidden] * (config.layers - 1)]
-        self.linears = nn.ModuleList(nn.Linear(size, config.hidden) for size in sizes)
-        for linear in self.linears:
+        linears = [nn.Linear(size, config.hidden) for size in sizes]
+        for linear in linears:
             nn.init.xavier_normal_(linear.weight, gain=nn.init.calculate_gain(config.activation))
             nn.init.zeros_(linear.bias)
+        self.linears = nn.ModuleList(linears)
 
     def forward(self, features: Tensor) -> Tensor:
         f = getattr(torch, self.activation)

@@ -69,7 +69,7 @@ def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
 def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
     """Return True if loops compiled for the CPU take less time than torch's functions.
 
-    The answer depends on sizes alone, not on what was done before: a run that is resumed computes the same numbers.
+    The answer depends on sizes alone, so that a resumed run computes the same numbers.
     """
     return (
         IS_ARM

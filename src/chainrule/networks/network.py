@@ -1,6 +1,6 @@
-"""The interface of networks: token ids in, features out, and a memory of what was read.
+"""The interface of networks: token ids in, features out, and a memory of the tokens read.
 
-Every architecture in this package is a `Network`. It knows nothing of probabilities, sliding windows, sampling or
+Every architecture in this package is a `Network`. It does not know probabilities, sliding windows, sampling or
 files: `inference/model.py` makes a language model of any network, and `training/` trains any by its loss.
 
 Axes: B batch, T time, V vocabulary, D features, H heads, K head size, L layers.
@@ -94,7 +94,7 @@ class Network(Trainable):
         """
 
     def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """Return the loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and what `memory` has read.
+        """Return the loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and the tokens of `memory`.
 
         PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
         """

@@ -91,7 +91,9 @@ class WindowSettings(NeuralSettings):
 
     GROUPS: ClassVar[Groups] = {"design": ("slide",)}
 
-    slide: float = setting(0.5, "share of a full window that is dropped to go on; less is slower and sees more")
+    slide: float = setting(
+        0.5, "share of a full window that is dropped for new tokens; less is slower and sees more"
+    )
 
     @property
     def slide_share(self) -> float:
@@ -131,7 +133,7 @@ _WORTH_TYING = 1000
 
 @dataclass(frozen=True)
 class HiddenLayerSettings(EngineSettings, HiddenLayersConfig):
-    """The settings of a kind that is hidden layers over one vector, and no more."""
+    """The settings of a kind that has hidden layers over one vector, and no other layers."""
 
     def sizes(self) -> list[Values]:
         return [{"embedding": hidden // 2, "hidden": hidden} for hidden in (64, 128, 256, 512, 1024)]
@@ -339,10 +341,10 @@ class MaskedSettings(BlockSettings):
         return replace(whole, head=int(whole.head * self.share))
 
     def values_for(self, run: RunEstimate) -> Values:
-        # a text of which other tokens are predicted in each epoch is learned by heart more slowly
+        # each epoch predicts other tokens of the text, so that it is learned by heart more slowly
         values = super().values_for(replace(run, seen=run.seen * self.share))
         as_read = super().values_for(run)
-        # a step should learn from as many tokens as that of another network: so it reads more of them
+        # a step should predict as many tokens as that of another network, so it reads more of them
         least = least_batch(as_read["optimiser"], self.width)
         batch = batch_size(replace(run, seen=run.seen / self.share), least)
         return {**values, "batch": batch, "window": as_read["window"]}

@@ -111,7 +111,7 @@ class CapturedSteps:
     def drafter(self, rules: DraftRules) -> GraphDrafter | None:
         """Return the drafter for a draft and a choice; None if a model that drafts has no table of contexts."""
         copies = rules.sources[0] is None
-        # a model always has a guess, so what comes after it is never asked
+        # a model always has a guess, so sources after it are never used
         model = next((source for source in rules.sources if source is not None), None)
         table = None if model is None else self._table(model)
         if model is not None and table is None:

@@ -1,4 +1,4 @@
-"""Sampling the next token by the kernels of choice_kernels.py: what `decode.sample.Choice` computes, on a GPU."""
+"""Sampling the next token by the kernels of choice_kernels.py: `decode.sample.Choice` on a GPU."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class GraphDrafter:
             matched_W = matched_W + alive_W
         best = torch.where(matched_W >= SHORTEST_MATCH, matched_W * size + places_W, -1).max()
         begin_1 = (best.clamp(min=0) % size)[None]
-        # a copy may run into what it has copied itself
+        # a copy may run into its own tokens
         period_1 = (length_1 + 1 - begin_1).clamp(min=1)
         return (best >= 0)[None], text_W[(begin_1 + self.further_T[:K] % period_1).clamp(max=size - 1)]
 

@@ -1,4 +1,4 @@
-"""A Transformer's step by the kernels of step_kernels.py: what `Transformer.step` computes, at memory bandwidth."""
+"""A Transformer's step by the kernels of step_kernels.py: `Transformer.step` at memory bandwidth."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _put(
 def _product(x, weight):
     """Return x Wᵀ of a tile.
 
-    Of float32, three products of TF32 are added: that is faster than a chain of float32 additions, and more exact.
+    For float32, three products of TF32 are added: that is faster than a chain of float32 additions, and more exact.
     """
     return tl.dot(x.to(weight.dtype), tl.trans(weight), input_precision="tf32x3")
 

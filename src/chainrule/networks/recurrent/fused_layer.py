@@ -139,7 +139,7 @@ def _plain_products() -> Iterator[None]:
     with _flag.lock:
         if _flag.blocks == 0:
             _flag.was_on = torch._C._get_mkldnn_enabled()
-            torch._C._set_mkldnn_enabled(False)  # what torch.backends.mkldnn.flags does, which warns of other flags
+            torch._C._set_mkldnn_enabled(False)  # as torch.backends.mkldnn.flags does, which warns of other flags
         _flag.blocks += 1
     try:
         yield

@@ -47,7 +47,7 @@ class Seq2SeqSettings(CellOrBlockSettings):
         "how the decoder looks at the source; auto: scaled for a Transformer, general for other cells",
         common=True,
     )
-    feeding: bool = setting(False, "cells: feed what attention found at a step into the next step")
+    feeding: bool = setting(False, "cells: feed the output of attention at a step into the next step")
     shared: bool = setting(True, "one table of embeddings for sources and targets, if they share a tokenizer")
     tied: bool = setting(True, "one table for the embeddings and the logits of targets")
     norm: Literal["layernorm", "rmsnorm"] | None = setting(None, "transformer: the norm; none: as the preset")
@@ -84,7 +84,7 @@ class Seq2SeqSettings(CellOrBlockSettings):
         if not self.has_blocks and self.source_start:
             raise SettingsError("source_start=true goes with cell=transformer")
         if self.feeding and self.attention == "none":
-            raise SettingsError("feeding=true feeds what attention found: set an attention")
+            raise SettingsError("feeding=true feeds the output of attention: set an attention")
         if not self.has_blocks and self.bidirectional and self.width is not None and self.width % 2:
             raise SettingsError(f"width should be even, for two directions of half of it: {self.width}")
         if self.compile == "yes":
@@ -123,7 +123,7 @@ class Seq2SeqSettings(CellOrBlockSettings):
         return Cost(inner // 2, vocab_size * self.width)
 
     def best_dropout(self, run: RunEstimate) -> float:
-        # a source says most of what its target is, so that less is learned by heart
+        # a source determines most of its target, so that less is learned by heart
         return min(0.3, dropout_share(run))
 
     def values_for(self, run: RunEstimate) -> Values:

@@ -147,7 +147,7 @@ class EncoderDecoder(Network):
         raise ValueError("an encoder-decoder begins from sources: begin_from")
 
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """Return the loss of targets after (sources [B, S], inputs [B, T]); PAD is none, as in `Network.loss`."""
+        """Return the loss of targets after (sources [B, S], inputs [B, T]), with PAD as in `Network.loss`."""
         source_BS, inputs_BT = inputs
         encoded = self.encode(source_BS.clamp(min=0), source_BS != PAD)
         features_BTD = self.read_whole(inputs_BT.clamp(min=0), encoded)

@@ -72,7 +72,8 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     def read_whole(self, ids_BT: Tensor, encoded: SourcedMemory) -> Tensor:
         # without the cache, through which no gradient would flow
-        return self.decoder(ids_BT, source=self._seen(encoded.sources)).features_BTD
+        reading: Reading = self.decoder(ids_BT, source=self._seen(encoded.sources))
+        return reading.features_BTD
 
     def _crosses(self) -> list[CrossAttention]:
         return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]

@@ -70,7 +70,7 @@ class TaggerSettings(CellOrBlockSettings):
     pretrained: str | None = setting(
         None, "the folder of a masked model whose features of words to begin from", common=True
     )
-    frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train what is above it")
+    frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train the layers above it")
     encoder_rate: float = positive(
         0.05, "pretrained: the encoder's learning rate, as a share of that of the rest (frozen=true is for none)"
     )
@@ -143,7 +143,7 @@ class TaggerSettings(CellOrBlockSettings):
         return {**values, "batch": min(max(256, batch_size(run)), 512), "word_dropout": 2.0}
 
 
-_TAGS = 20  # about as many as there are
+_TAGS = 20  # about the number of tags in a tag set
 _BYTES_OF_A_WORD = 7
 
 _CELLS = ((64, 1, 32, 32), (128, 1, 64, 64), (192, 1, 96, 64), (256, 2, 128, 96), (384, 2, 128, 128))

@@ -29,7 +29,7 @@ ENCODER = "words.pretrained.encoder."
 class TaggerNetwork(Trainable):
     """Words in, a distribution over tags for each out."""
 
-    window = None  # sentences are cut by what lays out batches, not by the loop
+    window = None  # the batches cut sentences, not the loop
 
     def __init__(self, config: TaggerSettings, vocab_size: int, tags: int, encoder: Encoder | None = None) -> None:
         """`encoder` is that of a pretrained masked model."""

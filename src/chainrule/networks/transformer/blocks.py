@@ -63,7 +63,7 @@ def activate(activation: Activation, z: Tensor) -> Tensor:
     gelu_erf:  z Φ(z), by the error function as in BERT
     relu:      max(0, z)
     relu2:     max(0, z)²
-    swiglu:    z is two halves, a gate and what it lets through: φ(g, z) = g σ(g) ⊙ z
+    swiglu:    z has two halves, a gate g and its input z: φ(g, z) = g σ(g) ⊙ z
     """
     if activation in ("gelu", "gelu_erf"):
         return F.gelu(z, approximate="tanh" if activation == "gelu" else "none")

@@ -45,7 +45,7 @@ class Buffer:
                 L, B, G, _, K = known_LBGSK.shape
                 target_LBGSK = source_LBGSK.new_empty(L, B, G, capacity, K)
                 target_LBGSK[:, :, :, :used] = known_LBGSK
-            # zeros, as a masked position has weight 0, and 0 times what happens to be in memory may be NaN
+            # zeros, as a masked position has weight 0, and 0 times NaN would be NaN
             target_LBGSK[:, :, :, used:] = 0
             return target_LBGSK
 
@@ -69,7 +69,7 @@ class Cache(Memory):
 
     def select(self, rows_B: Tensor) -> Cache:
         rows_B = rows_B.to(self.lengths_B.device)
-        # a search selects rows at every step: a little space for new tokens is enough, and it grows if that is not
+        # a search selects rows at every step: a little space for new tokens is enough at first
         capacity = min(self.longest + _ROOM, self.buffer.capacity)
         buffer = self.buffer.copied(self.longest, capacity, rows_B)
         return Cache(buffer, 0, self.lengths_B[rows_B], self.longest, self.is_uniform, self.window)

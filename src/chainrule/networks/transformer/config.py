@@ -96,7 +96,7 @@ class TransformerConfig(Checked):
         ),
     }
 
-    preset: Preset = setting("fast", "the design that fills what is not set", common=True)  # noqa: RUF009 (a field)
+    preset: Preset = setting("fast", "the design, which fills settings that are not set", common=True)
     layers: int = size(4, "how many blocks", most=1000, common=True)
     width: int = size(256, "features of a token", common=True)
     heads: int = size(4, "heads of queries in each block", common=True)
@@ -123,7 +123,7 @@ class TransformerConfig(Checked):
     initial_std: float = positive(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
     rotary_base: float = positive(10000.0, "the base of the rotary angles, t / base^(2i/K)")
     norm_eps: float = positive(1e-5, "a small number that keeps norms from dividing by zero")
-    dropout: float = share(0.0, "share of the features dropped from what a block adds", common=True)
+    dropout: float = share(0.0, "share of the features of a block's output that are dropped", common=True)
     embedding_dropout: float = share(AS_PRESET, "share of the embeddings' features dropped (default: dropout)")
     token_dropout: float = share(0.0, "share of tokens whose embedding is left out, everywhere in a batch")
     attention_dropout: float = share(AS_PRESET, "share of attention weights dropped (default: dropout)")

@@ -55,7 +55,7 @@ class Transformer(Stack, Network):
         return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
 
     def begin(self, batch_size: int, capacity: int | None = None) -> Cache:
-        """Return an empty cache, which grows as tokens are read; `capacity` reserves space for so many at once."""
+        """Return an empty cache, which grows as tokens are read; `capacity` reserves space for some at once."""
         config = self.config
         shape_LBGK = config.layers, batch_size, config.kv_heads, config.head_size
         capacity = min(capacity or _FIRST_CAPACITY, config.window)

@@ -37,7 +37,7 @@ class Layers(nn.Module):
         self.positions = Positions(config)
         self.embedding_norm = Norm(config) if config.embedding_norm else None
         self.blocks = nn.ModuleList(Block(config, crosses=crosses) for _ in range(config.layers))
-        # pre-norm blocks do not normalise their sum, so that is done after the last one
+        # pre-norm blocks do not normalise their sum: a norm after the last one does
         self.norm = Norm(config) if config.placement == "pre" else nn.Identity()
 
     @torch.no_grad()
