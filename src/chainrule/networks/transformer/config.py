@@ -96,7 +96,7 @@ class TransformerConfig(Checked):
         ),
     }
 
-    preset: Preset = setting("fast", "the design, which fills settings that are not set", common=True)
+    preset: Preset = setting("fast", "the design, for settings that are not set", common=True)  # noqa: RUF009
     layers: int = size(4, "how many blocks", most=1000, common=True)
     width: int = size(256, "features of a token", common=True)
     heads: int = size(4, "heads of queries in each block", common=True)
