@@ -1,4 +1,4 @@
-"""Drafting within a captured step: on any device it writes the text of decode/speculative.py, in as many steps."""
+"""Drafting within a captured step: on any device its text is that of decode/speculative.py, in as many steps."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_models_without_a_table_take_the_plain_way(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_the_table_of_an_ngram_model_is_what_it_drafts(order: int) -> None:
+def test_the_table_of_an_ngram_model_has_its_drafts(order: int) -> None:
     lm = counted(order)
     table = lm.likeliest(LONGEST)  # type: ignore[attr-defined]
     assert len(table) == order - 1
@@ -203,7 +203,9 @@ def test_a_table_finds_the_longest_context() -> None:
 @pytest.mark.parametrize("strategy", [cr.Greedy(), cr.Sample(), cr.TopK(4)], ids=repr)
 @pytest.mark.parametrize("tokens", [1, 4, 7])
 @pytest.mark.parametrize("sources", [("context",), ("5-gram",), ("context", "5-gram")])
-def test_kernels_do_what_torch_does(strategy: cr.decode.Strategy, tokens: int, sources: tuple[str, ...]) -> None:
+def test_kernels_draft_the_same_as_torch(
+    strategy: cr.decode.Strategy, tokens: int, sources: tuple[str, ...]
+) -> None:
     lm = network().on("cuda" if torch.cuda.is_available() else "cpu")
     assert isinstance(lm, NeuralModel)
     state = lm.extend(lm.start(1), np.asarray([[5, 6, 7, 8, 5, 6]]))

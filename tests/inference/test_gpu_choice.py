@@ -1,4 +1,4 @@
-"""On a GPU, choosing by loops over the best few tokens is choosing; and when that can be done."""
+"""On a GPU, the kernels over the best few tokens choose the same tokens; which choices they can make."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def some_buffers(network: Transformer, rows: int) -> StepBuffers:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-def test_the_loops_choose_as_the_strategies_say(
-    strategy: Strategy, dtype: torch.dtype, device: str = "cuda"
-) -> None:
+def test_the_kernels_choose_as_the_strategies(strategy: Strategy, dtype: torch.dtype, device: str = "cuda") -> None:
     torch.manual_seed(0)
     config = TransformerConfig("gpt2", layers=1, width=24, heads=2, window=8)
     network = Transformer(config, 9001, BOS).to(device)
@@ -105,9 +103,7 @@ def test_the_loops_choose_as_the_strategies_say(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("strategy", [cr.TopK(5), cr.Temperature(1.5) | cr.TopK(20) | cr.TopP(0.8)], ids=str)
-def test_what_is_written_again_and_again_is_what_any_choice_would_write(
-    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_sample_the_same_text_as_any_choice(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     tokenizer = WordTokenizer([f"w{number}".encode() for number in range(60)])
     config = TransformerConfig("llama", layers=2, width=32, heads=4, window=128)

@@ -1,4 +1,4 @@
-"""The adapter: devices, precisions, folders, and tokens written by recorded steps."""
+"""Networks as language models: devices, precisions, folders, and sampling by captured steps."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ CHOOSING: list[cr.decode.Strategy] = [cr.Sample(), cr.TopK(4) | cr.Temperature(0
         for j, strategy in enumerate(CHOOSING)
     ],
 )
-def test_recorded_steps_write_what_single_steps_write(
+def test_captured_steps_sample_the_same_as_single_steps(
     strategy: cr.decode.Strategy, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lm = small(preset=preset)
@@ -147,7 +147,7 @@ def test_recorded_steps_write_what_single_steps_write(
     assert write() == one_by_one
 
 
-def test_what_recorded_steps_leave_behind_is_a_value() -> None:
+def test_the_state_after_captured_steps_is_a_value() -> None:
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
     start = lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
@@ -164,8 +164,8 @@ def test_what_recorded_steps_leave_behind_is_a_value() -> None:
     torch.testing.assert_close(lm.next_log_probs(longer), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_tried_out_touches_nothing() -> None:
-    """A step is tried before it is recorded, in arrays where somebody's keys and values may lie."""
+def test_trying_a_step_out_changes_no_state() -> None:
+    """A step is tried before it is captured, in arrays that may hold the keys and values of a state."""
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
     first = lm.captured.write(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
@@ -182,7 +182,7 @@ def test_what_is_tried_out_touches_nothing() -> None:
     torch.testing.assert_close(lm.next_log_probs(found[0]), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_reading_ahead_by_a_recorded_step_is_extending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_ahead_by_a_captured_step_is_extending(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, plain, drafted = small(), small(), torch.tensor([[5, 6, 4]])
     monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
     for kept in (1, 2, 3):
@@ -193,7 +193,7 @@ def test_reading_ahead_by_a_recorded_step_is_extending(monkeypatch: pytest.Monke
             expected = plain.next_log_probs(plain.extend(start, drafted[:, : t + 1]))
             torch.testing.assert_close(ahead[0][:, t], expected, rtol=1e-4, atol=1e-5)
         after = ahead[1](kept)
-        # read on, over the tokens that were dropped, by a recorded step and by a plain one
+        # read on, over the tokens that were dropped, by a captured step and by a plain one
         again = lm.read_ahead(after, drafted)
         assert again is not None and [*lm.captured.readers] == [3]
         whole = plain.next_log_probs(plain.extend(start, torch.cat([drafted[:, :kept], drafted], dim=1)))
@@ -202,7 +202,7 @@ def test_reading_ahead_by_a_recorded_step_is_extending(monkeypatch: pytest.Monke
         torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5)
 
 
-def test_single_tokens_are_read_by_a_recorded_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_tokens_are_read_by_a_captured_step(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, plain = small(), small()
     monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
     lm.captured.tokens_read = TOKENS_THAT_REPAY - 2
@@ -219,7 +219,7 @@ def test_single_tokens_are_read_by_a_recorded_step(monkeypatch: pytest.MonkeyPat
 
 
 def test_few_sizes_serve_all_numbers_of_rows() -> None:
-    """Rows end one after the other; a recording is for as many as its size, and for fewer."""
+    """Rows end one after the other; a captured step serves as many rows as its size, and fewer."""
     lm, choose = small(), Choice(cr.Sample(), None)
     prompts, uniforms = (
         np.asarray([[3, 4], [5, 6], [4, 3], [6, 6], [5, 5]]),
@@ -243,7 +243,7 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
     assert sorted(lm.captured.samplers) == [1, 4, 8]
 
 
-def test_few_recordings_are_kept() -> None:
+def test_few_captured_steps_are_kept() -> None:
     lm = small()
     assert isinstance(lm.network, Transformer)
     sampler = GraphSampler(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
@@ -297,7 +297,7 @@ def test_eight_bits_take_sides_of_sixteen() -> None:
         _is_float8(settings, torch.zeros(24, 48))
 
 
-def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
+def test_the_last_model_names_its_training_text(tmp_path: Path) -> None:
     far = {"learning_rate": 0.1, "schedule": "constant", "validate_every": 1, "dropout": 0.0, "tied": False}
     lm = cr.train(
         "feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path, embedding=128, hidden=512, batch=4096, **far
@@ -335,7 +335,7 @@ def test_no_rows_are_a_batch_too() -> None:
     assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)
 
 
-def test_what_does_not_fit_into_memory_is_said() -> None:
+def test_a_network_that_does_not_fit_into_memory_is_an_error() -> None:
     def built(*arguments: Any) -> Any:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 40000000000 bytes")
 
@@ -380,7 +380,7 @@ def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest
 
 
 class Computing(Transformer):
-    """A network that looks at its numbers while it is built."""
+    """A network that reads its weights while it is built."""
 
     def __init__(self, config: TransformerConfig, vocab_size: int, bos: int = 0) -> None:
         super().__init__(config, vocab_size, bos)

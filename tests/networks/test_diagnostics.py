@@ -1,4 +1,4 @@
-"""What is said about the inside of a network is what the network does."""
+"""Diagnoses agree with the network: gradients, gates and attention weights."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def bag_of_words() -> NeuralModel:
 
 
 def read(text: str = TEXT) -> tuple[Tensor, int]:
-    """What is read, [1, T], and the token that is predicted."""
+    """The tokens that are read, [1, T], and the token that is predicted."""
     ids = TOKENIZER.encode(text).tolist()
     return torch.tensor([[TOKENIZER.bos, *ids[:-1]]]), ids[-1]
 
@@ -106,7 +106,7 @@ def test_the_loss_is_the_models_and_the_model_stays_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_embedding_gradients_are_slopes(name: str) -> None:
-    """A token that occurs once moves the loss by what changing its row of the table does."""
+    """The gradient of a token that occurs once is that of its row of the table."""
     lm = MODELS[name]()
     found = diagnose(lm, TEXT)
     table_VD = dict(lm.network.named_parameters()).get("embedding.weight", lm.network.embedding)
@@ -178,8 +178,8 @@ def test_the_states_follow_from_the_gates(cell: str) -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
-def test_attention_is_what_the_fused_layers_do(design: dict[str, Any]) -> None:
-    """The weights times the values are what each layer's heads take."""
+def test_attention_weights_are_those_of_the_fused_layers(design: dict[str, Any]) -> None:
+    """The weights times the values are the outputs of each layer's heads."""
     lm = transformer(**design)
     weights_LHTT = diagnose(lm, TEXT).attention_LHTT
     assert weights_LHTT is not None
@@ -335,7 +335,7 @@ def test_an_empty_text_shows_nothing(text: str) -> None:
         diagnose(recurrent("gru"), text)
 
 
-def test_only_networks_are_looked_into() -> None:
+def test_only_networks_are_diagnosed() -> None:
     ngram = NgramModel.__new__(NgramModel)
     with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(KINDS)}"):
         diagnose(ngram, TEXT)

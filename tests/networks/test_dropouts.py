@@ -1,4 +1,4 @@
-"""Every setting that drops something does so in training, by itself, and never otherwise."""
+"""Every dropout setting acts in training, independently of the others, and never otherwise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def made(design: str, **shares: float) -> Any:
 
 
 @pytest.mark.parametrize(("design", "name"), CASES)
-def test_what_is_to_be_dropped_is(design: str, name: str) -> None:
+def test_each_dropout_acts_in_training_only(design: str, name: str) -> None:
     plain, dropping = made(design).train(), made(design, **{name: 0.5}).train()
     expected = plain(IDS_BT).features_BTD
     torch.testing.assert_close(plain(IDS_BT).features_BTD, expected)

@@ -64,7 +64,7 @@ class LastTokens(ArrayMemory):
 class WindowTokens(ArrayMemory):
     """The tokens of each row that a network with a window still sees; NumPy only.
 
-    A full window drops its oldest `slide` tokens when one more comes, as `inference/windows.py` says.
+    A full window drops its oldest `slide` tokens when one more comes, as `inference/state.py` says.
     """
 
     ids_BW: Array

@@ -14,6 +14,7 @@ from chainrule.errors import SettingsError
 from chainrule.networks.config import (
     GATES,
     BagOfWordsConfig,
+    Bounds,
     CellName,
     FeedforwardConfig,
     HiddenLayersConfig,
@@ -36,6 +37,8 @@ CELL_RATES = {
 }
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
+_slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)
+_masked_share = Bounds("above 0 and below 1", lambda value: 0 < value < 1)
 
 # -- parts of settings ------------------------------------------------------------------------------------
 
@@ -317,7 +320,7 @@ class MaskedSettings(BlockSettings):
 
     GROUPS: ClassVar[Groups] = {"design": ("share", "head_layer")}
 
-    share: float = setting(MASKED_SHARE, "share of the tokens that are hidden and predicted", common=True)
+    share: float = _masked_share(MASKED_SHARE, "share of the tokens that are hidden and predicted", common=True)
     head_layer: bool = setting(
         AS_PRESET, "a layer before the logits, Norm(φ(W h + b)) with φ the activation (default: if preset=bert)"
     )
@@ -328,8 +331,6 @@ class MaskedSettings(BlockSettings):
             object.__setattr__(self, "head_layer", self.preset == "bert")
         if self.head_layer and self.activation == "swiglu":
             raise SettingsError("head_layer has no gate: set another activation than swiglu, or head_layer=false")
-        if not 0 < self.share < 1:
-            raise SettingsError(f"share should be above 0 and below 1, not {self.share}")
         if self.window is not None and self.window < 2:
             raise SettingsError(f"window should be at least 2, the start of a text and a token: {self.window}")
         if self.vary_length:
