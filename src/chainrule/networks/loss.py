@@ -1,7 +1,7 @@
 """The cross-entropy loss: -ln softmax(W h + b)[target], summed over the targets.
 
-With a large vocabulary the logits are most of the memory and much of the time of a training step. So they are
-computed for a piece of the rows at a time, and each piece's gradient is computed while its logits are there:
+With a large vocabulary the logits take most of the memory and much of the time of a training step. So they are
+computed for a piece of the rows at a time, and the gradient of a piece is computed while its logits are there:
 
     dL/dz = p - y,   dL/dh = Wᵀ (p - y),   dL/dW = Σ (p - y) hᵀ
 
@@ -158,9 +158,12 @@ class _Float8Product:
     _LARGEST = 448.0  # the largest float of the 8-bit type e4m3
 
     def __init__(self, weight_VD: Tensor) -> None:
+        from chainrule.networks.loss_kernels import transposed  # torch's own copy takes ten times as long
+
+        self.transposed = transposed
         self.weight_scale = weight_VD.detach().abs().max().float() / self._LARGEST
         self.weight_VD = (weight_VD.detach() / self.weight_scale).to(torch.float8_e4m3fn)
-        self.weight_DV = _transposed(self.weight_VD)
+        self.weight_DV = transposed(self.weight_VD)
         self.error_scale = torch.full((), self.unit, device=weight_VD.device)
 
     def errors(self, features_ND: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> tuple[Tensor, Tensor]:
@@ -189,8 +192,8 @@ class _Float8Product:
         )
         grad_ND[:] = back_ND[: len(grad_ND)]
         grad_VD += torch._scaled_mm(
-            _transposed(errors_NV),
-            _transposed(self.features_ND).T,
+            self.transposed(errors_NV),
+            self.transposed(self.features_ND).T,
             scale_a=self.error_scale,
             scale_b=self.feature_scale,
             out_dtype=torch.float32,
@@ -226,10 +229,3 @@ def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.
 def _sum_of_rows(x_NV: Tensor) -> Tensor:
     """Return Σ over the rows; on a CPU as a product, where torch's own sum takes ten times as long."""
     return x_NV.T @ x_NV.new_ones(len(x_NV)) if x_NV.device.type == "cpu" else x_NV.sum(dim=0)
-
-
-def _transposed(matrix: Tensor) -> Tensor:
-    """Return the contiguous transpose of a matrix of bytes; torch's own copy of one takes ten times as long."""
-    from chainrule.networks import loss_kernels
-
-    return loss_kernels.transposed(matrix)

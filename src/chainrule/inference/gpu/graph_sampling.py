@@ -88,11 +88,8 @@ class GraphSampler:
             lengths_B = buffers.lengths_B[:rows].clone()
             after = Cache(buffer, buffer.version, lengths_B, longest, False, cache.window)
             seen = Window(buffers.ids_BW[:rows].clone(), lengths_B, longest, False)
-            tokens_BT, scores_BT = (
-                buffers.tokens_BT[:rows, :steps].clone(),
-                buffers.scores_BT[:rows, :steps].clone(),
-            )
-            return NeuralState(after, buffers.features_BD[:rows].clone(), seen), tokens_BT, scores_BT
+            state = NeuralState(after, buffers.features_BD[:rows].clone(), seen)
+            return state, buffers.tokens_BT[:rows, :steps].clone(), buffers.scores_BT[:rows, :steps].clone()
 
     def adopt(self, cache: Cache, rows: int) -> Buffer:
         """Return a buffer at the fixed addresses with the keys and values of a cache.
