@@ -237,3 +237,17 @@ def test_a_kind_that_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("chainrule.contract.kinds.has_torch", lambda: False)
     with pytest.raises(MissingExtraError, match="the kind 'transformer' needs torch"):
         kinds.find_kind("transformer")
+
+
+def test_a_renamed_kind_is_found_by_its_former_name() -> None:
+    with pytest.warns(FutureWarning, match="^the kind 'averaging' is now called 'bagofwords'$"):
+        lm = cr.train("averaging", ["i love cats", "i love dogs"], steps=1, embedding=4, hidden=4, engine="tape")
+    assert lm.kind == "bagofwords"
+    assert "averaging" not in kinds.kind_names()
+
+
+def test_a_folder_with_the_former_name_of_its_kind_is_loaded_without_a_note(tmp_path: Path) -> None:
+    lm = cr.train("bagofwords", ["i love cats", "i love dogs"], steps=1, embedding=4, hidden=4, engine="tape")
+    lm.save(tmp_path / "m")
+    write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "averaging"})
+    assert cr.load(tmp_path / "m").kind == "bagofwords"

@@ -10,7 +10,7 @@ import pytest
 
 from chainrule.contract.kinds import find_kind, kind_names
 from chainrule.errors import SettingsError
-from chainrule.networks.settings import AveragingSettings, FeedforwardSettings, LstmSettings, TransformerSettings
+from chainrule.networks.settings import BagOfWordsSettings, FeedforwardSettings, LstmSettings, TransformerSettings
 from chainrule.settings import Groups, describe, left_open, parse, setting, split_words
 
 
@@ -265,5 +265,5 @@ def test_the_case_of_a_word_does_not_matter() -> None:
 
 def test_settings_that_a_run_left_open_are_read_back() -> None:
     """run.json has null for what is filled in later: sizes by the rule, others by the preset."""
-    for settings_class in (TransformerSettings, LstmSettings, FeedforwardSettings, AveragingSettings):
+    for settings_class in (TransformerSettings, LstmSettings, FeedforwardSettings, BagOfWordsSettings):
         assert parse(settings_class, asdict(settings_class())) == settings_class()

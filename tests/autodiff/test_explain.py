@@ -19,7 +19,7 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.explanation.networks import NetworkExplanation
 from chainrule.explanation.pictures.prediction import Prediction
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
 from listening import Listening
 
@@ -30,8 +30,8 @@ DESIGNS: dict[str, Design] = {
     "lecture": FeedforwardConfig(order=4, embedding=2, hidden=5, activation="tanh"),
     "deep": FeedforwardConfig(order=3, embedding=3, hidden=3, layers=2, activation="sigmoid", tied=True),
     "direct": FeedforwardConfig(order=3, embedding=2, hidden=3, direct=True, tied=True),
-    "bag": AveragingConfig(embedding=3, hidden=4, activation="tanh"),
-    "tied bag": AveragingConfig(embedding=3, hidden=4, layers=1, tied=True, window=None),
+    "bag": BagOfWordsConfig(embedding=3, hidden=4, activation="tanh"),
+    "tied bag": BagOfWordsConfig(embedding=3, hidden=4, layers=1, tied=True, window=None),
     "elman": replace(SMALL, cell="elman", tied=False),
     "relu": replace(SMALL, cell="elman", activation="relu"),
     "lstm": replace(SMALL, cell="lstm", layers=2),
@@ -163,7 +163,7 @@ def test_other_kinds_are_refused(corpus: Path) -> None:
     lm = cr.train("elman", corpus, steps=1, embedding=4, hidden=4, layers=1, engine="tape")
     lm.kind = "another"
     with pytest.raises(
-        ModelError, match=r"kind another .* can: ngram, anygram, mixture, feedforward, averaging, elman"
+        ModelError, match=r"kind another .* can: ngram, anygram, mixture, feedforward, bagofwords, elman"
     ):
         explain(lm, "i love cats")
 
@@ -204,7 +204,7 @@ def test_a_long_text_is_cut_in_titles(corpus: Path) -> None:
 @pytest.mark.parametrize("last", [2, 50])
 def test_a_bag_of_words_is_explained_in_its_window(corpus: Path, engine: str, last: int) -> None:
     """The window of four has slid by two, twice: "chase" is read in that of the tokens 4 to 7."""
-    lm = cr.train("averaging", corpus, steps=2, embedding=4, hidden=4, window=4, engine=engine)
+    lm = cr.train("bagofwords", corpus, steps=2, embedding=4, hidden=4, window=4, engine=engine)
     text, progress = "i love cats i love cats chase mice", Listening()
     found = explain(lm, text, last=last, progress=progress)
     ids = lm.tokenizer.encode(text)[None]

@@ -173,7 +173,7 @@ def test_randomness_changes_what_is_read_in_training_only(kind: str) -> None:
 
 
 def _dropouts(kind: str) -> dict[str, Any]:
-    if kind == "averaging":
+    if kind == "bagofwords":
         return {"dropout": 0.3}
     if kind == "transformer":
         return {f"{where}dropout": 0.3 for where in ("", "embedding_", "token_", "attention_", "hidden_", "layer_")}
@@ -204,7 +204,7 @@ def test_a_network_begins_as_torchs_does(design: str) -> None:
 def test_what_the_tape_does_not_compute_is_refused() -> None:
     ngram = cr.train("ngram", cr.Corpus.from_text("i love cats\n"))
     with pytest.raises(
-        ModelError, match="of the kind ngram is not one that the tape computes: feedforward, averaging"
+        ModelError, match="of the kind ngram is not one that the tape computes: feedforward, bagofwords"
     ):
         as_tape_model(ngram)
 

@@ -25,15 +25,15 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 
 TOKENIZER = WordTokenizer([letter.encode() for letter in "abcdefgh"])
 V = TOKENIZER.vocab_size
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
 IN_TORCH: dict[str, type[Network]] = dict.fromkeys(KINDS, Recurrent) | {
     "feedforward": Feedforward,
-    "averaging": BagOfWords,
+    "bagofwords": BagOfWords,
     "transformer": Transformer,
 }
 ON_TAPE: dict[str, type[TapeNetwork]] = dict.fromkeys(KINDS, TapeRecurrent) | {
     "feedforward": TapeFeedforward,
-    "averaging": TapeBagOfWords,
+    "bagofwords": TapeBagOfWords,
     "transformer": TapeTransformer,
 }
 
@@ -41,8 +41,8 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedforward": ("feedforward", {"order": 4, "activation": "tanh"}),
     "bigram": ("feedforward", {"order": 2, "layers": 2, "tied": True}),
     "direct": ("feedforward", {"order": 3, "direct": True, "tied": True, "activation": "sigmoid"}),
-    "averaging": ("averaging", {"window": 4, "slide": 0.5, "activation": "tanh"}),
-    "endless bag": ("averaging", {"window": None, "layers": 1, "tied": True}),
+    "bagofwords": ("bagofwords", {"window": 4, "slide": 0.5, "activation": "tanh"}),
+    "endless bag": ("bagofwords", {"window": None, "layers": 1, "tied": True}),
     "elman": ("elman", {"layers": 1}),
     "relu elman": ("elman", {"layers": 3, "activation": "relu", "tied": False}),
     "lstm": ("lstm", {"layers": 2}),
@@ -61,7 +61,7 @@ WINDOWED = [design for design, (kind, _) in DESIGNS.items() if kind == "transfor
 _SMALL_TRANSFORMER = {"width": 8, "heads": 2, "layers": 2, "hidden": 6, "window": 8}
 SMALL = {kind: _SMALL_TRANSFORMER if kind == "transformer" else {"embedding": 4, "hidden": 6} for kind in KINDS}
 NO_DROPOUT: dict[str, dict[str, float]] = {
-    **{kind: {"dropout": 0.0} for kind in ("feedforward", "averaging", "transformer")},
+    **{kind: {"dropout": 0.0} for kind in ("feedforward", "bagofwords", "transformer")},
     **{
         kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")}
         for kind in ("elman", "lstm", "gru")

@@ -84,7 +84,7 @@ def test_notes_say_what_was_left_out(run: Run, networks: dict[str, Path]) -> Non
 
 def test_what_cannot_be_looked_into(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
     assert (
-        "a model of the kind ngram has nothing to differentiate; the kinds that have are feedforward, averaging"
+        "a model of the kind ngram has nothing to differentiate; the kinds that have are feedforward, bagofwords"
         in fails("diagnose", model, "--prompt", "we love cats")
     )
     elman = networks["elman"]

@@ -17,7 +17,7 @@ from .running import Fails, Run, trained_folders
 
 SMALL: dict[str, dict[str, Any]] = {
     "feedforward": {"order": 4, "embedding": 4, "hidden": 6, "activation": "tanh", "engine": "tape"},
-    "averaging": {"embedding": 4, "hidden": 4, "layers": 1, "window": 8, "engine": "torch"},
+    "bagofwords": {"embedding": 4, "hidden": 4, "layers": 1, "window": 8, "engine": "torch"},
     "elman": {"embedding": 4, "hidden": 4, "layers": 1, "tied": False, "engine": "tape"},
     "lstm": {"embedding": 4, "hidden": 4, "layers": 1, "context": "stream", "engine": "torch"},
     "transformer": {"width": 8, "heads": 2, "layers": 1, "window": 6, "preset": "gpt2", "engine": "torch"},
@@ -70,7 +70,7 @@ def test_steps_are_unrolled(run: Run, networks: dict[str, Path]) -> None:
 
 
 def test_a_bag_of_words_is_printed(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["averaging"], "--prompt", "we love cats", "--last", 2)
+    ran = run("explain", networks["bagofwords"], "--prompt", "we love cats", "--last", 2)
     assert (ran.code, ran.err) == (0, "")
     assert "token is read without the tape: the sum of their vectors is data" in ran.out
     for equation in ("a₁ = stack(s₀; e₁; e₂)", "s = Σ a₁", "m = 0.3333 s", "a₂ = W m + b", "h = max(0, a₂)"):

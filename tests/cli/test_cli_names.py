@@ -112,7 +112,7 @@ def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path,
         (["train", "lstm", "c", "--learning-rate", "--out", "m"], "--set learning_rate=VALUE (see"),
         (
             ["train", "ngram", "c", "--dropout", "0.1"],
-            "dropout is a setting of feedforward, averaging, transformer,",
+            "dropout is a setting of feedforward, bagofwords, transformer,",
         ),
         (["compare", "c", "--order", "3"], "for chainrule train KIND ... --set order=VALUE (see"),
         (["train", "lstm", "c", "--lr", "0.1"], "learning_rate is a setting, --set learning_rate=0.1 (see"),

@@ -18,9 +18,9 @@ TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "bigram network": ("feedforward", {"order": 2}),
     "direct": ("feedforward", {"order": 4, "direct": True, "activation": "sigmoid"}),
-    "bag of words": ("averaging", {"window": 4, "layers": 1}),
-    "bag that slides by one": ("averaging", {"window": 5, "slide": 0.1}),
-    "endless bag": ("averaging", {"window": None, "tied": True}),
+    "bag of words": ("bagofwords", {"window": 4, "layers": 1}),
+    "bag that slides by one": ("bagofwords", {"window": 5, "slide": 0.1}),
+    "endless bag": ("bagofwords", {"window": None, "tied": True}),
     "relu elman": ("elman", {"activation": "relu"}),
     "learned start": ("lstm", {"learned_start": True, "tied": False, "layers": 1}),
     "gru": ("gru", {"layers": 1, "last": 12}),

@@ -19,8 +19,8 @@ TEXT = "i love cats chase mice cats"
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedforward": ("feedforward", {"order": 4, "tied": True}),
     "direct": ("feedforward", {"order": 3, "direct": True, "layers": 2}),
-    "bag of words": ("averaging", {"window": 5}),
-    "endless bag": ("averaging", {"window": None, "tied": True}),
+    "bag of words": ("bagofwords", {"window": 5}),
+    "endless bag": ("bagofwords", {"window": None, "tied": True}),
     "elman": ("elman", {"layers": 2, "tied": False, "context": "stream"}),
     "lstm": ("lstm", {"layers": 2}),
     "learned start": ("lstm", {"layers": 1, "learned_start": True, "tied": False}),

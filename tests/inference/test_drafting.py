@@ -1,4 +1,4 @@
-"""Drafting within a captured step: on any device it writes the text of decode/speculative.py, in as many steps."""
+"""Drafting within a captured step: on any device its text is that of decode/speculative.py, in as many steps."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[Drafted | None]:
     answers: list[Drafted | None] = []
 
     def recorded(self: NeuralModel, *arguments: Any) -> Drafted | None:
-        answers.append(self.write_drafted_by_graph(*arguments))
+        answers.append(self.captured.write_drafted(*arguments))
         return answers[-1]
 
     monkeypatch.setattr(NeuralModel, "write_drafted", recorded)
@@ -125,25 +125,25 @@ def test_the_state_afterwards_is_a_value() -> None:
     lm = network()
     state = lm.extend(lm.start(1), np.asarray([[5, 6, 7]]))
     rules = DraftRules((None, counted()), 3, Choice(cr.Greedy(), None))
-    first = lm.write_drafted_by_graph(state, rules, 8, np.zeros(60), 30)
+    first = lm.captured.write_drafted(state, rules, 8, np.zeros(60), 30)
     assert first is not None
     ids = [8, *first.tokens.tolist()]
     expected = lm.next_log_probs(lm.extend(state, np.asarray([ids[:-1]])))
     torch.testing.assert_close(lm.next_log_probs(first.state), expected, rtol=1e-4, atol=1e-4)
-    again = lm.write_drafted_by_graph(state, rules, 8, np.zeros(60), 30)
+    again = lm.captured.write_drafted(state, rules, 8, np.zeros(60), 30)
     assert again is not None and again.tokens.tolist() == first.tokens.tolist()
     torch.testing.assert_close(lm.next_log_probs(first.state), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_models_without_a_table_take_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = record(monkeypatch)
-    other = cr.train("averaging", LINES, tokenizer=network().tokenizer, context="stream", steps=1, embedding=8)
+    other = cr.train("bagofwords", LINES, tokenizer=network().tokenizer, context="stream", steps=1, embedding=8)
     written(network(), cr.Greedy(), cr.decode.Draft((other,), tokens=3), most=6)
     assert calls and all(call is None for call in calls)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_the_table_of_an_ngram_model_is_what_it_drafts(order: int) -> None:
+def test_the_table_of_an_ngram_model_has_its_drafts(order: int) -> None:
     lm = counted(order)
     table = lm.likeliest(LONGEST)  # type: ignore[attr-defined]
     assert len(table) == order - 1
@@ -203,7 +203,9 @@ def test_a_table_finds_the_longest_context() -> None:
 @pytest.mark.parametrize("strategy", [cr.Greedy(), cr.Sample(), cr.TopK(4)], ids=repr)
 @pytest.mark.parametrize("tokens", [1, 4, 7])
 @pytest.mark.parametrize("sources", [("context",), ("5-gram",), ("context", "5-gram")])
-def test_kernels_do_what_torch_does(strategy: cr.decode.Strategy, tokens: int, sources: tuple[str, ...]) -> None:
+def test_kernels_draft_the_same_as_torch(
+    strategy: cr.decode.Strategy, tokens: int, sources: tuple[str, ...]
+) -> None:
     lm = network().on("cuda" if torch.cuda.is_available() else "cpu")
     assert isinstance(lm, NeuralModel)
     state = lm.extend(lm.start(1), np.asarray([[5, 6, 7, 8, 5, 6]]))
@@ -219,8 +221,7 @@ def test_kernels_do_what_torch_does(strategy: cr.decode.Strategy, tokens: int, s
     by_torch, by_kernels = found
     assert by_torch.tokens.tolist() == by_kernels.tokens.tolist() and len(by_torch.tokens) > 5
     assert (by_torch.steps, by_torch.drafted) == (by_kernels.steps, by_kernels.drafted)
-    np.testing.assert_allclose(by_torch.scores, by_kernels.scores, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(by_torch.features_1D, by_kernels.features_1D, rtol=1e-4, atol=1e-4)
-    assert by_torch.window.ids_BW[0, : by_torch.window.longest].tolist() == (
-        by_kernels.window.ids_BW[0, : by_kernels.window.longest].tolist()
-    )
+    np.testing.assert_allclose(by_torch.log_probs, by_kernels.log_probs, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(by_torch.state.features_BD, by_kernels.state.features_BD, rtol=1e-4, atol=1e-4)
+    seen = [one.state.window.ids_BW[0, : one.state.window.longest].tolist() for one in found]
+    assert seen[0] == seen[1]

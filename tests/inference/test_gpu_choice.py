@@ -1,4 +1,4 @@
-"""On a GPU, choosing by loops over the best few tokens is choosing; and when that can be done."""
+"""On a GPU, the kernels over the best few tokens choose the same tokens; which choices they can make."""
 
 from __future__ import annotations
 
@@ -57,30 +57,25 @@ STRATEGIES = [
 ]
 
 
-def some_buffers(network: Transformer, rows: int, device: str) -> StepBuffers:
-    return StepBuffers(
-        features_BD=torch.zeros(rows, network.config.width, device=device),
-        going_B=torch.arange(rows, device=device) != 2,
-        uniforms_BT=torch.rand(rows, 4, dtype=torch.float64, device=device),
-        tokens_BT=torch.zeros(rows, 4, dtype=torch.int64, device=device),
-        scores_BT=torch.zeros(rows, 4, device=device),
-        ids_BW=torch.zeros(rows, 8, dtype=torch.int64, device=device),
-        lengths_B=torch.arange(rows, device=device) % 8,
-        column_1=torch.ones(1, dtype=torch.int64, device=device),
-    )
+def some_buffers(network: Transformer, rows: int) -> StepBuffers:
+    buffers = StepBuffers.of_size(rows, 4, 8, network.head.weight.detach())
+    places_B = torch.arange(rows, device=buffers.active_B.device)
+    buffers.active_B.copy_(places_B != 2)
+    buffers.lengths_B.copy_(places_B % 8)
+    buffers.uniforms_BT.uniform_()
+    buffers.column_1.fill_(1)
+    return buffers
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-def test_the_loops_choose_as_the_strategies_say(
-    strategy: Strategy, dtype: torch.dtype, device: str = "cuda"
-) -> None:
+def test_the_kernels_choose_as_the_strategies(strategy: Strategy, dtype: torch.dtype, device: str = "cuda") -> None:
     torch.manual_seed(0)
     config = TransformerConfig("gpt2", layers=1, width=24, heads=2, window=8)
     network = Transformer(config, 9001, BOS).to(device)
     rows = 40
-    buffers = some_buffers(network, rows, device)
+    buffers = some_buffers(network, rows)
     choose = Choice(strategy, END)
     plan = plan_of(choose)
     assert plan is not None
@@ -92,14 +87,14 @@ def test_the_loops_choose_as_the_strategies_say(
     z_BV = logits_BV[:, :9001].float()
     z_BV[:, BOS] = -torch.inf
     expected = choose(
-        z_BV.log_softmax(dim=-1).nan_to_num(nan=-torch.inf), buffers.uniforms_BT[:, 1], buffers.going_B
+        z_BV.log_softmax(dim=-1).nan_to_num(nan=-torch.inf), buffers.uniforms_BT[:, 1], buffers.active_B
     )
     step.choose(logits_BV)
-    tokens_B, scores_B, going_B = expected
+    tokens_B, scores_B, active_B = expected
     assert (buffers.tokens_BT[:, 1] == tokens_B).all()
     assert buffers.tokens_BT[2, 1] == buffers.tokens_BT[3, 1] == PAD
     torch.testing.assert_close(buffers.scores_BT[:, 1], scores_B, rtol=1e-5, atol=1e-5)
-    assert (buffers.going_B == going_B).all()
+    assert (buffers.active_B == active_B).all()
     assert (step.is_token_B == (tokens_B != PAD)).all()
     ids_B = tokens_B.clamp(min=0)
     assert (buffers.ids_BW.gather(1, buffers.lengths_B[:, None])[:, 0] == ids_B).all()
@@ -108,9 +103,7 @@ def test_the_loops_choose_as_the_strategies_say(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("strategy", [cr.TopK(5), cr.Temperature(1.5) | cr.TopK(20) | cr.TopP(0.8)], ids=str)
-def test_what_is_written_again_and_again_is_what_any_choice_would_write(
-    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_sample_the_same_text_as_any_choice(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     tokenizer = WordTokenizer([f"w{number}".encode() for number in range(60)])
     config = TransformerConfig("llama", layers=2, width=32, heads=4, window=128)
@@ -146,7 +139,7 @@ def test_nan_is_an_error_on_a_gpu_too(strategy: Strategy) -> None:
 def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") -> None:
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(preset, layers=1, width=24, heads=2, window=8), 50, BOS).to(device)
-    buffers = some_buffers(network, 4, device)
+    buffers = some_buffers(network, 4)
     step = FusedChoice(TopKPlan((), 1, ((2, 1),), END), FusedStep(network, 4), buffers, BOS)
     step.is_token_B.copy_(torch.tensor([True, False, True, True]))
     before, x_BD = buffers.lengths_B.clone(), torch.randn(4, 24, device=device)

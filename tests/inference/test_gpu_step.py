@@ -1,4 +1,4 @@
-"""On a GPU, a step by the loops for one token is the step of the Transformer."""
+"""On a GPU, a step by the kernels for one token is the step of the Transformer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if DEVICE == "cuda":  # Triton's interpreter has no bfloat16
 @pytest.mark.parametrize("rows", [1, 3, 32])
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @pytest.mark.parametrize(("dtype", "close"), PRECISIONS, ids=str)
-def test_the_loops_compute_the_step(design: dict[str, Any], rows: int, dtype: torch.dtype, close: float) -> None:
+def test_the_kernels_compute_the_step(design: dict[str, Any], rows: int, dtype: torch.dtype, close: float) -> None:
     from chainrule.inference.gpu.step import FusedStep
 
     generator = torch.Generator(DEVICE).manual_seed(0)

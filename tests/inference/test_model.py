@@ -1,4 +1,4 @@
-"""The adapter: devices, precisions, folders, and tokens written by recorded steps."""
+"""Networks as language models: devices, precisions, folders, and sampling by captured steps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from chainrule.decode.sample import Choice, sample_after
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
 from chainrule.inference import model as model_module
-from chainrule.inference.by_graph import TOKENS_THAT_REPAY
+from chainrule.inference.gpu.captured import TOKENS_THAT_REPAY
 from chainrule.inference.gpu.graph_sampling import GraphSampler
-from chainrule.inference.loading import load_network
 from chainrule.inference.model import NeuralModel
-from chainrule.inference.windows import spans
+from chainrule.inference.state import spans
+from chainrule.inference.torch_model import load_network
 from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
@@ -131,7 +131,7 @@ CHOOSING: list[cr.decode.Strategy] = [cr.Sample(), cr.TopK(4) | cr.Temperature(0
         for j, strategy in enumerate(CHOOSING)
     ],
 )
-def test_recorded_steps_write_what_single_steps_write(
+def test_captured_steps_sample_the_same_as_single_steps(
     strategy: cr.decode.Strategy, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lm = small(preset=preset)
@@ -143,19 +143,19 @@ def test_recorded_steps_write_what_single_steps_write(
         return [continuation.ids for continuation in found]
 
     one_by_one = write()
-    monkeypatch.setattr(NeuralModel, "write", NeuralModel.write_by_graph)
+    monkeypatch.setattr(NeuralModel, "write", lambda self, *arguments: self.captured.write(*arguments))
     assert write() == one_by_one
 
 
-def test_what_recorded_steps_leave_behind_is_a_value() -> None:
+def test_the_state_after_captured_steps_is_a_value() -> None:
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
     start = lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]]))
-    first = lm.write_by_graph(start, choose, uniforms)
+    first = lm.captured.write(start, choose, uniforms)
     assert first is not None
     after, tokens, scores = first
     before = lm.next_log_probs(after).clone()
-    again = lm.write_by_graph(start, choose, uniforms)  # from the older state: it takes the place of the newer one
+    again = lm.captured.write(start, choose, uniforms)  # from the older state: it takes the place of the newer one
     assert again is not None and torch.equal(again[1], tokens) and torch.equal(again[2], scores)
     torch.testing.assert_close(lm.next_log_probs(after), before)
     longer, token = lm.extend(after, tokens[:, -1:]), lm.extend(again[0], tokens[:, -1:])
@@ -164,17 +164,17 @@ def test_what_recorded_steps_leave_behind_is_a_value() -> None:
     torch.testing.assert_close(lm.next_log_probs(longer), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_tried_out_touches_nothing() -> None:
-    """A step is tried before it is recorded, in arrays where somebody's keys and values may lie."""
+def test_trying_a_step_out_changes_no_state() -> None:
+    """A step is tried before it is captured, in arrays that may hold the keys and values of a state."""
     lm = small()
     choose, uniforms = Choice(cr.Sample(), None), np.random.default_rng(0).random((2, 4))
-    first = lm.write_by_graph(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
+    first = lm.captured.write(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
     assert first is not None
     state, tokens, _ = first
     sampler = lm.captured.samplers[2]
     sampler._try_out(sampler._captured(choose).step)
     found, expected = (
-        lm.write_by_graph(state, choose, uniforms),
+        lm.captured.write(state, choose, uniforms),
         lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])),
     )
     assert found is not None
@@ -182,25 +182,27 @@ def test_what_is_tried_out_touches_nothing() -> None:
     torch.testing.assert_close(lm.next_log_probs(found[0]), lm.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_reading_ahead_by_a_recorded_step_is_extending() -> None:
-    lm, prompt, drafted = small(), np.asarray([[3, 4]]), torch.tensor([[5, 6, 4]])
+def test_reading_ahead_by_a_captured_step_is_extending(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, plain, drafted = small(), small(), torch.tensor([[5, 6, 4]])
+    monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
     for kept in (1, 2, 3):
-        start = lm.extend(lm.start(1), prompt)
-        found, cut = lm.ahead_by_graph(start, drafted)
+        start = lm.extend(lm.start(1), np.asarray([[3, 4]]))
+        ahead = lm.read_ahead(start, drafted)
+        assert ahead is not None
         for t in range(3):
-            expected = lm.next_log_probs(lm.extend(start, drafted[:, : t + 1]))
-            torch.testing.assert_close(found[:, t], expected, rtol=1e-4, atol=1e-5)
-        after = cut(kept)
-        # read on, over what was given up, by a recorded step and by a plain one
-        found, _ = lm.ahead_by_graph(after, drafted)
-        whole = lm.extend(start, torch.cat([drafted[:, :kept], drafted], dim=1))
-        torch.testing.assert_close(found[:, -1], lm.next_log_probs(whole), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(
-            lm.next_log_probs(lm.extend(after, drafted)), lm.next_log_probs(whole), rtol=1e-4, atol=1e-5
-        )
+            expected = plain.next_log_probs(plain.extend(start, drafted[:, : t + 1]))
+            torch.testing.assert_close(ahead[0][:, t], expected, rtol=1e-4, atol=1e-5)
+        after = ahead[1](kept)
+        # read on, over the tokens that were dropped, by a captured step and by a plain one
+        again = lm.read_ahead(after, drafted)
+        assert again is not None and [*lm.captured.readers] == [3]
+        whole = plain.next_log_probs(plain.extend(start, torch.cat([drafted[:, :kept], drafted], dim=1)))
+        torch.testing.assert_close(again[0][:, -1], whole, rtol=1e-4, atol=1e-5)
+        found = plain.next_log_probs(plain.extend(after, drafted))
+        torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5)
 
 
-def test_single_tokens_are_read_by_a_recorded_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_tokens_are_read_by_a_captured_step(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, plain = small(), small()
     monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
     lm.captured.tokens_read = TOKENS_THAT_REPAY - 2
@@ -217,7 +219,7 @@ def test_single_tokens_are_read_by_a_recorded_step(monkeypatch: pytest.MonkeyPat
 
 
 def test_few_sizes_serve_all_numbers_of_rows() -> None:
-    """Rows end one after the other; a recording is for as many as its size, and for fewer."""
+    """Rows end one after the other; a captured step serves as many rows as its size, and fewer."""
     lm, choose = small(), Choice(cr.Sample(), None)
     prompts, uniforms = (
         np.asarray([[3, 4], [5, 6], [4, 3], [6, 6], [5, 5]]),
@@ -225,11 +227,11 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
     )
     state = lm.extend(lm.start(5), prompts)
     alone = [
-        lm.write_by_graph(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)
+        lm.captured.write(lm.extend(lm.start(1), prompts[i : i + 1]), choose, uniforms[i : i + 1]) for i in range(5)
     ]
     rows = np.arange(5)
     for kept in (rows, rows[:3], rows[1:]):
-        found = lm.write_by_graph(state.select(kept), choose, uniforms[kept])
+        found = lm.captured.write(state.select(kept), choose, uniforms[kept])
         assert found is not None and found[0].features_BD.shape[0] == len(kept)
         after = lm.extend(found[0], found[1][:, -1:])
         for place, row in enumerate(kept):
@@ -241,7 +243,7 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
     assert sorted(lm.captured.samplers) == [1, 4, 8]
 
 
-def test_few_recordings_are_kept() -> None:
+def test_few_captured_steps_are_kept() -> None:
     lm = small()
     assert isinstance(lm.network, Transformer)
     sampler = GraphSampler(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
@@ -261,7 +263,7 @@ def test_a_window_slides_by_some_of_it(slide: float) -> None:
     [
         ("lstm", {"embedding": 4, "hidden": 8}),
         ("feedforward", {"embedding": 4, "hidden": 8}),
-        ("averaging", {"embedding": 4, "hidden": 8}),
+        ("bagofwords", {"embedding": 4, "hidden": 8}),
         ("transformer", {"width": 4, "heads": 1, "preset": "lecture"}),
     ],
 )
@@ -295,7 +297,7 @@ def test_eight_bits_take_sides_of_sixteen() -> None:
         _is_float8(settings, torch.zeros(24, 48))
 
 
-def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
+def test_the_last_model_names_its_training_text(tmp_path: Path) -> None:
     far = {"learning_rate": 0.1, "schedule": "constant", "validate_every": 1, "dropout": 0.0, "tied": False}
     lm = cr.train(
         "feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path, embedding=128, hidden=512, batch=4096, **far
@@ -314,7 +316,7 @@ def test_the_last_model_says_what_it_was_trained_on(tmp_path: Path) -> None:
     assert cr.load(tmp_path / "ema" / "last").metrics["validation_nats"] is None
 
 
-@pytest.mark.parametrize("kind", ["averaging", "transformer"])
+@pytest.mark.parametrize("kind", ["bagofwords", "transformer"])
 def test_a_window_may_drop_all_it_has(kind: str) -> None:
     lm = cr.train(kind, TEXT, steps=1, window=4, slide=1.0, context="stream")
     ids = np.asarray([[3, 4, 5, 6, 3, 4, 5, 6, 3]])
@@ -369,7 +371,7 @@ def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest
     lm, written = small(preset=preset), []
 
     def write(self: NeuralModel, *arguments: Any) -> Any:
-        written.append(self.write_by_graph(*arguments))
+        written.append(self.captured.write(*arguments))
         return written[-1]
 
     monkeypatch.setattr(NeuralModel, "write", write)
@@ -378,7 +380,7 @@ def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest
 
 
 class Computing(Transformer):
-    """A network that looks at its numbers while it is built."""
+    """A network that reads its weights while it is built."""
 
     def __init__(self, config: TransformerConfig, vocab_size: int, bos: int = 0) -> None:
         super().__init__(config, vocab_size, bos)

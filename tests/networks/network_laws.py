@@ -1,4 +1,4 @@
-"""What holds for every network: each law takes one in double precision, and fails if the network breaks it."""
+"""Laws of every network: each law takes a network in double precision, and fails if the network breaks it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(network: Network) -> None:
     memory_is_a_value(network)
     nothing_leaks_from_the_future(network)
     gradients_are_slopes(network)
-    loss_is_what_the_head_says(network)
+    loss_is_that_of_the_logits(network)
 
 
 def memories(memory: Any) -> list[Tensor]:
@@ -118,7 +118,7 @@ def gradients_are_slopes(network: Network) -> None:
     assert torch.autograd.gradcheck(loss, tuple(network.parameters()))
 
 
-def loss_is_what_the_head_says(network: Network) -> None:
+def loss_is_that_of_the_logits(network: Network) -> None:
     targets_BT = IDS_BT.roll(-1, dims=1)
     targets_BT[:, -1] = PAD
     padded_BT = torch.cat([IDS_BT, torch.full((3, 2), PAD)], dim=1)

@@ -85,7 +85,7 @@ def test_normalised_queries_and_keys_have_no_size(qk_norm: bool) -> None:
     assert torch.allclose(attention(X_BTD, None, attend), before, rtol=1e-4, atol=1e-5) == qk_norm
 
 
-def test_embeddings_are_scaled_where_it_is_said() -> None:
+def test_scaled_embedding_multiplies_by_the_root_of_the_width() -> None:
     ids_BT = torch.tensor([[3, 1, 4]])
     for scaled, factor in ((False, 1.0), (True, math.sqrt(8))):
         network = Transformer(config(scaled_embedding=scaled), 11)

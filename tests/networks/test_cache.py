@@ -55,7 +55,7 @@ def test_odd_pieces_are_the_whole(positions: str, kv_heads: int) -> None:
 @pytest.mark.parametrize("kv_heads", [4, 1])
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_rows_of_different_lengths(positions: str, kv_heads: int) -> None:
-    """Each row reads pieces of its own lengths, none at times, up to the end of the window."""
+    """Each row reads pieces of its own lengths, some of them empty, up to the end of the window."""
     transformer = network(positions=positions, kv_heads=kv_heads)
     ids_BT = some_ids(4, 24)
     counts = torch.tensor(
@@ -160,8 +160,8 @@ def test_step_is_reading_on(positions: str, kv_heads: int) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_one_step_never_looks_at_the_device(positions: str) -> None:
-    """On the meta device there are no numbers to look at: whoever tries fails."""
+def test_one_step_never_waits_for_the_device(positions: str) -> None:
+    """The meta device has no numbers, so that an attempt to read one fails."""
     transformer = network(positions=positions, kv_heads=2).to("meta")
     ids_BT, rows_B = torch.empty(3, 1, dtype=torch.int64, device="meta"), torch.empty(3, dtype=torch.int64)
     memory = transformer.begin(3)
@@ -209,7 +209,7 @@ def test_a_failed_reading_leaves_the_memory_as_it_was() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_rows_are_reordered_at_every_step_as_in_a_search(positions: str) -> None:
-    """A copy has little space for new tokens: it runs out of it, grows, and stays right; old caches stay too."""
+    """A copy has little space for new tokens, and grows when it is full; old caches stay valid."""
     transformer = network(positions=positions)
     ids_BT = some_ids(4, 24)
     memory, rows, old = transformer.begin(4), torch.arange(4), []

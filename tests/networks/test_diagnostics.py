@@ -1,4 +1,4 @@
-"""What is said about the inside of a network is what the network does."""
+"""Diagnoses agree with the network: gradients, gates and attention weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chainrule.errors import DiagnosisError
 from chainrule.explanation.diagnosis import KINDS, Diagnosis, diagnose
 from chainrule.inference.model import NeuralModel
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.network import Network
 from chainrule.networks.recurrent.rnn import Recurrent
@@ -63,14 +63,14 @@ def feedforward(order: int = 4) -> NeuralModel:
     return model(Feedforward(config, TOKENIZER.vocab_size, TOKENIZER.bos))
 
 
-def averaging() -> NeuralModel:
+def bag_of_words() -> NeuralModel:
     torch.manual_seed(5)
-    config = AveragingConfig(window=12, embedding=5, hidden=6)
+    config = BagOfWordsConfig(window=12, embedding=5, hidden=6)
     return model(BagOfWords(config, TOKENIZER.vocab_size, TOKENIZER.bos))
 
 
 def read(text: str = TEXT) -> tuple[Tensor, int]:
-    """What is read, [1, T], and the token that is predicted."""
+    """The tokens that are read, [1, T], and the token that is predicted."""
     ids = TOKENIZER.encode(text).tolist()
     return torch.tensor([[TOKENIZER.bos, *ids[:-1]]]), ids[-1]
 
@@ -83,7 +83,7 @@ def loss(lm: NeuralModel, features_D: Tensor, target: int) -> Tensor:
 
 MODELS = {
     "feedforward": feedforward,
-    "averaging": averaging,
+    "bagofwords": bag_of_words,
     "elman": lambda: recurrent("elman", tied=False, activation="relu"),
     "lstm": lambda: recurrent("lstm", tied=False, learned_start=True),
     "gru": lambda: recurrent("gru", tied=False),
@@ -106,7 +106,7 @@ def test_the_loss_is_the_models_and_the_model_stays_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_embedding_gradients_are_slopes(name: str) -> None:
-    """A token that occurs once moves the loss by what changing its row of the table does."""
+    """The gradient of a token that occurs once is that of its row of the table."""
     lm = MODELS[name]()
     found = diagnose(lm, TEXT)
     table_VD = dict(lm.network.named_parameters()).get("embedding.weight", lm.network.embedding)
@@ -178,8 +178,8 @@ def test_the_states_follow_from_the_gates(cell: str) -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
-def test_attention_is_what_the_fused_layers_do(design: dict[str, Any]) -> None:
-    """The weights times the values are what each layer's heads take."""
+def test_attention_weights_are_those_of_the_fused_layers(design: dict[str, Any]) -> None:
+    """The weights times the values are the outputs of each layer's heads."""
     lm = transformer(**design)
     weights_LHTT = diagnose(lm, TEXT).attention_LHTT
     assert weights_LHTT is not None
@@ -335,7 +335,7 @@ def test_an_empty_text_shows_nothing(text: str) -> None:
         diagnose(recurrent("gru"), text)
 
 
-def test_only_networks_are_looked_into() -> None:
+def test_only_networks_are_diagnosed() -> None:
     ngram = NgramModel.__new__(NgramModel)
     with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(KINDS)}"):
         diagnose(ngram, TEXT)

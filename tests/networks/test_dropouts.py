@@ -1,4 +1,4 @@
-"""Every setting that drops something does so in training, by itself, and never otherwise."""
+"""Every dropout setting acts in training, independently of the others, and never otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY
 
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.recurrent.rnn import Recurrent
 from chainrule.networks.transformer.config import TransformerConfig
@@ -19,7 +19,7 @@ from chainrule.networks.transformer.decoder import Transformer
 SIZES = {"embedding": 16, "hidden": 16}
 DESIGNS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "feedforward": (Feedforward, FeedforwardConfig, SIZES),
-    "averaging": (BagOfWords, AveragingConfig, SIZES),
+    "bagofwords": (BagOfWords, BagOfWordsConfig, SIZES),
     "recurrent": (Recurrent, RecurrentConfig, {**SIZES, "layers": 2}),
     "transformer": (Transformer, TransformerConfig, {"width": 16, "layers": 2, "zero_init": False}),
 }
@@ -39,7 +39,7 @@ def made(design: str, **shares: float) -> Any:
 
 
 @pytest.mark.parametrize(("design", "name"), CASES)
-def test_what_is_to_be_dropped_is(design: str, name: str) -> None:
+def test_each_dropout_acts_in_training_only(design: str, name: str) -> None:
     plain, dropping = made(design).train(), made(design, **{name: 0.5}).train()
     expected = plain(IDS_BT).features_BTD
     torch.testing.assert_close(plain(IDS_BT).features_BTD, expected)

@@ -76,7 +76,7 @@ def test_dropout_is_for_training() -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_first_loss_is_that_of_a_uniform_guess(tied: bool) -> None:
-    """ln V, a little above: at the beginning no token should look likelier than the others."""
+    """It is a little above ln V: at the beginning all tokens should be about equally likely."""
     torch.manual_seed(5)
     network = Feedforward(FeedforwardConfig(tied=tied), 1000, BOS)
     ids_BT = torch.randint(1000, (8, 33))
@@ -89,6 +89,7 @@ def test_the_first_loss_is_that_of_a_uniform_guess(tied: bool) -> None:
     [
         ({"order": 1}, "order should be from 2 to 1000, not 1"),
         ({"hidden": 0}, "hidden should be at least 1, not 0"),
+        ({"layers": 1001}, "layers should be at most 1,000, not 1,001"),
         ({"dropout": 1.0}, "dropout should be at least 0 and below 1"),
     ],
 )

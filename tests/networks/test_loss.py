@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chainrule.arrays import PAD
 from chainrule.networks import loss, loss_on_cpu
 from chainrule.networks.config import padded_size
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 
 
 def example(
@@ -40,7 +40,7 @@ def test_pieces_give_the_loss_and_the_gradients_of_the_formula(
         torch.testing.assert_close(one, other)
 
 
-def test_the_gradient_is_what_differences_say() -> None:
+def test_the_gradient_is_that_of_finite_differences() -> None:
     parts, targets = example(6, 7, 3, bias=True)
     assert torch.autograd.gradcheck(lambda *p: loss.in_pieces(*p, targets), parts)
 

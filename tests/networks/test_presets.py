@@ -10,14 +10,14 @@ from chainrule.networks.transformer.config import PRESETS, TransformerConfig
 from chainrule.settings import describe, parse
 
 
-def test_what_is_not_set_is_as_the_preset_says() -> None:
+def test_a_preset_fills_settings_that_are_not_set() -> None:
     config = TransformerConfig(preset="llama", width=192, heads=6, kv_heads=2)
     assert (config.norm, config.positions, config.bias, config.activation) == ("rmsnorm", "rotary", False, "swiglu")
     assert config.hidden == 512  # 8/3 of 192
     assert (TransformerConfig(preset="gpt2", width=192).hidden, config.kv_heads) == (768, 2)
 
 
-def test_what_is_set_stays() -> None:
+def test_a_preset_does_not_change_settings() -> None:
     config = TransformerConfig(preset="gpt2", bias=False, tied=False, dropout=0.3, attention_dropout=0.0, hidden=5)
     assert (config.bias, config.tied, config.hidden) == (False, False, 5)
     assert (config.embedding_dropout, config.attention_dropout, config.hidden_dropout) == (0.3, 0.0, 0.0)
@@ -53,11 +53,11 @@ def test_every_field_is_explained() -> None:
         ({"heads": 0}, "heads should be at least 1, not 0"),
         ({"kv_heads": 0}, "kv_heads should be at least 1, not 0"),
         ({"dropout": 1.0}, "dropout should be at least 0 and below 1, not 1.0"),
-        ({"norm_eps": 0.0}, "norm_eps should be above 0"),
+        ({"norm_eps": 0.0}, "norm_eps should be a finite number above 0"),
         ({"norm": "batchnorm"}, "norm should be layernorm|rmsnorm, not 'batchnorm'"),
     ],
 )
-def test_what_does_not_fit_is_refused(settings: dict[str, object], message: str) -> None:
+def test_impossible_designs_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError) as refused:
         TransformerConfig(**settings)  # type: ignore[arg-type]
     assert message in str(refused.value)

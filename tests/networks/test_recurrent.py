@@ -45,7 +45,7 @@ def test_laws(cell: dict[str, Any], settings: dict[str, Any]) -> None:
 
 
 def gradients(network: Recurrent, memory: RecurrentMemory, *, by_cells: bool) -> tuple[Tensor, ...]:
-    """What a training step sees: features, memory, penalty, and the gradient of every parameter."""
+    """The results of a training step: features, memory, penalty, and the gradient of every parameter."""
     torch.manual_seed(7)  # the same masks
     network.zero_grad()
     lengths_B = torch.tensor([6, 2, 4])

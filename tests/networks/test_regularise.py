@@ -29,7 +29,7 @@ def test_embedding_dropout_leaves_out_tokens_everywhere() -> None:
 
 
 def test_the_table_could_be_dropped_instead() -> None:
-    """Looking up in a table with rows left out is the same as leaving out what was looked up."""
+    """Dropping rows of the table before the lookup gives the same as dropping embeddings after it."""
     table_VD, ids_BT = torch.randn(6, 2), torch.tensor([[1, 3, 1], [5, 0, 4]])
     torch.manual_seed(1)
     mask_V = torch.nn.functional.dropout(torch.ones(6), 0.5)
@@ -50,7 +50,7 @@ def test_penalty_by_hand() -> None:
 
 
 def test_padding_is_not_penalised() -> None:
-    """Rows of 3, 1 and 0 tokens cost what the 4 tokens and the 2 pairs of them cost."""
+    """The penalty of rows of 3, 1 and 0 tokens is that of the 4 tokens and their 2 pairs."""
     raw_BTD, dropped_BTD = torch.randn(3, 3, 2, dtype=torch.float64), torch.randn(3, 3, 2, dtype=torch.float64)
     is_token_BT = torch.tensor([[True, True, True], [True, False, False], [False, False, False]])
     found = activation_penalty(raw_BTD, dropped_BTD, is_token_BT, 0.5, 0.25)

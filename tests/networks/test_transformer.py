@@ -44,7 +44,7 @@ class MeanLoss(nn.Module):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradients_of_the_loss(variant: str) -> None:
-    """dL/dw, for every weight at once, is what changing them a little does to the loss."""
+    """dL/dw, for every weight at once, is the slope of the loss by finite differences."""
     settings = {"window": 3, "zero_init": False, "initial_std": 0.5, **VARIANTS[variant]}
     loss = MeanLoss(network(vocab_size=8, **settings))
     texts = torch.tensor([[4, 1, 2], [0, 7, 7]]), torch.tensor([[1, 2, PAD], [7, 6, 0]])

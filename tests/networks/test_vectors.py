@@ -81,7 +81,7 @@ def test_a_table_is_filled_and_other_rows_stay(tmp_path: Path, engine: str) -> N
 
 
 @pytest.mark.parametrize("engine", NETWORKS)
-def test_what_is_looked_up_is_the_vector_in_tied_tables_too(tmp_path: Path, engine: str) -> None:
+def test_a_lookup_returns_the_vector_from_tied_tables_too(tmp_path: Path, engine: str) -> None:
     _, lm = filled(written(tmp_path, GLOVE), engine, embedding=2, tied=True)
     if isinstance(lm, TapeModel):
         looked_up = lm.network.embed(np.asarray([6]), 0.0, None).out_tensor

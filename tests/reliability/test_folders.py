@@ -32,7 +32,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"layers": 1, "width": 16, "heads": 2, "window": 16, "steps": 1},
     "lstm": {"hidden": 8, "embedding": 8, "layers": 1, "steps": 1},
     "feedforward": {"hidden": 8, "embedding": 8, "steps": 1},
-    "averaging": {"hidden": 8, "embedding": 8, "steps": 1},
+    "bagofwords": {"hidden": 8, "embedding": 8, "steps": 1},
 }
 
 
@@ -165,8 +165,8 @@ IMPOSSIBLE = [
     ("feedforward", {"order": 999}),
     ("feedforward", {"layers": 1000}),
     ("feedforward", {"hidden": 2**31}),
-    ("averaging", {"window": 10**12}),
-    ("averaging", {"embedding": 2**30}),
+    ("bagofwords", {"window": 10**12}),
+    ("bagofwords", {"embedding": 2**30}),
     ("ngram", {"order": 999}),
     ("ngram", {"order": 10**12}),
     ("ngram", {"bits": 8}),

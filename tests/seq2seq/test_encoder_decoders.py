@@ -12,10 +12,10 @@ import torch.nn.functional as F
 import chainrule as cr
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.errors import SettingsError
-from chainrule.networks.seq2seq.config import Seq2SeqConfig, Seq2SeqSettings
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.seq2seq.model import EncoderDecoderModel, make_network
-from chainrule.settings import parse
+from chainrule.settings import closed, parse
 from chainrule.testing.laws import LAWS, laws_for
 
 TOKENIZER = cr.train_tokenizer("word", "a b c d e")  # eight tokens: no padding rows in the tables
@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def network(seed: int = 0, **values: Any) -> EncoderDecoder:
     torch.manual_seed(seed)
-    config = Seq2SeqConfig(**{"width": 8, "layers": 1, "window": 12, "dropout": 0.0, **values})
+    config = closed(Seq2SeqSettings(**{"width": 8, "layers": 1, "window": 12, "dropout": 0.0, **values}))
     made = make_network(config, SIZE, TOKENIZER.bos, SIZE, shares=config.shared)
     with torch.no_grad():
         for parameter in made.parameters():  # some begin as zeros, and would hide what they multiply
@@ -148,4 +148,4 @@ def test_no_attention_can_be_asked_for() -> None:
 )
 def test_impossible_designs_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        Seq2SeqConfig(**values)
+        Seq2SeqSettings(**values)

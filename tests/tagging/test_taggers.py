@@ -14,8 +14,9 @@ import torch
 import chainrule as cr
 from chainrule.contract import kinds
 from chainrule.errors import Interrupted, ModelError, SettingsError
-from chainrule.networks.tagging.config import TaggerConfig, WordInputs
+from chainrule.networks.tagging.config import TaggerSettings, WordInputs
 from chainrule.networks.tagging.tagger import TaggerNetwork
+from chainrule.settings import closed
 from chainrule.tagging.examples import TaggedExamples, WordDropout
 from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.testing.taggers import TAGGER_LAWS
@@ -106,7 +107,7 @@ def test_many_to_one() -> None:
 
 def test_upper_layers_take_both_directions() -> None:
     """The lecture's shapes: a layer of D units is D/2 in each direction, and the layer above takes all D."""
-    config = TaggerConfig(cell="elman", layers=3, width=12, embedding=5, characters="none")
+    config = closed(TaggerSettings(cell="elman", layers=3, width=12, embedding=5, characters="none"))
     shapes = {name: tuple(w.shape) for name, w in TaggerNetwork(config, 20, 4).layers.named_parameters()}
     for way in ("forwards", "backwards"):
         assert shapes[f"stack.{way}.0.weights.weight_ih_l0"] == (6, 5)

@@ -15,7 +15,7 @@ from chainrule.networks.config import count_parameters
 from chainrule.networks.defaults import (
     MINUTES,
     MOST_EPOCHS,
-    Prospect,
+    RunEstimate,
     batch_size,
     complete,
     dropout_share,
@@ -28,7 +28,7 @@ from chainrule.tokens.ids import Encoded
 from chainrule.training.kinds import NetworkKind
 from listening import Listening
 
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
 LINE = "the cat sat on the mat and the dog sat on the log\n"
 
 
@@ -155,14 +155,14 @@ def test_a_run_without_a_length_has_a_time() -> None:
 
 
 def test_formulas() -> None:
-    assert batch_size(Prospect(10**6, 4.1e6)) == 1024
-    assert batch_size(Prospect(10**9, 7e7)) == 8192
-    assert batch_size(Prospect(100, 1e6)) == 64
+    assert batch_size(RunEstimate(10**6, 4.1e6)) == 1024
+    assert batch_size(RunEstimate(10**9, 7e7)) == 8192
+    assert batch_size(RunEstimate(100, 1e6)) == 64
     assert (
-        dropout_share(Prospect(100, 300))
+        dropout_share(RunEstimate(100, 300))
         == 0
-        < dropout_share(Prospect(100, 1000))
-        < dropout_share(Prospect(100, 5000))
+        < dropout_share(RunEstimate(100, 1000))
+        < dropout_share(RunEstimate(100, 5000))
     )
     assert [heads_for(width, None) for width in (32, 48, 64, 96, 128, 256, 384, 512)] == [1, 2, 2, 3, 4, 4, 6, 8]
     assert heads_for(96, 4) == 4

@@ -28,8 +28,8 @@ from chainrule.training.kinds import network_kind
 class FadingBagSettings(NeuralSettings):
     """A fading bag of words and its training."""
 
-    embedding: int = setting(64, "numbers in the vector of a token")
-    fading: float = setting(0.8, "λ: how much of the mean is kept at each token")
+    embedding: int = setting(64, "numbers in the vector of a token", common=True)
+    fading: float = setting(0.8, "λ: how much of the mean is kept at each token", common=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.fading < 1:

@@ -15,7 +15,7 @@ from chainrule.autodiff.tape.cases import Case, all_cases
 from chainrule.autodiff.tape.gradcheck import GradientReport, check_parameters
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.errors import AutodiffError
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.system.progress import Reports, as_progress
 
@@ -83,7 +83,7 @@ def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
     block = TransformerConfig(preset="gpt2", layers=1, width=4, heads=2, hidden=3, window=3)
     designs: list[tuple[str, str, Design]] = [
         ("feedforward", "", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),
-        ("averaging", ", two layers", AveragingConfig(embedding=3, hidden=4, layers=2, activation="tanh")),
+        ("bagofwords", ", two layers", BagOfWordsConfig(embedding=3, hidden=4, layers=2, activation="tanh")),
         ("elman", ", not tied", replace(small, cell="elman", tied=False)),
         ("lstm", ", two layers", replace(small, cell="lstm", layers=2)),
         ("gru", ", learned start", replace(small, cell="gru", learned_start=True)),

@@ -19,7 +19,7 @@ from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.tape import no_grad
 from chainrule.contract.capabilities import Capabilities
-from chainrule.contract.kinds import check_task, load_content
+from chainrule.contract.kinds import check_task, load_content, present_name
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.errors import MissingExtraError, ModelError
 from chainrule.folder import read_folder
@@ -27,7 +27,7 @@ from chainrule.networks.memory import Memory, WindowTokens
 from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
 
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
 """The kinds that the tape computes."""
 
 TOKENS_AT_ONCE = 1 << 13
@@ -291,7 +291,7 @@ def load_on_tape(path: str | Path) -> LanguageModel:
     """
     content = read_folder(path)
     check_task(content, ["language"])
-    if content.kind in KINDS:
+    if present_name(content.kind) in KINDS:
         content = replace(content, config={**content.config, "engine": "tape"})
     return cast(LanguageModel, load_content(content))
 

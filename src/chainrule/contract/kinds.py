@@ -14,8 +14,9 @@ import difflib
 import platform
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -66,7 +67,7 @@ _BUILT_IN = {
     "ngram": "chainrule.ngram.train:KIND",
     "anygram": "chainrule.ngram.train:ANYGRAM",
     "feedforward": "chainrule.training.kinds:FEEDFORWARD",
-    "averaging": "chainrule.training.kinds:AVERAGING",
+    "bagofwords": "chainrule.training.kinds:BAG_OF_WORDS",
     "elman": "chainrule.training.kinds:ELMAN",
     "lstm": "chainrule.training.kinds:LSTM",
     "gru": "chainrule.training.kinds:GRU",
@@ -77,6 +78,10 @@ _BUILT_IN = {
     "tagger": "chainrule.tagging.training:KIND",
 }
 """The module and the variable of each kind."""
+
+_FORMER_NAMES = {"averaging": "bagofwords"}
+"""The present names of kinds that were renamed. Commands, ladders and model folders may have the former ones."""
+_noted: dict[Any, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -233,9 +238,22 @@ def kind_names() -> list[str]:
     return [*_BUILT_IN, *(name for name in find_plugins(PLUGINS) if name not in _BUILT_IN)]
 
 
+def present_name(name: str) -> str:
+    """Return the present name of a kind that may have been renamed.
+
+    >>> present_name("averaging"), present_name("lstm")
+    ('bagofwords', 'lstm')
+    """
+    return _FORMER_NAMES.get(name, name)
+
+
 def find_kind(name: str) -> Kind:
-    """The kind of that name."""
+    """Return the kind of that name; a former name is accepted with a note."""
     kind: Kind | None = None
+    if name in _FORMER_NAMES:
+        note = f"the kind {name!r} is now called {_FORMER_NAMES[name]!r}"
+        warnings.warn_explicit(note, FutureWarning, "chainrule", 1, registry=_noted)  # one line, and once
+        name = _FORMER_NAMES[name]
     if name in _BUILT_IN:
         kind = import_object(_BUILT_IN[name])
     elif (point := find_plugins(PLUGINS).get(name)) is not None:
@@ -263,7 +281,8 @@ def learns_as(kind: Kind, settings: Any) -> Task:
 
 def task_of(content: ModelFolder) -> Task:
     """What the model of a folder that was read does; for a kind that is not known, as language models."""
-    return find_kind(content.kind).task if content.kind in kind_names() else "language"
+    name = present_name(content.kind)
+    return find_kind(name).task if name in kind_names() else "language"
 
 
 def load(
@@ -312,7 +331,8 @@ class Workers:
 
 def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:
     """Refuse a model that is for another task, and name the verb which that takes."""
-    kind = find_kind(content.kind) if content.kind in kind_names() else None
+    name = present_name(content.kind)
+    kind = find_kind(name) if name in kind_names() else None
     if kind is not None and kind.task not in tasks:
         does, verb = VERBS[kind.task]
         raise ModelError(
@@ -322,6 +342,7 @@ def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:
 
 def load_content(content: ModelFolder) -> Model:
     """The model of a folder that was read, or of a part of one, on the CPU."""
+    content = replace(content, kind=present_name(content.kind))
     if content.kind not in kind_names():
         raise FolderError(
             f"{content.path}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"

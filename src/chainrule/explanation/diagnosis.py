@@ -25,7 +25,7 @@ from chainrule.system.progress import Progress, Reports, as_progress
 
 LONGEST = 200
 """The most steps that are looked at, unless told otherwise; the records grow with their square."""
-KINDS = ("feedforward", "averaging", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
 """The kinds of model that can be diagnosed."""
 
 

@@ -18,15 +18,14 @@ from torch import Tensor
 from chainrule.arrays import PAD, Array, check_ids
 from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
-from chainrule.inference import by_graph
-from chainrule.inference.cutting import cutting, once
 from chainrule.inference.gpu.captured import CapturedSteps
-from chainrule.inference.state import NeuralState, on_device
+from chainrule.inference.state import NeuralState, Window, on_device, spans
 from chainrule.inference.torch_model import TorchModel
-from chainrule.inference.windows import Window, spans
+from chainrule.networks.layers import last_of_rows
 from chainrule.networks.loss import nats_of_targets
 from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
+from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.base import Tokenizer
@@ -43,7 +42,7 @@ class NeuralModel(TorchModel, LanguageModel):
     network: Network
 
     _scores_by_windows = True
-    """Whether a network with a window scores by whole windows, which need no memory."""
+    """True: a network with a window scores by whole windows, which need no memory."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return self
 
     def with_network(self, network: Network) -> NeuralModel:
-        """This model with another network of the same shape, such as a copy that is to learn."""
+        """Return this model with another network of the same shape, such as a copy to train."""
         return self._with(network)
 
     # -- the contract -------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return self._after_start(self.network.begin(batch_size), batch_size)
 
     def _after_start(self, memory: Memory, batch_size: int) -> NeuralState:
-        """The state after the start token, which is read after what the memory has."""
+        """Return the state after the start token, which is read after the tokens of the memory."""
         size, table = self.network.window, self.network.head.weight
         window = None if size is None else Window.empty(batch_size, size, self.torch_device)
         nothing = NeuralState(memory, table.new_zeros(batch_size, table.shape[1]), window)
@@ -101,14 +100,18 @@ class NeuralModel(TorchModel, LanguageModel):
         return self._extended(state, ids_BT, is_token_BT)
 
     def _extended(self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None) -> NeuralState:
-        """The state after some tokens; a single one is read by a captured step, where that takes less time."""
-        after = None
+        """Return the state after some tokens; a captured step reads a single one, where that takes less time."""
         if self._has_graphs and ids_BT.shape == (1, 1) and is_token_BT is None:
-            after = by_graph.read_token(self.captured, state, ids_BT)
-        return self._last(self._read(state, ids_BT, is_token_BT)) if after is None else after
+            by_graph = self.captured.read_token(state, ids_BT)
+            if by_graph is not None:
+                return by_graph
+        after = state
+        for after, _ in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last one is returned)
+            pass
+        return after
 
     def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
-        """The state and ids from which to read the last window alone: the tokens before it would be dropped."""
+        """Return the state and ids to read the last window alone: the tokens before it would be dropped."""
         known_BT = window.ids_BW[:, : window.longest]
         begin, _, _ = spans(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)[-1]
         if begin == 0:
@@ -127,7 +130,7 @@ class NeuralModel(TorchModel, LanguageModel):
         if state is not None:
             check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
-        scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=self._wide)
+        scores_BT = torch.zeros(ids_BT.shape, device=self.torch_device, dtype=wide_type(self.network.head.weight))
         if ids_BT.numel():
             assert state is None or isinstance(state, NeuralState)
             place = 0
@@ -154,31 +157,19 @@ class NeuralModel(TorchModel, LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs: a Transformer on a GPU, by a choice that does not look back; None otherwise."""
+        """Sample by CUDA graphs: a Transformer on a GPU; None otherwise, or as `CapturedSteps.write` says."""
         state = expect_state(state, NeuralState)
-        return self.write_by_graph(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
-
-    def write_by_graph(
-        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
-    ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by replaying a captured step; None if the choice looks back, or as `by_graph.write` says."""
-        return None if read_BT is not None else by_graph.write(self.captured, state, choose, uniforms_BT)
+        return self.captured.write(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
 
     def write_drafted(
         self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
-        """Write one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
+        """Sample one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
         state = expect_state(state, NeuralState)
-        return self.write_drafted_by_graph(state, rules, last, uniforms, most) if self._has_graphs else None
-
-    def write_drafted_by_graph(
-        self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
-    ) -> Drafted | None:
-        """Draft, read, choose and keep by replaying a captured step; None as `by_graph.write_drafted` says."""
-        return by_graph.write_drafted(self.captured, state, rules, last, uniforms, most)
+        return self.captured.write_drafted(state, rules, last, uniforms, most) if self._has_graphs else None
 
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
-        """Read tokens at once, and cut the cache where those end that are kept.
+        """Read tokens at once; return their ln p, and a function that cuts the cache after the first n of them.
 
         None if the network keeps no cache, the tokens have padding, or the window would slide.
         """
@@ -191,23 +182,28 @@ class NeuralModel(TorchModel, LanguageModel):
         assert window is not None and isinstance(state.memory, Cache)
         if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
             return None
-        is_captured = self._has_graphs and len(state) == 1
-        log_probs_BTV, cut = (self.ahead_by_graph if is_captured else self._ahead)(state, ids_BT)
-        return log_probs_BTV, once(cut, lambda n: self.extend(state, ids_BT[:, :n]))
+        if self._has_graphs and len(state) == 1:
+            after, features_BTD, log_probs_BTV = self.captured.read_ahead(state.memory, ids_BT)
+        else:
+            with torch.inference_mode():
+                features_BTD, after, _ = self.network(ids_BT, state.memory)
+                log_probs_BTV = self._log_probs(features_BTD)
+        is_cut = False
 
-    @torch.inference_mode()
-    def _ahead(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
-        """ln p of what follows each of the ids, and the function that cuts the cache after n of them."""
-        reading = self.network(ids_BT, state.memory)
-        return self._log_probs(reading.features_BTD), cutting(state, ids_BT, reading.memory, reading.features_BTD)
+        def state_after(n: int) -> NeuralState:
+            nonlocal is_cut
+            # a cut cache overwrites the dropped tokens when it reads on: so it is cut once
+            if is_cut or n == 0:
+                return self.extend(state, ids_BT[:, :n])
+            is_cut = True
+            kept = after.shortened(ids_BT.shape[1] - n)
+            return NeuralState(kept, features_BTD[:, n - 1], window.append(ids_BT[:, :n], None))
 
-    def ahead_by_graph(self, state: NeuralState, ids_BT: Tensor) -> tuple[Tensor, Callable[[int], NeuralState]]:
-        """The same for one row, by replaying a captured step."""
-        return by_graph.read_ahead(self.captured, state, ids_BT)
+        return log_probs_BTV, state_after
 
     @property
     def _has_graphs(self) -> bool:
-        """Whether CUDA graphs can be used."""
+        """True if CUDA graphs can be used."""
         return self.torch_device.type == "cuda" and isinstance(self.network, Transformer)
 
     @cached_property
@@ -217,7 +213,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return CapturedSteps(self.network, self._log_probs, self.tokenizer.bos)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
-        """The scores of the ids and the state after them, from one pass; None for a network with a window."""
+        """Return the scores of the ids and the state after them, by one pass; None for a network with a window."""
         if self.network.window is not None or not np.prod(ids_BT.shape):
             check_rows(state, ids_BT)
             return None
@@ -225,13 +221,13 @@ class NeuralModel(TorchModel, LanguageModel):
         return scores_BT, after
 
     def features(self, state: State) -> Tensor:
-        """The features from which the next token of each row is predicted, [B, D]."""
+        """Return the features from which the next token of each row is predicted, [B, D]."""
         state = expect_state(state, NeuralState)
         return state.features_BD
 
     @torch.inference_mode()
     def read_features(self, state: State, ids_BT: Array) -> tuple[Tensor, Tensor, NeuralState]:
-        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
+        """Return the scores of the ids, the features that predict each, [B, T, D], and the state after them."""
         state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
@@ -250,7 +246,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return scores_BT if is_token_BT is None else torch.where(is_token_BT, scores_BT, 0.0), features_BTD, after
 
     def predictions(self, state: State, ids_BT: Array) -> Iterator[Tensor]:
-        """The distributions before many tokens, from one pass over them."""
+        """Yield the distributions before many tokens, from one pass over them."""
         state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
         ids_BT, is_token_BT = self._checked(ids_BT)
@@ -264,13 +260,13 @@ class NeuralModel(TorchModel, LanguageModel):
                 yield log_probs_BTV
 
     def _beginning(self, batch_size: int) -> Tensor:
-        """The start token of each row, which is read before the first one, as [B, 1]."""
+        """Return the start token of each row, which is read before the first one, as [B, 1]."""
         return torch.full((batch_size, 1), start_token(self.tokenizer, self.context), device=self.torch_device)
 
     # -- reading ------------------------------------------------------------------------------------------
 
     def _checked(self, ids_BT: Array) -> tuple[Tensor, Tensor | None]:
-        """The ids on the device, with padding replaced by token 0, and the mask of the tokens; None: no padding."""
+        """Return the ids on the device, with token 0 for padding, and the mask of the tokens; None: no padding."""
         on_host = not isinstance(ids_BT, Tensor) or ids_BT.device.type == "cpu"
         if on_host or ids_BT.shape[1] > 1:  # a single step on a device goes unchecked: checks wait for the device
             check_ids(ids_BT, self.tokenizer.vocab_size)
@@ -295,13 +291,14 @@ class NeuralModel(TorchModel, LanguageModel):
             are_tokens_BT = None if is_token_BT is None else is_token_BT[:, place:after]
             reading = self.network(piece_BT, state.memory, are_tokens_BT)
             window = None if state.window is None else state.window.append(piece_BT, are_tokens_BT)
-            features_BD = _last_features(reading.features_BTD, are_tokens_BT, state.features_BD)
+            lengths_B = None if are_tokens_BT is None else are_tokens_BT.sum(dim=1)
+            features_BD = last_of_rows(reading.features_BTD, lengths_B, state.features_BD)
             state = NeuralState(reading.memory, features_BD, window)
             yield state, reading.features_BTD
             place = after
 
     def _with_room(self, state: NeuralState) -> NeuralState:
-        """The state with space for a token in its window: a full one drops old tokens and reads the rest again."""
+        """Return the state with space for a token: a full window drops old tokens and reads the rest again."""
         window = state.window
         if window is None or window.longest < window.size:
             return state
@@ -317,19 +314,13 @@ class NeuralModel(TorchModel, LanguageModel):
         return NeuralState(reading.memory, state.features_BD, window)
 
     def _restarted(self, state: NeuralState) -> Memory:
-        """The memory of the state's rows before anything was read."""
+        """Return the memory of the state's rows before anything was read."""
         return self.network.begin(len(state))
-
-    @staticmethod
-    def _last(pieces: Iterator[tuple[NeuralState, Tensor]]) -> NeuralState:
-        for state, _ in pieces:
-            last = state
-        return last
 
     def _features_before(
         self, ids_BT: Tensor, is_token_BT: Tensor | None, state: NeuralState | None
     ) -> Iterator[Tensor]:
-        """The features from which each token is predicted, in pieces along the time axis."""
+        """Yield the features from which each token is predicted, in pieces along the time axis."""
         is_uniform = state is None or (state.window is not None and state.window.is_uniform)
         if self.network.window is not None and self._scores_by_windows and is_uniform:
             known_BT = self._beginning(len(ids_BT))
@@ -339,13 +330,12 @@ class NeuralModel(TorchModel, LanguageModel):
             return
         state = self.start(len(ids_BT)) if state is None else state
         yield state.features_BD[:, None]
-        for _, features_BTD in self._read(
-            state, ids_BT[:, :-1], None if is_token_BT is None else is_token_BT[:, :-1]
-        ):
+        is_token_BT = None if is_token_BT is None else is_token_BT[:, :-1]
+        for _, features_BTD in self._read(state, ids_BT[:, :-1], is_token_BT):
             yield features_BTD
 
     def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
-        """The features of the indices from `first` on, computed for many windows in one batch, without memory."""
+        """Yield the features of the indices from `first` on, for many windows in one batch, without memory."""
         size = self.network.window
         assert size is not None
         pieces = spans(ids_BT.shape[1], size, self.slide)
@@ -362,13 +352,8 @@ class NeuralModel(TorchModel, LanguageModel):
 
     # -- probabilities ------------------------------------------------------------------------------------
 
-    @property
-    def _wide(self) -> torch.dtype:
-        """The dtype of ln p: that of the weights, but at least float32."""
-        return torch.promote_types(self.network.head.weight.dtype, torch.float32)
-
     def _logits(self, features: Tensor) -> Tensor:
-        logits: Tensor = self.network.head(features).to(self._wide)
+        logits: Tensor = self.network.head(features).to(wide_type(self.network.head.weight))
         logits[..., self.tokenizer.bos] = -torch.inf
         return logits
 
@@ -377,7 +362,7 @@ class NeuralModel(TorchModel, LanguageModel):
         return self._logits(features).log_softmax(dim=-1)
 
     def _pick(self, features_BTD: Tensor, ids_BT: Tensor) -> Tensor:
-        """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
+        """Return ln p of each id; logits are computed in pieces, since all of them might not fit into memory."""
         flat_ND, flat_N = features_BTD.flatten(0, 1), ids_BT.flatten()
         rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
         picked = [
@@ -385,15 +370,6 @@ class NeuralModel(TorchModel, LanguageModel):
             for i in range(0, len(flat_N), rows)
         ]
         return -torch.cat(picked).reshape(ids_BT.shape)
-
-
-def _last_features(features_BTD: Tensor, is_token_BT: Tensor | None, before_BD: Tensor) -> Tensor:
-    """The features of each row's last token; `before_BD` where a row has no token."""
-    if is_token_BT is None:
-        return features_BTD[:, -1]
-    count_B = is_token_BT.sum(dim=1)
-    last_B11 = (count_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
-    return torch.where(count_B[:, None] > 0, features_BTD.gather(1, last_B11)[:, 0], before_BD)
 
 
 def _alike(pieces: list[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:

@@ -23,7 +23,7 @@ from chainrule.interop.weights import (
     to_published,
     whole_numbers,
 )
-from chainrule.networks.seq2seq.config import Seq2SeqConfig, Seq2SeqSettings
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
 
@@ -61,7 +61,7 @@ _ALWAYS = {
 
 
 def to_bart_weights(
-    network: EncoderDecoder, config: Seq2SeqConfig, rows: int, before: int | None = None
+    network: EncoderDecoder, config: Seq2SeqSettings, rows: int, before: int | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The weights of a `BartForConditionalGeneration`, and its configuration; its table has `rows` rows.
 

@@ -29,8 +29,8 @@ from chainrule.interop.weights import (
     to_published,
     whole_numbers,
 )
+from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.masked import MaskedTransformer
-from chainrule.networks.transformer.masked_config import MaskedSettings
 
 _SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
 _NAMES = {

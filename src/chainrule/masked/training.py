@@ -9,7 +9,7 @@ from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.folder import TEXT
 from chainrule.masked.masking import masked_texts
-from chainrule.networks.transformer.masked_config import MaskedSettings
+from chainrule.networks.settings import MaskedSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts

@@ -1,26 +1,25 @@
 """Networks: each with its configuration, its settings and its torch modules.
 
 Settings and configurations import no torch: the tape, the kinds and the rule for defaults read them too. Most
-networks are a `Network`: token ids in, features out, and a memory of what was read. In reading order:
+networks are a `Network`: token ids in, features out, and a memory of the tokens read. In reading order:
 
-    config.py             configurations of feed-forward, bag-of-words and recurrent networks
+    config.py             fields of configurations; feed-forward, bag-of-words and recurrent networks
     training_settings.py  the settings of the training loop
     settings.py           the settings of each kind: a configuration and its training
     defaults.py           values for settings that are left open
     memory.py             the memory that a network keeps of the rows it has read
     word_vectors.py       word vectors read from a file, to initialise an embedding table
     network.py            the interface that all networks have
-    layers.py             embedding table, hidden layers, and the projection to the head
-    head.py               the output layer: logits and loss
+    layers.py             embedding table, hidden layers, and the head: logits and loss
     loss.py               the cross-entropy loss, in pieces if the vocabulary is large
     loss_kernels.py       Triton kernels of the loss
     loss_on_cpu.py        compiled loops of the loss for CPUs
     precision.py          the precision that a network computes in
     regularise.py         dropout and penalties for training
     feedforward.py        an n-gram model whose words are vectors
-    bag_of_words.py       the mean of all tokens read, whatever their order
+    bag_of_words.py       hidden layers over the mean of all tokens before, whatever their order
     recurrent/            Elman networks, LSTMs and GRUs
     transformer/          Transformer decoders and encoders
     seq2seq/              encoder-decoders, whose memory begins from a source
-    tagging/              taggers, and what they make of the spelling of words
+    tagging/              taggers, which read the spelling of words too
 """

@@ -1,10 +1,10 @@
-"""The bag of words (a deep averaging network): the mean of all tokens read, whatever their order.
+"""The bag of words (a deep averaging network): it reads the mean of all tokens before, whatever their order.
 
-    m_t = 1/t Σ_{i<=t} E x_i                     all the past, or what a window holds of it; no positions
+    m_t = 1/t Σ_{i<=t} E x_i                     over all tokens, or those in a window; no positions
     h_t = f(W m_t + b)                           one hidden layer or more
     p(next | all tokens before) = softmax(U h_t + c)
 
-It assumes no Markov property and ignores order: how much worse it is than other networks shows what order is worth.
+It has no Markov assumption and ignores order: the gap to other networks shows how much order matters.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chainrule.networks.config import AveragingConfig
+from chainrule.networks.config import BagOfWordsConfig
 from chainrule.networks.layers import Embedding, HiddenLayers, make_head
 from chainrule.networks.memory import Sums
 from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.precision import wide_type
 
 
 class BagOfWords(Network):
     """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
 
-    def __init__(self, config: AveragingConfig, vocab_size: int, bos: int) -> None:
+    def __init__(self, config: BagOfWordsConfig, vocab_size: int, bos: int) -> None:
         super().__init__()
         self.config, self.window = config, config.window
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
-        self.hidden = HiddenLayers(
-            config.embedding, config.hidden, config.layers, config.activation, config.dropout
+        self.hidden = HiddenLayers(config)
+        self.projection, self.head = make_head(
+            config.hidden, vocab_size, self.embedding.weight if config.tied else None
         )
-        table = self.embedding.weight if config.tied else None
-        self.projection, self.head = make_head(config.hidden, vocab_size, table)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "embedding")
@@ -37,7 +37,7 @@ class BagOfWords(Network):
     def begin(self, batch_size: int) -> Sums:
         table = self.embedding.weight
         return Sums(
-            table.new_zeros(batch_size, table.shape[1], dtype=_wide(table)),
+            table.new_zeros(batch_size, table.shape[1], dtype=wide_type(table)),
             torch.zeros(batch_size, dtype=torch.long, device=table.device),
         )
 
@@ -46,7 +46,7 @@ class BagOfWords(Network):
         is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if is_token_BT is None else is_token_BT
         embedded_BTD = self.embedding(ids_BT) * is_token_BT[..., None]
         # m_t = 1/t Σ_{i<=t} E x_i
-        sum_BTD = before.sum_BD[:, None] + embedded_BTD.cumsum(dim=1, dtype=_wide(embedded_BTD))
+        sum_BTD = before.sum_BD[:, None] + embedded_BTD.cumsum(dim=1, dtype=wide_type(embedded_BTD))
         count_BT = before.count_B[:, None] + is_token_BT.cumsum(dim=1)
         mean_BTD = (sum_BTD / count_BT.clamp(min=1)[..., None]).to(embedded_BTD.dtype)
         # h_t = f(W m_t + b)
@@ -55,8 +55,3 @@ class BagOfWords(Network):
         is_asked = memory is not None or self.window is None
         after = Sums(sum_BTD[:, -1], count_BT[:, -1]) if is_asked else None
         return Reading(features_BTD, after)
-
-
-def _wide(numbers: Tensor) -> torch.dtype:
-    """The dtype to sum in: at least float32, so that a long sum keeps its small terms."""
-    return torch.promote_types(numbers.dtype, torch.float32)

@@ -1,15 +1,21 @@
-"""Configurations of feed-forward, bag-of-words and recurrent networks, whichever engine computes them."""
+"""Configurations of feed-forward, bag-of-words and recurrent networks, and the kinds of fields that they have.
+
+Torch and the tape read the same configurations.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from chainrule.errors import SettingsError
-from chainrule.settings import Groups, setting
+from chainrule.settings import Groups, left_open, setting
 
+T = TypeVar("T")
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
 CellName: TypeAlias = Literal["elman", "lstm", "gru"]
 
@@ -19,37 +25,85 @@ PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1}
 """The number of vectors in the state of a cell."""
 
 
-_MOST = {"layers": 1000, "window": 1 << 20}
-"""The largest sizes by name, so that a wrong one takes neither hours nor all memory; of others 2^31."""
+# -- fields -----------------------------------------------------------------------------------------------
 
 
-def check_sizes(**sizes: int | None) -> None:
-    """Refuse sizes below 1, and far too large ones, by name; None is a size that is not chosen yet."""
-    for name, size in sizes.items():
-        most = _MOST.get(name, 1 << 31)
-        if size is None:
-            continue
-        if size < 1:
-            raise SettingsError(f"{name} should be at least 1, not {size}")
-        if size > most:
-            raise SettingsError(f"{name} should be at most {most:,}, not {size:,}")
+@dataclass(frozen=True)
+class Bounds:
+    """The values that a number may have. A call returns a field of a settings class, like `setting`.
+
+    >>> @dataclass(frozen=True)
+    ... class Example(Checked):
+    ...     layers: int = size(2, "how many layers", most=1000)
+    >>> Example(layers=0)
+    Traceback (most recent call last):
+    chainrule.errors.SettingsError: layers should be at least 1, not 0
+    """
+
+    words: str
+    hold: Callable[[float], bool]
+
+    def __call__(
+        self, default: T, explanation: str, *, most: int = 1 << 31, common: bool = False, chosen: bool = False
+    ) -> T:
+        """Return a field; with `chosen`, a rule chooses its value when training begins, unless it is set."""
+        made: Any = setting(default, explanation, common=common)
+        metadata = {**made.metadata, "bounds": self, "most": most, "open": chosen, "fixed": default}
+        field: T = dataclasses.field(default=typing.cast(T, None) if chosen else default, metadata=metadata)
+        return field
 
 
-def check_shares(**shares: float | None) -> None:
-    """Refuse shares outside [0, 1), by name; None is a share that is not chosen yet."""
-    for name, share in shares.items():
-        if share is not None and not 0 <= share < 1:
-            raise SettingsError(f"{name} should be at least 0 and below 1, not {share}")
+size = Bounds("at least 1", lambda value: value >= 1)
+share = Bounds("at least 0 and below 1", lambda value: 0 <= value < 1)
+positive = Bounds("a finite number above 0", lambda value: 0 < value < math.inf)
+from_zero = Bounds("at least 0", lambda value: 0 <= value < math.inf)
+_order = Bounds("from 2 to 1000", lambda value: 2 <= value <= 1000)
+
+
+class Checked:
+    """The base of frozen dataclasses of settings: it checks the bounds of their fields; None is not chosen yet."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, bounds = getattr(self, field.name), field.metadata.get("bounds")
+            if bounds is None or value is None:
+                continue
+            if not bounds.hold(value):
+                raise SettingsError(f"{field.name} should be {bounds.words}, not {value}")
+            if value > field.metadata["most"]:  # it would take hours, or all memory
+                raise SettingsError(f"{field.name} should be at most {field.metadata['most']:,}, not {value:,}")
+
+
+def leaves_open(*names: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator for a class of settings, below @dataclass: a rule chooses these settings of its bases."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        annotations = dict(vars(cls).get("__annotations__", {}))
+        for name in names:
+            base = next(base for base in cls.__mro__[1:] if name in getattr(base, "__dataclass_fields__", {}))
+            annotations[name] = typing.get_type_hints(base)[name]
+            setattr(cls, name, left_open(base, name))
+        cls.__annotations__ = annotations
+        return cls
+
+    return decorate
+
+
+# -- sizes of tables --------------------------------------------------------------------------------------
 
 
 def padded_size(vocab_size: int) -> int:
-    """The number of rows of a token table, padded: products are fast at multiples of 64, small ones of 8."""
+    """Return the number of rows of a token table with padding, which makes products fast.
+
+    >>> padded_size(67), padded_size(5000)
+    (72, 5056)
+    """
     multiple = 64 if vocab_size >= 4096 else 8
     return -(-vocab_size // multiple) * multiple
 
 
 def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> int:
-    """The number of learned parameters, from the shapes of the tensors; padding rows of tables do not count."""
+    """Count the learned parameters, from the shapes of the tensors; padding rows of tables do not count."""
     missing = padded_size(vocab_size) - vocab_size
     return sum(
         math.prod(shape) - missing * math.prod(shape[1:]) * (name.partition(".")[0] in ("embedding", "head"))
@@ -57,108 +111,102 @@ def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> in
     )
 
 
-@dataclass(frozen=True)
-class FeedforwardConfig:
-    """The configuration of a feed-forward network."""
-
-    GROUPS: ClassVar[Groups] = {
-        "size": ("order", "embedding", "hidden", "layers"),
-        "design": ("activation", "direct", "tied"),
-        "regularisation": ("dropout", "token_dropout"),
-    }
-
-    order: int = setting(5, "tokens in an n-gram; the network reads one less")
-    embedding: int = setting(128, "numbers in the vector of a token")
-    hidden: int = setting(512, "units of a hidden layer")
-    layers: int = setting(1, "hidden layers; from the second on each adds to the one below")
-    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
-    direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
-    tied: bool = setting(False, "use one table for the embeddings and the logits")
-    dropout: float = setting(0.1, "share of the numbers in embeddings and hidden layers left out in training")
-    token_dropout: float = setting(0.0, "share of tokens whose embedding is left out in training")
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.order <= 1000:
-            raise SettingsError(f"order should be from 2 to 1000, not {self.order}")
-        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
-        check_shares(dropout=self.dropout, token_dropout=self.token_dropout)
+# -- configurations ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class AveragingConfig:
-    """The configuration of a deep averaging network (a bag of words)."""
+class HiddenLayersConfig(Checked):
+    """The configuration of a network that has hidden layers over one vector, and no other layers."""
 
     GROUPS: ClassVar[Groups] = {
-        "size": ("window", "embedding", "hidden", "layers"),
+        "size": ("embedding", "hidden", "layers"),
         "design": ("activation", "tied"),
         "regularisation": ("dropout",),
     }
 
-    # of more tokens, the mean does not show which one came last (docs/defaults.md)
-    window: int | None = setting(2, "the most tokens that the mean covers; none: all that were read")
-    embedding: int = setting(256, "numbers in the vector of a token")
-    hidden: int = setting(512, "units of a hidden layer")
-    layers: int = setting(2, "hidden layers; from the second on each adds to the one below")
-    activation: Activation = setting("relu", "what a hidden unit does with its sum")  # noqa: RUF009
-    tied: bool = setting(False, "use one table for the embeddings and the logits")
-    dropout: float = setting(0.1, "share of the hidden units left out in training")
+    embedding: int = size(128, "numbers in the vector of a token", common=True)
+    hidden: int = size(512, "units of a hidden layer", common=True)
+    layers: int = size(1, "hidden layers; from the second on each adds to the one below", most=1000, common=True)
+    activation: Activation = setting("relu", "the activation of hidden units")  # noqa: RUF009
+    tied: bool = setting(False, "use one table for the embeddings and the logits", common=True)
+    dropout: float = share(
+        0.1, "share of hidden units (feedforward: and embeddings) left out in training", common=True
+    )
 
-    def __post_init__(self) -> None:
-        window = 1 if self.window is None else self.window
-        check_sizes(window=window, embedding=self.embedding, hidden=self.hidden, layers=self.layers)
-        check_shares(dropout=self.dropout)
+    @property
+    def inputs(self) -> int:
+        """The size of the vector that the first hidden layer reads."""
+        return self.embedding
 
 
 @dataclass(frozen=True)
-class RecurrentConfig:
+class FeedforwardConfig(HiddenLayersConfig):
+    """The configuration of a feed-forward network."""
+
+    GROUPS: ClassVar[Groups] = {"size": ("order",), "design": ("direct",), "regularisation": ("token_dropout",)}
+
+    order: int = _order(5, "tokens in an n-gram; the network reads one less", common=True)
+    direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
+    token_dropout: float = share(0.0, "share of tokens whose embedding is left out in training")
+
+    @property
+    def inputs(self) -> int:
+        return (self.order - 1) * self.embedding
+
+
+@dataclass(frozen=True)
+class BagOfWordsConfig(HiddenLayersConfig):
+    """The configuration of a bag of words (a deep averaging network)."""
+
+    GROUPS: ClassVar[Groups] = {"size": ("window",)}
+
+    # the mean of more tokens does not show which one came last (docs/defaults.md)
+    window: int | None = size(
+        2, "the most tokens that the mean covers; none: all that were read", most=1 << 20, common=True
+    )
+    embedding: int = size(256, "numbers in the vector of a token", common=True)
+    layers: int = size(2, "hidden layers; from the second on each adds to the one below", most=1000, common=True)
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(Checked):
     """The configuration of a recurrent network."""
 
     GROUPS: ClassVar[Groups] = {
         "size": ("embedding", "hidden", "layers", "last"),
         "design": ("cell", "activation", "tied", "learned_start"),
         "regularisation": (
-            "input_dropout",
-            "hidden_dropout",
-            "output_dropout",
-            "embedding_dropout",
-            "weight_dropout",
-            "alpha",
-            "beta",
+            *("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout"),
+            *("alpha", "beta"),
         ),
     }
 
-    cell: CellName = setting("lstm", "what a layer is made of")  # noqa: RUF009
-    activation: Literal["tanh", "relu"] = setting("tanh", "elman: what a unit does with its sum")
-    embedding: int = setting(256, "numbers in the vector of a token")
-    hidden: int = setting(512, "units of a layer; multiples of 8 are fast on a GPU")
-    layers: int = setting(2, "layers, each reading what the one below gives out")
-    last: int | None = setting(
-        None,
-        "units of the last layer; none: those of an embedding if tied with several layers, else hidden",
+    cell: CellName = setting("lstm", "the kind of cells in a layer")  # noqa: RUF009
+    activation: Literal["tanh", "relu"] = setting("tanh", "elman: the activation of units")
+    embedding: int = size(256, "numbers in the vector of a token", common=True)
+    hidden: int = size(512, "units of a layer; multiples of 8 are fast on a GPU", common=True)
+    layers: int = size(2, "layers, each reading the outputs of the one below", most=1000, common=True)
+    last: int | None = size(
+        None, "units of the last layer; none: those of an embedding if tied with several layers, else hidden"
     )
-    tied: bool = setting(True, "use one table for the embeddings and the logits")
-    learned_start: bool = setting(False, "learn the state before the first token, rather than begin with zeros")
-    input_dropout: float = setting(0.2, "share of the embeddings' numbers left out, the same all along a sequence")
-    hidden_dropout: float = setting(
-        0.2, "share of the numbers between layers left out, the same all along a sequence"
+    tied: bool = setting(True, "use one table for the embeddings and the logits", common=True)
+    learned_start: bool = setting(False, "learn the state before the first token, instead of zeros")
+    input_dropout: float = share(
+        0.2, "share of the embeddings' numbers left out, the same all along a sequence", common=True
     )
-    output_dropout: float = setting(
-        0.2, "share of the last layer's outputs left out, the same all along a sequence"
+    hidden_dropout: float = share(
+        0.2, "share of the numbers between layers left out, the same all along a sequence", common=True
     )
-    embedding_dropout: float = setting(0.0, "share of tokens whose embedding is left out")
-    weight_dropout: float = setting(0.0, "share of the weights from a state to the next left out")
-    alpha: float = setting(0.0, "penalty on large outputs of the last layer")
-    beta: float = setting(0.0, "penalty on outputs of the last layer that change fast")
+    output_dropout: float = share(
+        0.2, "share of the last layer's outputs left out, the same all along a sequence", common=True
+    )
+    embedding_dropout: float = share(0.0, "share of tokens whose embedding is left out")
+    weight_dropout: float = share(0.0, "share of the weights from a state to the next left out")
+    alpha: float = from_zero(0.0, "penalty on large outputs of the last layer")
+    beta: float = from_zero(0.0, "penalty on outputs of the last layer that change fast")
 
     def __post_init__(self) -> None:
-        check_sizes(embedding=self.embedding, hidden=self.hidden, layers=self.layers)
-        check_sizes(last=self.last)
-        names = ("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
-        check_shares(**{name: getattr(self, name) for name in names})
-        for name in ("alpha", "beta"):
-            penalty = getattr(self, name)
-            if penalty is not None and not penalty >= 0:
-                raise SettingsError(f"{name} should be at least 0, not {penalty}")
+        super().__post_init__()
         if self.activation != "tanh" and self.cell != "elman":
             raise SettingsError(f"activation={self.activation} goes with cell=elman, not with cell={self.cell}")
 

@@ -31,7 +31,7 @@ MOST_EPOCHS = 200
 """The most passes over a text, however much time there is."""
 
 TOKENS_PER_PARAMETER = 3.0
-"""A network whose hidden layers have P parameters is worth its cost if it reads at least so many times P tokens."""
+"""A network is worth its cost if it reads at least this many tokens for each parameter of its hidden layers."""
 
 PARAMETERS_PER_TOKEN = 10.0
 """The most parameters in hidden layers for each token of the text: more would learn it by heart."""
@@ -57,18 +57,18 @@ _TRIAL_SHARE = 0.02  # of the time, for the trial of a larger batch
 
 
 @dataclass(frozen=True)
-class Prospect:
-    """What is known of a run before its first step."""
+class RunEstimate:
+    """What is known about the length of a run before its first step."""
 
     tokens: int
-    """Tokens of the text."""
+    """The number of tokens in the text."""
     seen: float
-    """About how many tokens the run will read; a token counts each time."""
+    """The number of tokens that the run will read, roughly; a token that is read twice counts twice."""
     vocab_size: int = 0
 
     @property
     def epochs(self) -> float:
-        """Passes over the text."""
+        """The number of passes over the text."""
         return self.seen / max(1, self.tokens)
 
 
@@ -87,32 +87,31 @@ class Cost:
         return 6.0 * (self.hidden + self.head)
 
 
-def batch_size(prospect: Prospect, least: int = 256) -> int:
-    """The tokens of a step: the power of two up to the square root of all tokens that are read, or the `least`.
+def batch_size(run: RunEstimate, least: int = 256) -> int:
+    """Return the tokens of a step: the power of two below the square root of all tokens read, but at least `least`.
 
-    So the number of steps and their size grow alike.
+    So the number of steps and their size grow alike. A step takes no more than an eighth of the text, so that an
+    epoch has a few steps.
 
-    A step takes no more than an eighth of the text, so that an epoch has a few steps.
-
-    >>> batch_size(Prospect(tokens=10**6, seen=1.2e6))
+    >>> batch_size(RunEstimate(tokens=10**6, seen=1.2e6))
     1024
     """
-    power = 1 << int(math.log2(max(1.0, prospect.seen)) / 2)
-    return max(_MULTIPLE, min(max(least, power), 1 << 16, prospect.tokens // 8 // _MULTIPLE * _MULTIPLE))
+    power = 1 << int(math.log2(max(1.0, run.seen)) / 2)
+    return max(_MULTIPLE, min(max(least, power), 1 << 16, run.tokens // 8 // _MULTIPLE * _MULTIPLE))
 
 
 def least_batch(optimiser: str, width: int) -> int:
-    """The fewest tokens of a step: the products of Muon cost as much as reading 5 tokens for each feature."""
+    """Return the fewest tokens of a step: Muon's products cost as much as reading 5 tokens for each feature."""
     return max(256, 4 * width) if optimiser == "muon" else 256
 
 
-def dropout_share(prospect: Prospect) -> float:
-    """How much to leave out: nothing in the first four epochs, then more with each doubling, half at most.
+def dropout_share(run: RunEstimate) -> float:
+    """Return the share to drop: nothing for up to four epochs, then more with each doubling, half at most.
 
-    >>> [round(dropout_share(Prospect(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
+    >>> [round(dropout_share(RunEstimate(100, 100 * epochs)), 2) for epochs in (1, 4, 8, 32, 200)]
     [0.0, 0.0, 0.11, 0.33, 0.5]
     """
-    return round(min(0.5, max(0.0, 0.11 * math.log2(max(prospect.epochs, 1e-9) / 4))), 3)
+    return round(min(0.5, max(0.0, 0.11 * math.log2(max(run.epochs, 1e-9) / 4))), 3)
 
 
 # -- the choice -------------------------------------------------------------------------------------------
@@ -172,16 +171,16 @@ class _Search:
         names = set(open_names(self.settings))
         every = [{name: value for name, value in sizes.items() if name in names} for sizes in self.settings.sizes()]
         self.sizes = [sizes for i, sizes in enumerate(every) if sizes not in every[:i]]
-        once = Prospect(self.tokens, self.tokens, self.vocab_size)
+        once = RunEstimate(self.tokens, self.tokens, self.vocab_size)
         self.costs = [self.filled(i, once).cost(self.vocab_size) for i in range(len(self.sizes))]
         most = PARAMETERS_PER_TOKEN * self.tokens
         self.fitting = [i for i, cost in enumerate(self.costs) if i == 0 or cost.hidden <= most]
 
-    def filled(self, index: int, estimate: Prospect, **others: Any) -> Any:
+    def filled(self, index: int, estimate: RunEstimate, **others: Any) -> Any:
         """Return the settings with this size, and with all values that follow from it."""
         sizes, names = self.sizes[index], set(open_names(self.settings))
         sized = replace(self.settings, **others, **sizes)
-        values = {name: value for name, value in sized.habits(estimate).items() if name in names - set(sizes)}
+        values = {name: value for name, value in sized.values_for(estimate).items() if name in names - set(sizes)}
         return replace(sized, **values)
 
     def largest(self, is_enough: Callable[[int], bool]) -> int:
@@ -197,12 +196,12 @@ class _Search:
 
         return self.largest(is_enough)
 
-    def estimate(self, rate: float) -> Prospect:
+    def estimate(self, rate: float) -> RunEstimate:
         """Return how much a run reads at so many tokens per second."""
         seen = max(1.0, rate * self.seconds * _SPENT_LEARNING)
         if self.settings.epochs is not None:
             seen = min(seen, self.settings.epochs * self.tokens)
-        return Prospect(self.tokens, seen, self.vocab_size)
+        return RunEstimate(self.tokens, seen, self.vocab_size)
 
     def complete(self, index: int, rate: float) -> Any:
         """Return the settings with this size, at so many tokens per second."""
@@ -224,14 +223,14 @@ def _by_counts(search: _Search, flops: float) -> Any:
     seen = (settings.epochs or 1.0) * tokens
     if settings.steps is not None:
         # the batch is the square root of the tokens that are read: so is the number of steps
-        seen = float(settings.steps * (settings.batch or batch_size(Prospect(tokens, settings.steps**2))))
+        seen = float(settings.steps * (settings.batch or batch_size(RunEstimate(tokens, settings.steps**2))))
 
     def is_enough(i: int) -> bool:
         cost = search.costs[i]
         is_fast_enough = seen * cost.flops <= flops * ASSUMED_SECONDS
         return bool(is_fast_enough and seen >= TOKENS_PER_PARAMETER * cost.hidden)
 
-    return search.filled(search.largest(is_enough), Prospect(tokens, seen, search.vocab_size))
+    return search.filled(search.largest(is_enough), RunEstimate(tokens, seen, search.vocab_size))
 
 
 def _by_speed(search: _Search, speed: Callable[[Any], float], flops: float) -> Any:
@@ -274,7 +273,7 @@ def _with_larger_batch(search: _Search, index: int, speed: Callable[[Any], float
     return chosen
 
 
-def costly_vocabulary(cost: Cost, estimate: Prospect, minutes: float) -> str | None:
+def costly_vocabulary(cost: Cost, estimate: RunEstimate, minutes: float) -> str | None:
     """Return a note if most of the time goes to a large vocabulary, and the text is not read even once."""
     vocab_size, share = estimate.vocab_size, cost.head / max(1, cost.head + cost.hidden)
     if vocab_size < 2 * SUBWORDS or share < COSTLY or estimate.epochs >= 1:

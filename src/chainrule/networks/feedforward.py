@@ -25,12 +25,11 @@ class Feedforward(Network):
     def __init__(self, config: FeedforwardConfig, vocab_size: int, bos: int) -> None:
         super().__init__()
         self.config, self.bos, self.window = config, bos, None
-        context = (config.order - 1) * config.embedding
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
         self.token_dropout = EmbeddingDropout(config.token_dropout)
         self.dropout = nn.Dropout(config.dropout)
-        self.hidden = HiddenLayers(context, config.hidden, config.layers, config.activation, config.dropout)
-        width = config.hidden + (context if config.direct else 0)
+        self.hidden = HiddenLayers(config)
+        width = config.hidden + (config.inputs if config.direct else 0)
         self.projection, self.head = make_head(width, vocab_size, self.embedding.weight if config.tied else None)
 
     def table(self) -> Table:
@@ -59,7 +58,7 @@ class Feedforward(Network):
 
 
 def _last(every_BS: Tensor, size: int, is_token_BT: Tensor | None) -> Tensor:
-    """The last `size` tokens of each row, not counting padding at its end."""
+    """Return the last `size` tokens of each row, without padding at its end."""
     if is_token_BT is None:
         return every_BS[:, every_BS.shape[1] - size :]
     # `size` older tokens stand before the new ones, so a row with n new tokens has its last ones from index n on

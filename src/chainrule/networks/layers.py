@@ -1,4 +1,4 @@
-"""Layers that several networks share: the embedding table, hidden layers, and the projection to the head."""
+"""Layers that several networks share: the embedding table, hidden layers, and the head with its loss."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chainrule.networks.config import Activation, padded_size
-from chainrule.networks.head import Head
+from chainrule.networks.config import HiddenLayersConfig, padded_size
+from chainrule.networks.loss import best_nats
 
 
 class Embedding(nn.Module):
@@ -29,28 +29,17 @@ class Embedding(nn.Module):
         return functional.embedding(ids, self.weight) * self.scale
 
 
-def make_head(
-    width: int, vocab_size: int, tied_to: nn.Parameter | None, *, extra: int = 0, extra_targets: bool = False
-) -> tuple[nn.Module, Head]:
-    """A projection of features to the width of the table that the head is tied to, if any; and the head."""
-    if tied_to is None:
-        return nn.Identity(), Head(width, vocab_size, bias=True, extra=extra, extra_targets=extra_targets)
-    inner = tied_to.shape[1]
-    projection = nn.Identity() if inner == width else nn.Linear(width, inner, bias=False)
-    head = Head(inner, vocab_size, tied_to=tied_to, bias=True, extra=extra, extra_targets=extra_targets)
-    return projection, head
-
-
 class HiddenLayers(nn.Module):
     """h_1 = f(W_1 x + b_1), then h_l = h_{l-1} + f(W_l h_{l-1} + b_l)."""
 
-    def __init__(self, width: int, hidden: int, layers: int, activation: Activation, dropout: float) -> None:
+    def __init__(self, config: HiddenLayersConfig) -> None:
         super().__init__()
-        self.activation = activation
-        self.dropout = nn.Dropout(dropout)
-        linears = [nn.Linear(hidden if i else width, hidden) for i in range(layers)]
+        self.activation = config.activation
+        self.dropout = nn.Dropout(config.dropout)
+        sizes = [config.inputs, *[config.hidden] * (config.layers - 1)]
+        linears = [nn.Linear(size, config.hidden) for size in sizes]
         for linear in linears:
-            nn.init.xavier_normal_(linear.weight, gain=nn.init.calculate_gain(activation))
+            nn.init.xavier_normal_(linear.weight, gain=nn.init.calculate_gain(config.activation))
             nn.init.zeros_(linear.bias)
         self.linears = nn.ModuleList(linears)
 
@@ -60,3 +49,70 @@ class HiddenLayers(nn.Module):
             new = self.dropout(f(linear(features)))
             features = features + new if i else new
         return features
+
+
+class Head(nn.Module):
+    """logits = W h + b; W may be the table of the embedding (tied).
+
+    W has a few rows more than there are tokens, for speed. These padding rows are part of the softmax in training,
+    where their probability soon is close to 0, and are cut off when the loss is measured or probabilities are
+    computed. So are extra ids above the vocabulary, such as that of [MASK], unless training predicts them: then
+    they are part of the measured loss.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        vocab_size: int,
+        *,
+        tied_to: nn.Parameter | None = None,
+        bias: bool = False,
+        extra: int = 0,
+        extra_targets: bool = False,
+    ) -> None:
+        """`extra` ids follow those of the vocabulary; `extra_targets`: they are predicted in training too."""
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.measured = vocab_size + (extra if extra_targets else 0)
+        self.float8 = False  # True: training multiplies in 8 bits, as only the newest GPUs can
+        rows = padded_size(vocab_size + extra)
+        self.weight = nn.Parameter(torch.empty(rows, width)) if tied_to is None else tied_to
+        if tied_to is None:
+            nn.init.normal_(self.weight, std=0.02)
+        elif tied_to.shape != (rows, width):
+            raise ValueError(f"a tied table should be {[rows, width]}, not {list(tied_to.shape)}")
+        self.bias = nn.Parameter(torch.zeros(rows)) if bias else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the logits of the vocabulary, without the padding rows: [..., V]."""
+        return functional.linear(features, self.weight, self.bias)[..., : self.vocab_size]
+
+    def nats(self, features_BTD: Tensor, targets_BT: Tensor) -> Tensor:
+        """Return Σ -ln softmax(logits)[target], over the targets that are tokens."""
+        features_ND, targets_N = features_BTD.flatten(0, -2), targets_BT.flatten()
+        if self.training:
+            return best_nats(features_ND, self.weight, self.bias, targets_N, self.float8)
+        bias_V = None if self.bias is None else self.bias[: self.measured]
+        return best_nats(features_ND, self.weight[: self.measured], bias_V, targets_N)
+
+
+def make_head(
+    width: int, vocab_size: int, tied_to: nn.Parameter | None, *, extra: int = 0, extra_targets: bool = False
+) -> tuple[nn.Module, Head]:
+    """Return the head, after a projection of the features to the width of the table that it is tied to, if any."""
+    inner = width if tied_to is None else tied_to.shape[1]
+    projection = nn.Identity() if inner == width else nn.Linear(width, inner, bias=False)
+    head = Head(inner, vocab_size, tied_to=tied_to, bias=True, extra=extra, extra_targets=extra_targets)
+    return projection, head
+
+
+def last_of_rows(features_BTD: Tensor, lengths_B: Tensor | None, before_BD: Tensor) -> Tensor:
+    """Return the features of each row's last token; those of `before_BD` where a row has none.
+
+    Row b has `lengths_B[b]` tokens, then padding; None: there is no padding.
+    """
+    if lengths_B is None:
+        return features_BTD[:, -1]
+    last_B11 = (lengths_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
+    last_BD = features_BTD.gather(1, last_B11)[:, 0]
+    return torch.where(lengths_B[:, None] > 0, last_BD, before_BD.to(features_BTD.dtype))

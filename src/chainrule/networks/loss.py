@@ -1,7 +1,7 @@
 """The cross-entropy loss: -ln softmax(W h + b)[target], summed over the targets.
 
-With a large vocabulary the logits are most of the memory and much of the time of a training step. So they are
-computed for a piece of the rows at a time, and each piece's gradient is computed while its logits are there:
+With a large vocabulary the logits take most of the memory and much of the time of a training step. So they are
+computed for a piece of the rows at a time, and the gradient of a piece is computed while its logits are there:
 
     dL/dz = p - y,   dL/dh = Wᵀ (p - y),   dL/dW = Σ (p - y) hᵀ
 
@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from chainrule.arrays import PAD
-from chainrule.networks.precision import working_type
+from chainrule.networks.precision import wide_type, working_type
 from chainrule.system.devices import IS_ARM, has_triton
 
 LOGITS_AT_ONCE = 1 << 26
-"""The most logits computed at once, 256 MB in float32; with more, the loss is computed in pieces."""
+"""The most logits that are computed at once, 256 MB in float32; with more, the loss is computed in pieces."""
 _COMPILED_FROM = 1024  # the smallest vocabulary for which compiled loops are loaded
 BLOCK = 16
 """The sides of matrices that are multiplied in 8 bits are multiples of this."""
@@ -31,16 +31,16 @@ _UNIT = 2.0**13  # gradients p - y are at most 1; scaled by this, they fill the 
 
 
 def summed_nats(features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> Tensor:
-    """Σ -ln softmax(W h + b)[target], over the targets that are tokens."""
+    """Return Σ -ln softmax(W h + b)[target], over the targets that are tokens."""
     logits_NV = F.linear(features_ND, weight_VD, bias_V)
     # -ln p(y) = ln Σ e^z - z_y
-    return F.cross_entropy(_wide(logits_NV), targets_N, ignore_index=PAD, reduction="sum")
+    return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="sum")
 
 
 def best_nats(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Tensor:
-    """The same as `summed_nats`, but in pieces if there are many logits, or where that is faster.
+    """Return the same as `summed_nats`, but in pieces if there are many logits, or where that is faster.
 
     With `float8`, pieces are multiplied in 8 bits where gradients are computed.
     """
@@ -63,13 +63,13 @@ def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
         from chainrule.networks import loss_on_cpu
 
         return loss_on_cpu.nats_of_targets(logits_NV, targets_N)
-    return F.cross_entropy(_wide(logits_NV), targets_N, ignore_index=PAD, reduction="none")
+    return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="none")
 
 
 def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
-    """Whether loops compiled for the CPU take less time than torch's functions.
+    """Return True if loops compiled for the CPU take less time than torch's functions.
 
-    The answer depends on sizes alone, not on what was done before: a run that is resumed computes the same numbers.
+    The answer depends on sizes alone, so that a resumed run computes the same numbers.
     """
     return (
         IS_ARM
@@ -87,7 +87,7 @@ def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
 def in_pieces(
     features_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, float8: bool = False
 ) -> Any:
-    """The same as `summed_nats`, but by `PieceByPiece`."""
+    """Return the same as `summed_nats`, but by `PieceByPiece`."""
     return PieceByPiece.apply(features_ND, weight_VD, bias_V, targets_N, float8)  # type: ignore[no-untyped-call]
 
 
@@ -101,7 +101,7 @@ class PieceByPiece(torch.autograd.Function):
         rows = _ROWS_ON_GPU if features_ND.device.type == "cuda" else max(LOGITS_AT_ONCE // len(weight_VD), 1)
         dtype = working_type(features_ND)
         product = _Float8Product(weight_VD) if float8 else _Product(weight_VD.to(dtype))
-        device, wide = features_ND.device, torch.promote_types(features_ND.dtype, torch.float32)
+        device, wide = features_ND.device, wide_type(features_ND)
         nats = torch.zeros((), dtype=wide, device=device)
         grad_ND = torch.empty(features_ND.shape, dtype=dtype, device=device)
         grad_VD = torch.zeros(weight_VD.shape, dtype=wide, device=device)
@@ -137,7 +137,7 @@ class _Product:
         self.weight_VD = weight_VD
 
     def errors(self, features_ND: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed loss of these rows, and their errors p - y."""
+        """Return the summed loss of these rows, and their errors p - y."""
         bias_V = None if bias_V is None else bias_V.to(features_ND.dtype)
         logits_NV = F.linear(features_ND, self.weight_VD, bias_V)
         return best_errors(logits_NV, targets_N, 1.0, logits_NV.dtype)
@@ -158,13 +158,16 @@ class _Float8Product:
     _LARGEST = 448.0  # the largest float of the 8-bit type e4m3
 
     def __init__(self, weight_VD: Tensor) -> None:
+        from chainrule.networks.loss_kernels import transposed  # torch's own copy takes ten times as long
+
+        self.transposed = transposed
         self.weight_scale = weight_VD.detach().abs().max().float() / self._LARGEST
         self.weight_VD = (weight_VD.detach() / self.weight_scale).to(torch.float8_e4m3fn)
-        self.weight_DV = _transposed(self.weight_VD)
+        self.weight_DV = transposed(self.weight_VD)
         self.error_scale = torch.full((), self.unit, device=weight_VD.device)
 
     def errors(self, features_ND: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed loss of these rows, and their errors (p - y) · 2^13 in 8 bits."""
+        """Return the summed loss of these rows, and their errors (p - y) · 2^13 in 8 bits."""
         self.feature_scale = features_ND.abs().max().float() / self._LARGEST
         self.features_ND = (features_ND / self.feature_scale).to(torch.float8_e4m3fn)
         logits_NV = torch._scaled_mm(
@@ -189,8 +192,8 @@ class _Float8Product:
         )
         grad_ND[:] = back_ND[: len(grad_ND)]
         grad_VD += torch._scaled_mm(
-            _transposed(errors_NV),
-            _transposed(self.features_ND).T,
+            self.transposed(errors_NV),
+            self.transposed(self.features_ND).T,
             scale_a=self.error_scale,
             scale_b=self.feature_scale,
             out_dtype=torch.float32,
@@ -198,8 +201,8 @@ class _Float8Product:
 
 
 def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Σ -ln p(target), and the errors (p - y) · unit as `dtype`; rows whose target is PAD count 0 in both."""
-    z_NV = _wide(logits_NV)
+    """Return Σ -ln p(target), and the errors (p - y) · unit as `dtype`; both are 0 where the target is PAD."""
+    z_NV = logits_NV.to(wide_type(logits_NV))
     is_target_N = targets_N != PAD
     targets_N1 = targets_N.clamp(min=0)[:, None]
     # ln p = z - ln Σ e^z
@@ -211,7 +214,7 @@ def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: tor
 
 
 def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same as `softmax_errors`, but in one go by a kernel of the device; it may overwrite the logits."""
+    """Return the same as `softmax_errors`, but in one go by a kernel of the device; it may overwrite the logits."""
     if logits_NV.device.type == "cuda" and has_triton():
         from chainrule.networks import loss_kernels
 
@@ -223,18 +226,6 @@ def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.
     return softmax_errors(logits_NV, targets_N, unit, dtype)
 
 
-def _wide(logits: Tensor) -> Tensor:
-    """The logits in float32 at least: exponentials need more than 16 bits."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
 def _sum_of_rows(x_NV: Tensor) -> Tensor:
-    """Σ over the rows; on a CPU as a product, where torch's own sum takes ten times as long."""
+    """Return Σ over the rows; on a CPU as a product, where torch's own sum takes ten times as long."""
     return x_NV.T @ x_NV.new_ones(len(x_NV)) if x_NV.device.type == "cpu" else x_NV.sum(dim=0)
-
-
-def _transposed(matrix: Tensor) -> Tensor:
-    """The contiguous transpose of a matrix of bytes; torch's own copy of one takes ten times as long."""
-    from chainrule.networks import loss_kernels
-
-    return loss_kernels.transposed(matrix)

@@ -15,7 +15,7 @@ from chainrule.arrays import PAD
 
 
 def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Σ -ln p(target), and the errors (p - y) · unit as `dtype`; rows whose target is PAD count 0 in both."""
+    """Return Σ -ln p(target), and the errors (p - y) · unit as `dtype`; both are 0 where the target is PAD."""
     rows, size = logits_NV.shape
     nats_N = torch.empty(rows, device=logits_NV.device)
     errors_NV = torch.empty(rows, size, dtype=dtype, device=logits_NV.device)
@@ -24,7 +24,7 @@ def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: tor
 
 
 def transposed(matrix: Tensor) -> Tensor:
-    """The contiguous transpose of a matrix of bytes."""
+    """Return the contiguous transpose of a matrix of bytes."""
     rows, columns = matrix.shape
     out = torch.empty(columns, rows, dtype=matrix.dtype, device=matrix.device)
     grid = triton.cdiv(rows, 128), triton.cdiv(columns, 128)
@@ -34,7 +34,7 @@ def transposed(matrix: Tensor) -> Tensor:
 
 @triton.jit
 def _row(logits_ptr, targets_ptr, nats_ptr, errors_ptr, V, unit, NONE: tl.constexpr, BLOCK_V: tl.constexpr):
-    LOG2_E: tl.constexpr = 1.4426950408889634  # e^z = 2^(z log2 e), which is what the GPU computes
+    LOG2_E: tl.constexpr = 1.4426950408889634  # e^z = 2^(z log2 e): the GPU computes powers of 2
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets_ptr + row)
     is_target = target != NONE
@@ -61,7 +61,7 @@ def _row(logits_ptr, targets_ptr, nats_ptr, errors_ptr, V, unit, NONE: tl.conste
         tl.store(errors_ptr + v0 + lanes, tl.exp2(z - shift).to(errors_ptr.dtype.element_ty))
     z = tl.load(logits_ptr + whole + lanes, mask=whole + lanes < V, other=0.0).to(tl.float32) * LOG2_E
     tl.store(errors_ptr + whole + lanes, tl.exp2(z - shift).to(errors_ptr.dtype.element_ty), mask=whole + lanes < V)
-    tl.debug_barrier()  # the target's own error is written over what the loop wrote
+    tl.debug_barrier()  # the error of the target is written over that of the loop
     error = (tl.exp2(z_target - log_total) - 1) * unit
     tl.store(errors_ptr + tl.where(is_target, target, 0), error.to(errors_ptr.dtype.element_ty), mask=is_target)
 

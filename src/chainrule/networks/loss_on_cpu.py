@@ -95,7 +95,7 @@ def _exponentials(z_V: Any, top: Any, bits: Any, powers: Any) -> None:
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _sum(x_V: Any) -> Any:
-    """Σ x, in any order: in the order of the array it would be one addition at a time."""
+    """Return Σ x, added in any order: in the order of the array it would be one addition at a time."""
     total = np.float32(0)
     for j in range(len(x_V)):
         total += x_V[j]

@@ -18,11 +18,11 @@ class Memory(ABC):
 
     @abstractmethod
     def select(self, rows_B: Array) -> Self:
-        """The memory whose row i is row rows_B[i] of this one."""
+        """Return the memory whose row i is row rows_B[i] of this one."""
 
     @abstractmethod
     def join(self, other: Self) -> Self:
-        """The memory with the rows of this one and then those of the other."""
+        """Return the memory with the rows of this one and then those of the other."""
 
     @abstractmethod
     def detach(self) -> Self:
@@ -47,7 +47,7 @@ class ArrayMemory(Memory):
 
 
 def _mapped(work: Callable[..., Array], *values: Any) -> Any:
-    """The result of `work` for each array of nested tuples of one shape, in tuples of that shape."""
+    """Return the result of `work` for each array of nested tuples of one shape, in tuples of that shape."""
     if isinstance(values[0], tuple):
         return tuple(_mapped(work, *parts) for parts in zip(*values, strict=True))
     return work(*values)
@@ -64,7 +64,7 @@ class LastTokens(ArrayMemory):
 class WindowTokens(ArrayMemory):
     """The tokens of each row that a network with a window still sees; NumPy only.
 
-    A full window drops its oldest `slide` tokens when one more comes, as `inference/windows.py` says.
+    A full window drops its oldest `slide` tokens when one more comes, as `inference/state.py` says.
     """
 
     ids_BW: Array
@@ -77,7 +77,7 @@ class WindowTokens(ArrayMemory):
         return int(self.ids_BW.shape[1] - self.lengths_B.max(initial=0))
 
     def slid(self, slide: int) -> WindowTokens:
-        """The window in which full rows have lost their `slide` oldest tokens; other rows stay as they are."""
+        """Return the window without the `slide` oldest tokens of full rows; other rows stay as they are."""
         ids_BW, size = self.ids_BW.copy(), self.ids_BW.shape[1]
         full_B = self.lengths_B == size
         ids_BW[full_B, : size - slide] = self.ids_BW[full_B, slide:]
@@ -89,7 +89,7 @@ class WindowTokens(ArrayMemory):
         return places_BT
 
     def append(self, ids_BT: Array, counts_B: Array | int) -> WindowTokens:
-        """The window with more tokens, which must fit; of row b the first `counts_B[b]` are tokens."""
+        """Return the window with more tokens, which must fit; row b takes the first `counts_B[b]` of its ids."""
         ids_BW = self.ids_BW.copy()
         # padding is written too, after the row's last token, where the next token overwrites it
         np.put_along_axis(ids_BW, self.places(ids_BT.shape[1]), ids_BT, axis=1)

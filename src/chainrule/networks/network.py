@@ -1,6 +1,6 @@
-"""The interface of networks: token ids in, features out, and a memory of what was read.
+"""The interface of networks: token ids in, features out, and a memory of the tokens read.
 
-Every architecture in this package is a `Network`. It knows nothing of probabilities, sliding windows, sampling or
+Every architecture in this package is a `Network`. It does not know probabilities, sliding windows, sampling or
 files: `inference/model.py` makes a language model of any network, and `training/` trains any by its loss.
 
 Axes: B batch, T time, V vocabulary, D features, H heads, K head size, L layers.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.memory import Memory
 
 
@@ -62,10 +62,10 @@ class Trainable(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
+        """Return the loss of a batch, as its objective makes it; PAD in the targets is not predicted."""
 
     def step_scale(self, name: str) -> float:
-        """The learning rate of a parameter, as a share of that of the settings."""
+        """Return the learning rate of a parameter, as a share of that of the settings."""
         return 1.0
 
     def units(self) -> list[nn.Module]:
@@ -73,7 +73,7 @@ class Trainable(nn.Module, ABC):
         return [module for module in self.modules() if getattr(module, "is_unit", False)]
 
     def flops_per_token(self) -> float:
-        """Floating-point operations to train on one token."""
+        """Return the floating-point operations to train on one token."""
         # a weight is used once forward and twice backward, each time for a product and a sum; an embedding table
         # costs nothing to look up, unless it gives the logits too
         every = self.named_parameters(remove_duplicate=False)
@@ -87,11 +87,11 @@ class Network(Trainable):
 
     @abstractmethod
     def table(self) -> Table:
-        """The embedding table."""
+        """Return the embedding table."""
 
     @abstractmethod
     def begin(self, batch_size: int) -> Memory:
-        """The memory before anything was read, not even <s>."""
+        """Return the memory before anything was read, not even <s>."""
 
     @abstractmethod
     def forward(self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None) -> Reading:
@@ -102,7 +102,7 @@ class Network(Trainable):
         """
 
     def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and what `memory` has read.
+        """Return the loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and the tokens of `memory`.
 
         PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
         """
@@ -113,5 +113,5 @@ class Network(Trainable):
         return BatchLoss(self.head.nats(reading.features_BTD, targets_BT), penalty, reading.memory)
 
     def penalise(self, activations: Any, is_token_BT: Tensor) -> Tensor | None:
-        """The penalty that regularisation adds to the mean loss per token; None if there is none."""
+        """Return the penalty that regularisation adds to the mean loss per token; None if there is none."""
         return None

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.networks.precision import wide_type
+
 
 class VariationalDropout(nn.Module):
     """Dropout of the same features at every time step of a sequence (Gal and Ghahramani 2016).
 
-    With a new mask at each step, little of what a recurrent layer remembers would last.
+    With a new mask at each step, a recurrent layer would soon lose its memory.
     """
 
     def __init__(self, share: float) -> None:
@@ -23,7 +25,7 @@ class VariationalDropout(nn.Module):
     def forward(self, features_BTD: Tensor) -> Tensor:
         if not self.training or not self.share:
             return features_BTD
-        # one mask per row; what is kept is scaled by 1/(1 - share), so that the expectation stays the same
+        # one mask per row; kept features are scaled by 1/(1 - share), so that the expectation stays the same
         mask_B1D = functional.dropout(torch.ones_like(features_BTD[:, :1]), self.share)
         return features_BTD * mask_B1D
 
@@ -46,7 +48,9 @@ class EmbeddingDropout(nn.Module):
 def activation_penalty(
     raw_BTD: Tensor, dropped_BTD: Tensor, is_token_BT: Tensor, alpha: float, beta: float
 ) -> Tensor | None:
-    """The penalty AR + TAR, which keeps a layer's outputs small and makes them change slowly; padding is left out.
+    """Return the penalty AR + TAR, which keeps a layer's outputs small and makes them change slowly.
+
+    Padding does not count; None if both factors are 0.
 
     AR  = α mean h_t²                            of the outputs after dropout
     TAR = β mean (h_t - h_{t-1})²                of the outputs before dropout
@@ -63,7 +67,7 @@ def activation_penalty(
 
 
 def _mean_square(x_BTD: Tensor, counts_BT: Tensor) -> Tensor:
-    """The mean of x² over the positions where `counts_BT` is True."""
-    wide_BTD = x_BTD.to(torch.promote_types(x_BTD.dtype, torch.float32))
+    """Return the mean of x² over the positions where `counts_BT` is True."""
+    wide_BTD = x_BTD.to(wide_type(x_BTD))
     squares_BT = wide_BTD.square().mean(dim=2)
     return torch.where(counts_BT, squares_BT, 0.0).sum() / counts_BT.sum().clamp(min=1)

@@ -1,39 +1,55 @@
 """The settings of each neural kind: its configuration and its training.
 
-What a user does not set of sizes, batch, learning rate and regularisation is left open, and chosen when training
-begins: the class of a kind says which sizes there are to choose from, and what goes with a size.
+Sizes, batch, learning rate and regularisation that a user does not set are left open, and chosen when training
+begins: the class of a kind declares the sizes to choose from, and the values that go with a size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import GATES, AveragingConfig, FeedforwardConfig, RecurrentConfig
-from chainrule.networks.defaults import Cost, Prospect, Values, batch_size, dropout_share, least_batch
-from chainrule.networks.training_settings import (
-    DECAYING,
-    LEARNING_RATES,
-    Averaging,
-    Optimiser,
-    Schedule,
-    TrainingSettings,
+from chainrule.networks.config import (
+    GATES,
+    BagOfWordsConfig,
+    Bounds,
+    CellName,
+    FeedforwardConfig,
+    HiddenLayersConfig,
+    RecurrentConfig,
+    leaves_open,
+    share,
+    size,
 )
-from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.settings import Groups, left_open, open_names, setting
+from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share, least_batch
+from chainrule.networks.training_settings import DECAYING, LEARNING_RATES, Optimiser, TrainingSettings
+from chainrule.networks.transformer.config import AS_PRESET, Preset, TransformerConfig
+from chainrule.settings import Groups, setting
 from chainrule.system.devices import has_torch
+
+BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
+"""The learning rate of a Transformer times the square root of its width, by optimiser."""
+
+CELL_RATES = {
+    cell: {"adam": rate, "adamw": rate} for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18}.items()
+}
+"""The learning rate of each cell times the square root of its units, by optimiser."""
+
+_slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)
+_masked_share = Bounds("above 0 and below 1", lambda value: 0 < value < 1)
+
+# -- parts of settings ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
+@leaves_open("batch", "learning_rate", "schedule")
 class NeuralSettings(TrainingSettings):
     """The settings of every neural kind, beside those of its architecture."""
 
     GROUPS: ClassVar[Groups] = {"design": ("vectors",)}
 
-    batch: int = left_open(TrainingSettings, "batch")
-    learning_rate: float | None = left_open(TrainingSettings, "learning_rate")
-    schedule: Schedule = left_open(TrainingSettings, "schedule")  # noqa: RUF009 (a field, as the others)
     vectors: str | None = setting(None, "a file of word vectors (GloVe or word2vec, text) to begin with")
 
     @property
@@ -42,20 +58,25 @@ class NeuralSettings(TrainingSettings):
         return 0.5
 
     def sizes(self) -> list[Values]:
-        """The sizes to choose from, from small to large; a kind without any is trained as it was set."""
+        """Return the sizes to choose from, from small to large; [{}] if there is no choice."""
         return [{}]
 
     def cost(self, vocab_size: int) -> Cost:
-        """The cost of a token, once the sizes are chosen; 0 if it is not known."""
+        """Return the cost of a token, once the sizes are chosen; 0 if it is not known."""
         return Cost(0, 0)
 
-    def habits(self, prospect: Prospect) -> Values:
-        """The values of all other settings that are left open, once the sizes are chosen."""
+    def values_for(self, run: RunEstimate) -> Values:
+        """Return the values of all other settings that are left open, once the sizes are chosen."""
         return {
-            "batch": batch_size(prospect),
+            "batch": batch_size(run),
             "learning_rate": LEARNING_RATES.get(self.optimiser),
             "schedule": "linear",
         }
+
+    def set_or(self, name: str, otherwise: Any) -> Any:
+        """Return the value of a setting; the other value while it is left open."""
+        value = getattr(self, name)
+        return otherwise if value is None else value
 
     @property
     def chosen_engine(self) -> Literal["torch", "tape"]:
@@ -73,16 +94,18 @@ class WindowSettings(NeuralSettings):
 
     GROUPS: ClassVar[Groups] = {"design": ("slide",)}
 
-    slide: float = setting(0.5, "share of a full window that is dropped to go on; less is slower and sees more")
+    slide: float = setting(
+        0.5, "share of a full window that is dropped for new tokens; less is slower and sees more"
+    )
 
     @property
     def slide_share(self) -> float:
         return self.slide
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.slide <= 1:
             raise SettingsError(f"slide should be above 0 and at most 1, not {self.slide}")
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -92,7 +115,7 @@ class EngineSettings(NeuralSettings):
     GROUPS: ClassVar[Groups] = {"hardware": ("engine",)}
 
     engine: Literal["auto", "torch", "tape"] = setting(
-        "auto", "what computes: torch, or the tape, in NumPy; auto: torch where it is installed"
+        "auto", "the library that computes: torch, or the tape, in NumPy; auto: torch where it is installed"
     )
 
     @property
@@ -105,207 +128,58 @@ class EngineSettings(NeuralSettings):
         return replace(self, engine=self.chosen_engine)
 
 
-@dataclass(frozen=True)
-class HiddenLayerSettings(EngineSettings):
-    """The settings of a kind that is hidden layers over one vector, and no more."""
+# -- hidden layers ----------------------------------------------------------------------------------------
 
-    embedding: int = left_open(FeedforwardConfig, "embedding")
-    hidden: int = left_open(FeedforwardConfig, "hidden")
-    dropout: float = left_open(FeedforwardConfig, "dropout")
-    tied: bool = left_open(FeedforwardConfig, "tied")
+_WORTH_TYING = 1000
+"""The size of a vocabulary from which on one table of vectors serves inputs and outputs better than two."""
+
+
+@dataclass(frozen=True)
+class HiddenLayerSettings(EngineSettings, HiddenLayersConfig):
+    """The settings of a kind that has hidden layers over one vector, and no other layers."""
 
     def sizes(self) -> list[Values]:
-        return [{"embedding": size // 2, "hidden": size} for size in _HIDDEN_SIZES]
+        return [{"embedding": hidden // 2, "hidden": hidden} for hidden in (64, 128, 256, 512, 1024)]
 
-    def habits(self, prospect: Prospect) -> Values:
-        habits = super().habits(prospect)
-        if self.optimiser in ("adam", "adamw"):
-            habits["learning_rate"] = by_width(0.064, self.hidden)
+    def cost(self, vocab_size: int) -> Cost:
+        hidden = self.inputs * self.hidden + (self.layers - 1) * self.hidden**2
+        if not self.tied:
+            return Cost(hidden, vocab_size * self.hidden)
+        return Cost(hidden + self.hidden * self.embedding, vocab_size * self.embedding)
+
+    def values_for(self, run: RunEstimate) -> Values:
         # a wide layer has more units to spare
-        dropout = round(min(0.5, dropout_share(prospect) * max(1.0, self.hidden / 512)), 3)
+        dropout = round(min(0.5, dropout_share(run) * max(1.0, self.hidden / 512)), 3)
         # half as large as of other networks; larger with dropout, whose gradients are noisy
         factor = 0.5 / (1 - dropout) ** 1.5
         return {
-            **habits,
-            "batch": batch_size(replace(prospect, seen=prospect.seen * factor**2)),
+            **super().values_for(run),
+            "learning_rate": scaled_rate({"adam": 0.064, "adamw": 0.064}, self.optimiser, self.hidden),
+            "batch": batch_size(replace(run, seen=run.seen * factor**2)),
             "dropout": dropout,
-            "tied": prospect.vocab_size >= _WORTH_TYING,
+            "tied": run.vocab_size >= _WORTH_TYING,
         }
 
 
 @dataclass(frozen=True)
-class AveragingSettings(HiddenLayerSettings, WindowSettings, AveragingConfig):
-    """A bag-of-words network and its training."""
-
-    embedding: int = left_open(AveragingConfig, "embedding")
-    dropout: float = left_open(AveragingConfig, "dropout")
-
-    def cost(self, vocab_size: int) -> Cost:
-        return _hidden_layers(self.embedding, self, vocab_size)
-
-
-@dataclass(frozen=True)
-class BlockSettings(NeuralSettings, TransformerConfig):
-    """The settings of a kind that is a stack of Transformer blocks."""
-
-    layers: int = left_open(TransformerConfig, "layers")
-    width: int = left_open(TransformerConfig, "width")
-    heads: int = left_open(TransformerConfig, "heads")
-    window: int = left_open(TransformerConfig, "window")
-    dropout: float = left_open(TransformerConfig, "dropout")
-    attention_dropout: float = left_open(TransformerConfig, "attention_dropout")
-    hidden_dropout: float = left_open(TransformerConfig, "hidden_dropout")
-    token_dropout: float = left_open(TransformerConfig, "token_dropout")
-    weight_decay: float | None = left_open(TrainingSettings, "weight_decay")
-    average: Averaging = left_open(TrainingSettings, "average")  # noqa: RUF009 (a field, as the others)
-    optimiser: Optimiser = left_open(TrainingSettings, "optimiser")  # noqa: RUF009 (a field, as the others)
-
-    def sizes(self) -> list[Values]:
-        return [{"width": width, "layers": layers} for width, layers in _BLOCK_SIZES]
-
-    def cost(self, vocab_size: int) -> Cost:
-        # queries and outputs, keys and values, and the feed-forward part
-        attention = 2 * self.width * self.head_size * (self.heads + self.kv_heads)
-        feed_forward = (3 if self.activation == "swiglu" else 2) * self.width * self.hidden
-        return Cost(int(self.layers * (attention + feed_forward)), vocab_size * self.width)
-
-    def habits(self, prospect: Prospect) -> Values:
-        on_tape = self.chosen_engine == "tape"  # which has neither Muon nor averaged weights
-        best: Optimiser = "adamw" if on_tape else "muon"
-        optimiser: Optimiser = best if "optimiser" in open_names(self) else self.optimiser
-        rate = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}.get(optimiser)
-        dropout = dropout_share(prospect) if "dropout" in open_names(self) else self.dropout
-        return {
-            **super().habits(prospect),
-            "batch": batch_size(prospect, least_batch(optimiser, self.width)),
-            "optimiser": optimiser,
-            "learning_rate": LEARNING_RATES[optimiser] if rate is None else by_width(rate, self.width),
-            "heads": heads_for(self.width, self.kv_heads),
-            "window": 256 if prospect.seen > 1e7 else 128,
-            "dropout": dropout,
-            "attention_dropout": round(dropout / 3, 3),
-            "hidden_dropout": dropout,
-            "token_dropout": round(dropout / 3, 3),
-            "weight_decay": max(DECAYING.get(optimiser, 0.0), dropout) if optimiser in DECAYING else 0.0,
-            "average": "ema" if dropout and not on_tape else "none",
-        }
-
-
-@dataclass(frozen=True)
-class TransformerSettings(BlockSettings, EngineSettings, WindowSettings):
-    """A Transformer and its training."""
-
-
-@dataclass(frozen=True)
-class FeedforwardSettings(HiddenLayerSettings, FeedforwardConfig):
+@leaves_open("embedding", "hidden", "dropout", "tied")
+class FeedforwardSettings(FeedforwardConfig, HiddenLayerSettings):
     """A feed-forward network and its training."""
 
-    def cost(self, vocab_size: int) -> Cost:
-        return _hidden_layers((self.order - 1) * self.embedding, self, vocab_size)
-
 
 @dataclass(frozen=True)
-class RecurrentSettings(EngineSettings, RecurrentConfig):
-    """A recurrent network and its training."""
-
-    embedding: int = left_open(RecurrentConfig, "embedding")
-    hidden: int = left_open(RecurrentConfig, "hidden")
-    layers: int = left_open(RecurrentConfig, "layers")
-    input_dropout: float = left_open(RecurrentConfig, "input_dropout")
-    hidden_dropout: float = left_open(RecurrentConfig, "hidden_dropout")
-    output_dropout: float = left_open(RecurrentConfig, "output_dropout")
-    embedding_dropout: float = left_open(RecurrentConfig, "embedding_dropout")
-    weight_dropout: float = left_open(RecurrentConfig, "weight_dropout")
-    alpha: float = left_open(RecurrentConfig, "alpha")
-    beta: float = left_open(RecurrentConfig, "beta")
-    beta1: float = left_open(TrainingSettings, "beta1")
-    beta2: float = left_open(TrainingSettings, "beta2")
-    clip: float = left_open(TrainingSettings, "clip")
-    warmup: float = left_open(TrainingSettings, "warmup")
-
-    def sizes(self) -> list[Values]:
-        return [dict(zip(("embedding", "hidden", "layers"), sizes, strict=True)) for sizes in _RECURRENT_SIZES]
-
-    def cost(self, vocab_size: int) -> Cost:
-        widths, gates = self.widths, GATES[self.cell]
-        below = [self.embedding, *widths[:-1]]
-        hidden = sum(gates * (under + width) * width for under, width in zip(below, widths, strict=True))
-        if not self.tied:
-            return Cost(hidden, vocab_size * widths[-1])
-        projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
-        return Cost(hidden + projection, vocab_size * self.embedding)
-
-    def awd_share(self, prospect: Prospect) -> float:
-        """How much of AWD-LSTM's regularisation a run gets, of 1."""
-        return min(1.0, dropout_share(prospect) / _FULL_DROPOUT)
-
-    def habits(self, prospect: Prospect) -> Values:
-        rate = RECURRENT_RATES[self.cell] if self.optimiser in ("adam", "adamw") else None
-        share = self.awd_share(prospect)
-        return {
-            **super().habits(prospect),
-            **({} if rate is None else {"learning_rate": by_width(rate, self.hidden)}),
-            **{name: round(value * share, 3) for name, value in _FULL_REGULARISATION.items()},
-            # gradients of a network with much dropout are noisy: small and cautious steps, at first above all
-            "beta1": round(0.9 - 0.15 * share, 3),
-            "beta2": 0.99,
-            "clip": round(0.1**share, 3),
-            "warmup": round(0.02 + 0.23 * share, 3),
-            "schedule": "cosine" if share else "linear",
-        }
+@leaves_open("embedding", "hidden", "dropout", "tied")
+class BagOfWordsSettings(BagOfWordsConfig, HiddenLayerSettings, WindowSettings):
+    """A bag-of-words network and its training."""
 
 
-@dataclass(frozen=True)
-class ElmanSettings(RecurrentSettings):
-    """An Elman network and its training."""
-
-    cell: Literal["elman"] = setting("elman", "what a layer is made of")
-
-    def sizes(self) -> list[Values]:
-        # three layers without gates learned far less than one (docs/defaults.md)
-        return [{**sizes, "layers": 1} for sizes in super().sizes()]
-
-    def awd_share(self, prospect: Prospect) -> float:
-        return 0.0
-
-    def habits(self, prospect: Prospect) -> Values:
-        dropout = round(min(0.5, 2 * dropout_share(prospect)), 3)
-        return {**super().habits(prospect), "input_dropout": dropout, "output_dropout": dropout}
-
-
-@dataclass(frozen=True)
-class LstmSettings(RecurrentSettings):
-    """An LSTM and its training."""
-
-    cell: Literal["lstm"] = setting("lstm", "what a layer is made of")
-
-
-@dataclass(frozen=True)
-class GruSettings(RecurrentSettings):
-    """A GRU and its training."""
-
-    cell: Literal["gru"] = setting("gru", "what a layer is made of")
-
-
-# -- tables and formulas ----------------------------------------------------------------------------------
-
-_HIDDEN_SIZES = (64, 128, 256, 512, 1024)
-"""Hidden units of networks without recurrence and attention; an embedding has half as many numbers."""
-
-_WORTH_TYING = 1000
-"""The size of a vocabulary from which on two tables of vectors, for inputs and for outputs, are one too many."""
-
-_BLOCK_SIZES = ((32, 2), (48, 3), (64, 4), (96, 4), (128, 4), (192, 4), (256, 5), (384, 6), (512, 6), (768, 12))
-"""Width and layers of Transformers."""
+# -- recurrent networks -----------------------------------------------------------------------------------
 
 _RECURRENT_SIZES = (
     *((32, 64, 1), (48, 96, 1), (64, 128, 1), (64, 192, 1), (64, 256, 1), (128, 384, 1), (192, 512, 1)),
     *((256, 640, 2), (320, 896, 2), (400, 1152, 3)),
 )
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
-
-RECURRENT_RATES = {"elman": 0.048, "gru": 0.16, "lstm": 0.18}
-"""The learning rate of each cell times the square root of its units, for adam and adamw."""
 
 _FULL_DROPOUT = 0.35
 _FULL_REGULARISATION = {
@@ -320,20 +194,269 @@ _FULL_REGULARISATION = {
 """The regularisation of a recurrent network that reads its text dozens of times: that of AWD-LSTM."""
 
 
+@dataclass(frozen=True)
+@leaves_open("embedding", "hidden", "layers", *_FULL_REGULARISATION, "beta1", "beta2", "clip", "warmup")
+class RecurrentSettings(EngineSettings, RecurrentConfig):
+    """A recurrent network and its training."""
+
+    def sizes(self) -> list[Values]:
+        return named(("embedding", "hidden", "layers"), _RECURRENT_SIZES)
+
+    def cost(self, vocab_size: int) -> Cost:
+        widths, gates = self.widths, GATES[self.cell]
+        below = [self.embedding, *widths[:-1]]
+        hidden = sum(gates * (under + width) * width for under, width in zip(below, widths, strict=True))
+        if not self.tied:
+            return Cost(hidden, vocab_size * widths[-1])
+        projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
+        return Cost(hidden + projection, vocab_size * self.embedding)
+
+    def awd_share(self, run: RunEstimate) -> float:
+        """Return the share of AWD-LSTM's regularisation that a run gets, from 0 to 1."""
+        return min(1.0, dropout_share(run) / _FULL_DROPOUT)
+
+    def values_for(self, run: RunEstimate) -> Values:
+        awd = self.awd_share(run)
+        return {
+            **super().values_for(run),
+            "learning_rate": scaled_rate(CELL_RATES[self.cell], self.optimiser, self.hidden),
+            **{name: round(value * awd, 3) for name, value in _FULL_REGULARISATION.items()},
+            # gradients of a network with much dropout are noisy: small and cautious steps, at first above all
+            "beta1": round(0.9 - 0.15 * awd, 3),
+            "beta2": 0.99,
+            "clip": round(0.1**awd, 3),
+            "warmup": round(0.02 + 0.23 * awd, 3),
+            "schedule": "cosine" if awd else "linear",
+        }
+
+
+@dataclass(frozen=True)
+class ElmanSettings(RecurrentSettings):
+    """An Elman network and its training."""
+
+    cell: Literal["elman"] = setting("elman", "the kind of cells in a layer")
+
+    def sizes(self) -> list[Values]:
+        # three layers without gates learned far less than one (docs/defaults.md)
+        return [{**sizes, "layers": 1} for sizes in super().sizes()]
+
+    def awd_share(self, run: RunEstimate) -> float:
+        return 0.0
+
+    def values_for(self, run: RunEstimate) -> Values:
+        dropout = round(min(0.5, 2 * dropout_share(run)), 3)
+        return {**super().values_for(run), "input_dropout": dropout, "output_dropout": dropout}
+
+
+@dataclass(frozen=True)
+class LstmSettings(RecurrentSettings):
+    """An LSTM and its training."""
+
+    cell: Literal["lstm"] = setting("lstm", "the kind of cells in a layer")
+
+
+@dataclass(frozen=True)
+class GruSettings(RecurrentSettings):
+    """A GRU and its training."""
+
+    cell: Literal["gru"] = setting("gru", "the kind of cells in a layer")
+
+
+# -- Transformers -----------------------------------------------------------------------------------------
+
+_BLOCK_SIZES = ((32, 2), (48, 3), (64, 4), (96, 4), (128, 4), (192, 4), (256, 5), (384, 6), (512, 6), (768, 12))
+"""Width and layers of Transformers."""
+
+
+@dataclass(frozen=True)
+@leaves_open(
+    "layers", "width", "heads", "window", "dropout", "attention_dropout", "hidden_dropout", "token_dropout"
+)
+@leaves_open("weight_decay", "average", "optimiser")
+class BlockSettings(NeuralSettings, TransformerConfig):
+    """The settings of a kind that is a stack of Transformer blocks."""
+
+    def sizes(self) -> list[Values]:
+        return named(("width", "layers"), _BLOCK_SIZES)
+
+    def cost(self, vocab_size: int) -> Cost:
+        # queries and outputs, keys and values, and the feed-forward part
+        attention = 2 * self.width * self.head_size * (self.heads + self.kv_heads)
+        feed_forward = (3 if self.activation == "swiglu" else 2) * self.width * self.hidden
+        return Cost(int(self.layers * (attention + feed_forward)), vocab_size * self.width)
+
+    def values_for(self, run: RunEstimate) -> Values:
+        on_tape = self.chosen_engine == "tape"  # which has neither Muon nor averaged weights
+        optimiser: Optimiser = self.set_or("optimiser", "adamw" if on_tape else "muon")
+        dropout = self.set_or("dropout", dropout_share(run))
+        return {
+            **super().values_for(run),
+            "batch": batch_size(run, least_batch(optimiser, self.width)),
+            "optimiser": optimiser,
+            "learning_rate": scaled_rate(BLOCK_RATES, optimiser, self.width),
+            "heads": heads_for(self.width, self.kv_heads),
+            "window": 256 if run.seen > 1e7 else 128,
+            "dropout": dropout,
+            "attention_dropout": round(dropout / 3, 3),
+            "hidden_dropout": dropout,
+            "token_dropout": round(dropout / 3, 3),
+            "weight_decay": max(DECAYING[optimiser], dropout) if optimiser in DECAYING else 0.0,
+            "average": "ema" if dropout and not on_tape else "none",
+        }
+
+
+@dataclass(frozen=True)
+class TransformerSettings(BlockSettings, EngineSettings, WindowSettings):
+    """A Transformer and its training."""
+
+
+MASKED_SHARE = 0.15
+"""The share of the tokens that a masked model predicts (Devlin and others 2019)."""
+
+
+@dataclass(frozen=True)
+class MaskedSettings(BlockSettings):
+    """A masked model, a Transformer encoder that fills gaps, and its training."""
+
+    GROUPS: ClassVar[Groups] = {"design": ("share", "head_layer")}
+
+    share: float = _masked_share(MASKED_SHARE, "share of the tokens that are hidden and predicted", common=True)
+    head_layer: bool = setting(
+        AS_PRESET, "a layer before the logits, Norm(φ(W h + b)) with φ the activation (default: if preset=bert)"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.head_layer is AS_PRESET:
+            object.__setattr__(self, "head_layer", self.preset == "bert")
+        if self.head_layer and self.activation == "swiglu":
+            raise SettingsError("head_layer has no gate: set another activation than swiglu, or head_layer=false")
+        if self.window is not None and self.window < 2:
+            raise SettingsError(f"window should be at least 2, the start of a text and a token: {self.window}")
+        if self.vary_length:
+            raise SettingsError("vary_length is for networks that carry their memory on: set it to no")
+
+    def cost(self, vocab_size: int) -> Cost:
+        whole = super().cost(vocab_size)
+        # only tokens that are predicted reach the output layer
+        return replace(whole, head=int(whole.head * self.share))
+
+    def values_for(self, run: RunEstimate) -> Values:
+        # each epoch predicts other tokens of the text, so that it is learned by heart more slowly
+        values = super().values_for(replace(run, seen=run.seen * self.share))
+        as_read = super().values_for(run)
+        # a step should predict as many tokens as that of another network, so it reads more of them
+        least = least_batch(as_read["optimiser"], self.width)
+        batch = batch_size(replace(run, seen=run.seen / self.share), least)
+        return {**values, "batch": batch, "window": as_read["window"]}
+
+
+# -- recurrent cells or Transformer blocks ----------------------------------------------------------------
+
+AnyCell: TypeAlias = Literal["transformer", "lstm", "gru", "elman"]
+
+
+@dataclass(frozen=True)
+@leaves_open("optimiser", "average")
+class CellOrBlockSettings(NeuralSettings):
+    """The settings of a kind whose layers are recurrent cells or Transformer blocks."""
+
+    GROUPS: ClassVar[Groups] = {
+        "size": ("layers", "width", "heads", "hidden", "window"),
+        "design": ("cell", "bidirectional", "preset", "positions"),
+        "regularisation": ("dropout", "attention_dropout"),
+    }
+    # of a Transformer, the fields that are set as the preset says unless they have a value
+    BLOCK_FIELDS: ClassVar[tuple[str, ...]] = ("positions", "hidden", "attention_dropout")
+
+    cell: AnyCell = setting("transformer", "the kind of its layers", common=True)  # noqa: RUF009 (a field)
+    bidirectional: bool = setting(True, "cells: layers read in both directions, half of the units each")
+    layers: int = size(2, "layers", most=1000, common=True, chosen=True)
+    width: int = size(256, "features of a token, and units of a layer", common=True, chosen=True)
+    heads: int = size(4, "transformer: heads of each attention", common=True, chosen=True)
+    hidden: int | None = size(None, "transformer: features inside a block; none: as the preset")
+    window: int = size(256, "transformer: the most tokens read at once", most=1 << 20)
+    preset: Preset = setting("fast", "transformer: the design of blocks")  # noqa: RUF009
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] | None = setting(
+        None, "transformer: how it knows the position of a token; none: as the preset"
+    )
+    dropout: float = share(0.1, "share of features left out in training", common=True, chosen=True)
+    attention_dropout: float | None = share(
+        None, "transformer: share of attention weights left out in training", chosen=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.vary_length:
+            raise SettingsError("vary_length is for streams of text: set it to no")
+        if self.has_blocks and self.layers != 0 and None not in (self.width, self.heads):
+            self.transformer()  # its own checks
+
+    @property
+    def has_blocks(self) -> bool:
+        """True if the layers are Transformer blocks."""
+        return self.cell == "transformer"
+
+    def transformer(self, **values: Any) -> TransformerConfig:
+        """Return the configuration of the blocks, for cell=transformer; `values` of further fields."""
+        chosen = {name: found for name in self.BLOCK_FIELDS if (found := getattr(self, name)) is not None}
+        sizes = {name: getattr(self, name) for name in ("preset", "layers", "width", "heads", "window")}
+        dropout = self.dropout or 0.0
+        return TransformerConfig(**sizes, dropout=dropout, hidden_dropout=dropout, **values, **chosen)
+
+    @property
+    def recurrent_cell(self) -> CellName:
+        """The cell, where it is a recurrent one."""
+        assert self.cell != "transformer"
+        return self.cell
+
+    def best_dropout(self, run: RunEstimate) -> float:
+        """Return the dropout for a run, where none is set."""
+        return dropout_share(run)
+
+    rates: ClassVar[Mapping[str, Mapping[str, float]]] = {"transformer": BLOCK_RATES, **CELL_RATES}
+    """The learning rate of each cell times the square root of the width, by optimiser."""
+
+    def values_for(self, run: RunEstimate) -> Values:
+        optimiser: Optimiser = self.set_or("optimiser", "muon" if self.has_blocks else "adamw")
+        dropout = self.set_or("dropout", self.best_dropout(run))
+        return {
+            **super().values_for(run),
+            "batch": batch_size(run, least_batch(optimiser, self.width)),
+            "optimiser": optimiser,
+            "learning_rate": scaled_rate(self.rates[self.cell], optimiser, self.width),
+            "heads": heads_for(self.width, None),
+            "dropout": dropout,
+            "attention_dropout": round(dropout / 3, 3),
+            "average": "ema" if dropout else "none",
+        }
+
+
+# -- formulas ---------------------------------------------------------------------------------------------
+
+
+def named(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Values]:
+    """Give names to the values of each row.
+
+    >>> named(("width", "layers"), [(64, 2), (128, 4)])
+    [{'width': 64, 'layers': 2}, {'width': 128, 'layers': 4}]
+    """
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def heads_for(width: int, kv_heads: int | None) -> int:
-    """The number of heads: of 32 features each in narrow networks, of about 64 in others."""
+    """Return the number of heads: of 32 features each in narrow networks, of about 64 in others."""
     wanted = width / (64 if width >= 256 else 32)
     fitting = [heads for heads in range(1, width + 1) if width % (2 * heads) == 0 and heads % (kv_heads or 1) == 0]
     return min(fitting, key=lambda heads: (abs(heads - wanted), -heads), default=kv_heads or 1)
 
 
-def by_width(rate: float, width: int) -> float:
-    """A learning rate that falls with the square root of the width, from 64 on; two digits are enough."""
-    return float(f"{rate / max(64, width) ** 0.5:.2g}")
+def scaled_rate(rates: Mapping[str, float], optimiser: Optimiser, width: int) -> float:
+    """Return a learning rate that falls with the square root of the width, from 64 on; else that of the optimiser.
 
-
-def _hidden_layers(inputs: int, config: AveragingConfig | FeedforwardConfig, vocab_size: int) -> Cost:
-    hidden = inputs * config.hidden + (config.layers - 1) * config.hidden**2
-    if not config.tied:
-        return Cost(hidden, vocab_size * config.hidden)
-    return Cost(hidden + config.hidden * config.embedding, vocab_size * config.embedding)
+    >>> scaled_rate({"adam": 0.064}, "adam", 256), scaled_rate({"adam": 0.064}, "sgd", 256)
+    (0.004, 1.0)
+    """
+    if optimiser not in rates:
+        return LEARNING_RATES[optimiser]
+    return float(f"{rates[optimiser] / max(64, width) ** 0.5:.2g}")  # two digits are enough

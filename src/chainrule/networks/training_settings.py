@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from chainrule.errors import SettingsError
+from chainrule.networks.config import Checked, from_zero, positive, share, size
 from chainrule.settings import Groups, setting
 
 Optimiser = Literal["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
@@ -43,8 +43,8 @@ STREAM_LENGTH, LINE_LENGTH = 64, 256
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """The settings of the training of a network, beside those of its architecture; --set on the command line."""
+class TrainingSettings(Checked):
+    """The settings of the training of a network; those of its design are apart. On the command line: --set."""
 
     GROUPS: ClassVar[Groups] = {
         "duration": ("epochs", "steps", "minutes", "patience"),
@@ -56,32 +56,32 @@ class TrainingSettings:
         "records of the run": ("validate_every", "checkpoint_minutes", "sample_every", "logger", "tensorboard"),
     }
 
-    batch: int = setting(4096, "tokens of one optimiser step")
-    length: int | None = setting(
+    batch: int = size(4096, "tokens of one optimiser step", common=True)
+    length: int | None = size(
         None, "tokens of a row, through which gradients flow; none: the network's window, or 64 (of lines 256)"
     )
     vary_length: bool = setting(
         False, "rows of another length at each step, for networks that carry their memory on"
     )
-    device_batch: int | None = setting(
+    device_batch: int | None = size(
         None, "tokens in memory at once, of each process; none: the whole batch, or a process' share of it"
     )
-    epochs: float | None = setting(None, "passes over the text, at most")
-    steps: int | None = setting(None, "optimiser steps; if given, epochs do not count")
-    minutes: float | None = setting(
-        None, "the time to train, validations included; none: 5, unless steps or epochs are given"
+    epochs: float | None = positive(None, "passes over the text, at most", common=True)
+    steps: int | None = size(None, "optimiser steps; if given, epochs do not count", common=True)
+    minutes: float | None = positive(
+        None, "the time to train, validations included; none: 5, unless steps or epochs are given", common=True
     )
-    optimiser: Optimiser = setting("adamw", "how gradients become steps")  # noqa: RUF009 (a field, as the others)
-    learning_rate: float | None = setting(None, "the size of steps")
-    weight_decay: float | None = setting(
+    optimiser: Optimiser = setting("adamw", "how gradients become steps", common=True)  # noqa: RUF009
+    learning_rate: float | None = positive(None, "the size of steps", common=True)
+    weight_decay: float | None = from_zero(
         None,
         "how fast matrices shrink; sgd, momentum, rmsprop, adam: the weight of L2; none: 0.1 for adamw and muon",
     )
-    beta1: float = setting(0.9, "what momentum, adam and adamw keep of the mean gradient at a step")
-    beta2: float = setting(0.95, "what adam and adamw keep of the mean square of gradients at a step")
-    clip: float = setting(1.0, "the largest norm of a gradient; 0 is no bound")
+    beta1: float = share(0.9, "share of the mean gradient that momentum, adam and adamw keep at a step")
+    beta2: float = share(0.95, "share of the mean squared gradient that adam and adamw keep at a step")
+    clip: float = from_zero(1.0, "the largest norm of a gradient; 0 is no bound")
     schedule: Schedule = setting("stable-decay", "how the learning rate falls after the warm-up")  # noqa: RUF009
-    warmup: float = setting(0.02, "share of the steps in which the learning rate rises")
+    warmup: float = share(0.02, "share of the steps in which the learning rate rises")
     precision: Precision = setting(  # noqa: RUF009
         "auto",
         "of matrix products; auto: bfloat16 where it is faster; float8: bfloat16, and 8 bits in the output layer",
@@ -92,65 +92,51 @@ class TrainingSettings:
     parallel: Literal["ddp", "fsdp"] = setting(
         "ddp", "under torchrun: ddp: each process has the whole network; fsdp: each has a part of every weight"
     )
-    validate_every: int | None = setting(
+    validate_every: int | None = size(
         None, "steps between validations; none: ten validations a run, or one an epoch"
     )
-    patience: int | None = setting(None, "validations without a better one before training stops; none: never stop")
+    patience: int | None = size(None, "validations without a better one before training stops; none: never stop")
     average: Averaging = setting(  # noqa: RUF009
         "none", "ema: a moving mean of the weights; tail: their mean since validation got no better"
     )
-    checkpoint_minutes: float = setting(10.0, "minutes between checkpoints")
-    sample_every: int = setting(0, "validations between samples of text; 0: none")
+    checkpoint_minutes: float = from_zero(10.0, "minutes between checkpoints")
+    sample_every: int = from_zero(0, "validations between samples of text; 0: none")
     logger: Logger = setting("none", "a program that gets the figures too, beside metrics.jsonl")  # noqa: RUF009
     tensorboard: bool = setting(False, "the same as logger=tensorboard, also beside another logger")
 
     def __post_init__(self) -> None:
-        for name in ("batch", "length", "device_batch", "steps", "validate_every", "patience"):
-            _check(name, getattr(self, name), lambda value: value >= 1, "at least 1")
-        for name in ("epochs", "minutes", "learning_rate"):
-            _check(name, getattr(self, name), lambda value: 0 < value < float("inf"), "a finite number above 0")
-        for name in ("weight_decay", "clip", "checkpoint_minutes", "sample_every"):
-            _check(name, getattr(self, name), lambda value: 0 <= value < float("inf"), "at least 0")
-        for name in ("beta1", "beta2"):
-            _check(name, getattr(self, name), lambda value: 0 <= value < 1, "at least 0 and below 1")
+        super().__post_init__()
         if self.average == "tail" and self.patience is not None and self.patience <= STALLED:
             raise SettingsError(
                 f"average=tail begins after {STALLED} validations without a better one: patience should be more "
                 f"than that, not {self.patience}"
             )
-        _check("warmup", self.warmup, lambda value: 0 <= value < 1, "at least 0 and below 1")
-        following = getattr(super(), "__post_init__", None)  # an architecture's settings may be another base class
-        if following is not None:
-            following()
 
     @property
     def rate(self) -> float:
-        """The learning rate that is set, or else the optimiser's default."""
+        """The learning rate; the default of the optimiser if none is set."""
         return self.learning_rate or LEARNING_RATES[self.optimiser]
 
     @property
     def decay(self) -> float:
-        """The weight decay that is set, or else the optimiser's default."""
+        """The weight decay; the default of the optimiser if none is set."""
         return DECAYING.get(self.optimiser, 0.0) if self.weight_decay is None else self.weight_decay
 
     def row_length(self, window: int | None, context: str) -> int:
-        """The tokens of a row, for a network that reads at most `window` at once; None: it has no window."""
+        """Return the tokens of a row, for a network that reads at most `window` at once; None: any number."""
         if window is None:
             return self.length or (LINE_LENGTH if context == "line" else STREAM_LENGTH)
         if self.length is not None and self.length > window:
-            raise SettingsError(f"length should be at most {window}, what the network reads at once: {self.length}")
+            raise SettingsError(
+                f"length should be at most {window}, the tokens that the network reads at once: {self.length}"
+            )
         return self.length or window
 
 
 def shrinks(name: str, axes: int) -> bool:
-    """Whether weight decay applies to a parameter of that name; a tied one decays if any of its names does.
+    """Return True if weight decay applies to a parameter of that name; a tied one decays if any of its names does.
 
     Matrices decay. Vectors (biases, norms, initial states) do not, nor does a table that is only looked up, of
     which few rows are used at a time; a table that is tied to the head decays as the head's matrix.
     """
     return axes >= 2 and not any(word in name for word in LOOKED_UP)
-
-
-def _check(name: str, value: float | None, is_right: Callable[[float], bool], expected: str) -> None:
-    if value is not None and not is_right(value):
-        raise SettingsError(f"{name} should be {expected}, not {value}")

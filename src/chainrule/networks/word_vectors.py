@@ -69,84 +69,67 @@ def load_vectors(path: str | Path, tokenizer: Tokenizer) -> Vectors:
             lower.setdefault(token.lower().encode(), []).append(i)
     found: dict[int, np.ndarray] = {}
     fallback: dict[int, np.ndarray] = {}
-    lines = _Lines(Path(path))
-    for word, numbers in lines:
+    path, size = Path(path), 0
+    for line, word, numbers in _words(path):
+        size = len(numbers)
         if word in exact or word in lower:
-            vector = lines.parse(numbers)
+            vector = _parsed(numbers, path, line)
             if word in exact:
                 found.setdefault(exact[word], vector)
             for i in lower.get(word, ()):
                 fallback.setdefault(i, vector)
     found = fallback | found
     ids_N = np.asarray(sorted(found), dtype=np.int64)
-    matrix_ND = np.stack([found[i] for i in ids_N]) if found else np.empty((0, lines.size), dtype=np.float32)
+    matrix_ND = np.stack([found[i] for i in ids_N]) if found else np.empty((0, size), dtype=np.float32)
     return Vectors(str(path), ids_N, matrix_ND, len(tokens))
 
 
-class _Lines:
-    """The lines of a file, each as a word and its numbers, still unparsed; errors name the line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = 0
-        self._number = 0
-
-    def __iter__(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        promised: int | None = None
-        words = 0
-        for line in self._raw():
-            self._number += 1
-            fields = line.rstrip(b" ").split(b" ")
-            if self._number == 1:
-                promised, self.size = _first_line(fields)
-                if promised is not None:
-                    continue
-            words += 1
-            yield self._word_and_numbers(fields)
-        if promised is not None and words != promised:
-            raise VectorsError(
-                f"{self.path}: its first line promises {promised:,} words, there are {words:,}: is it whole?"
-            )
-        if not words:
-            raise VectorsError(
-                f"{self.path}: there is no vector in it; each line should have a word and its numbers"
-            )
-
-    def parse(self, numbers: list[bytes]) -> np.ndarray:
-        """The vector of the line that was read last, from its numbers as text."""
-        try:
-            vector = np.asarray([float(number) for number in numbers], dtype=np.float32)
-        except ValueError as error:
-            raise self._fault(f"expected numbers behind the word: {error}") from None
-        if not np.isfinite(vector).all():
-            raise self._fault("expected finite numbers behind the word, found NaN or infinity")
-        return vector
-
-    def _raw(self) -> Iterator[bytes]:
-        name = str(self.path)
-        try:
-            for block in clean_blocks(raw_pieces(self.path, name), name, Cleaning()):
-                yield from lines_of(block)
-        except EncodingError as error:
-            raise VectorsError(
-                f"{name}: line {error.line}, byte {error.byte}: expected UTF-8; is this a binary file of word2vec? "
-                "Save it as text first"
-            ) from None
-
-    def _word_and_numbers(self, fields: list[bytes]) -> tuple[bytes, list[bytes]]:
-        extra = len(fields) - 1 - self.size
+def _words(path: Path) -> Iterator[tuple[int, bytes, list[bytes]]]:
+    """Yield each line of a file: its number, its word, and the numbers behind it as text."""
+    promised, size, words = None, 0, 0
+    for number, line in enumerate(_lines(path), start=1):
+        fields = line.rstrip(b" ").split(b" ")
+        if number == 1:
+            promised, size = _first_line(fields)
+            if promised is not None:
+                continue
+        words += 1
+        extra = len(fields) - 1 - size
         # a few words of large files contain spaces; a number too many is an error
-        if self.size < 1 or extra < 0 or (extra > 0 and _is_number(fields[extra])):
-            expected = f"a word and {self.size} numbers, as above" if self.size else "a word and its numbers"
-            raise self._fault(f"expected {expected}, found {len(fields)} columns")
-        return b" ".join(fields[: extra + 1]), fields[extra + 1 :]
+        if size < 1 or extra < 0 or (extra > 0 and _is_number(fields[extra])):
+            expected = f"a word and {size} numbers, as above" if size else "a word and its numbers"
+            raise VectorsError(f"{path}: line {number}: expected {expected}, found {len(fields)} columns")
+        yield number, b" ".join(fields[: extra + 1]), fields[extra + 1 :]
+    if promised is not None and words != promised:
+        raise VectorsError(f"{path}: its first line promises {promised:,} words, there are {words:,}: is it whole?")
+    if not words:
+        raise VectorsError(f"{path}: there is no vector in it; each line should have a word and its numbers")
 
-    def _fault(self, what: str) -> VectorsError:
-        return VectorsError(f"{self.path}: line {self._number}: {what}")
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        for block in clean_blocks(raw_pieces(path, str(path)), str(path), Cleaning()):
+            yield from lines_of(block)
+    except EncodingError as error:
+        raise VectorsError(
+            f"{path}: line {error.line}, byte {error.byte}: expected UTF-8; is this a binary file of word2vec? "
+            "Save it as text first"
+        ) from None
+
+
+def _parsed(numbers: list[bytes], path: Path, line: int) -> np.ndarray:
+    """Return the vector of a line, from its numbers as text."""
+    try:
+        vector = np.asarray([float(number) for number in numbers], dtype=np.float32)
+    except ValueError as error:
+        raise VectorsError(f"{path}: line {line}: expected numbers behind the word: {error}") from None
+    if not np.isfinite(vector).all():
+        raise VectorsError(f"{path}: line {line}: expected finite numbers behind the word, found NaN or infinity")
+    return vector
 
 
 def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
-    """The number of words in the header of word2vec, None without a header, and the size of a vector."""
+    """Return the number of words in the header of word2vec, None without a header, and the size of a vector."""
     if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
         return int(fields[0]), int(fields[1])
     return None, len(fields) - 1

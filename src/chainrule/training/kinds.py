@@ -22,7 +22,7 @@ from chainrule.folder import TEXT, ModelFolder
 from chainrule.networks.config import count_parameters
 from chainrule.networks.defaults import complete, in_words, remembered, with_time
 from chainrule.networks.settings import (
-    AveragingSettings,
+    BagOfWordsSettings,
     ElmanSettings,
     FeedforwardSettings,
     GruSettings,
@@ -245,10 +245,10 @@ FEEDFORWARD = network_kind(
     tape=f"{_TAPE}.feedforward:TapeFeedforward",
     entry=LadderEntry("feed-forward", ON_LADDER),
 )
-AVERAGING = network_kind(
-    "averaging",
+BAG_OF_WORDS = network_kind(
+    "bagofwords",
     "a bag of words: the mean of the tokens before, whatever their order",
-    AveragingSettings,
+    BagOfWordsSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
     tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
     entry=LadderEntry("bag of words", ON_LADDER, share=0.5),

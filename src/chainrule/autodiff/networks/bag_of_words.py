@@ -18,14 +18,14 @@ from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork
 from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.modules import Multiply, RunningMean
 from chainrule.autodiff.tape.nodes import Value
-from chainrule.networks.config import AveragingConfig
+from chainrule.networks.config import BagOfWordsConfig
 from chainrule.networks.memory import Sums
 
 
 class TapeBagOfWords(TapeNetwork):
     """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
 
-    def __init__(self, config: AveragingConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
+    def __init__(self, config: BagOfWordsConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
         super().__init__(vocab_size, bos, tensors, tied=config.tied)
         self.config, self.window = config, config.window
 

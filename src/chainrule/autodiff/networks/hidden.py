@@ -8,14 +8,14 @@ from chainrule.autodiff.networks.network import Randomness, dropout
 from chainrule.autodiff.tape.modules import Add, Linear, ReLU, Sigmoid, Tanh
 from chainrule.autodiff.tape.nodes import Node, Parameter
 from chainrule.autodiff.tape.tape import Module
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig
 
 ACTIVATIONS: Mapping[str, type[Module]] = {"tanh": Tanh, "sigmoid": Sigmoid, "relu": ReLU}
 
 
 def hidden_layers(
     parameters: Mapping[str, Parameter],
-    config: AveragingConfig | FeedforwardConfig,
+    config: BagOfWordsConfig | FeedforwardConfig,
     x: Module,
     randomness: Randomness | None,
 ) -> Module:

@@ -15,10 +15,17 @@ from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
 from chainrule.autodiff.networks.transformer import weights as of_transformer
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
 from chainrule.autodiff.tape.gradients import Array
-from chainrule.networks.config import GATES, PARTS, AveragingConfig, FeedforwardConfig, RecurrentConfig, padded_size
+from chainrule.networks.config import (
+    GATES,
+    PARTS,
+    BagOfWordsConfig,
+    FeedforwardConfig,
+    RecurrentConfig,
+    padded_size,
+)
 from chainrule.networks.transformer.config import TransformerConfig
 
-Design: TypeAlias = AveragingConfig | FeedforwardConfig | RecurrentConfig | TransformerConfig
+Design: TypeAlias = BagOfWordsConfig | FeedforwardConfig | RecurrentConfig | TransformerConfig
 
 _GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2)}
 _HEAD_STD = 0.02
@@ -40,7 +47,7 @@ def shapes(design: Design, vocab_size: int) -> dict[str, tuple[int, ...]]:
 
 def make_network(design: Design, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> TapeNetwork:
     """The network of a design, with these weights."""
-    if isinstance(design, AveragingConfig):
+    if isinstance(design, BagOfWordsConfig):
         return TapeBagOfWords(design, vocab_size, bos, tensors)
     if isinstance(design, FeedforwardConfig):
         return TapeFeedforward(design, vocab_size, bos, tensors)
@@ -75,7 +82,7 @@ def checked(design: Design, vocab_size: int, tensor: Callable[[str], Array]) -> 
     return tensors
 
 
-def _hidden(design: AveragingConfig | FeedforwardConfig) -> tuple[Mapping[str, tuple[int, ...]], int]:
+def _hidden(design: BagOfWordsConfig | FeedforwardConfig) -> tuple[Mapping[str, tuple[int, ...]], int]:
     """The shapes of the parameters between the table and the head, and the number of features for the head."""
     context, direct = design.embedding, 0
     if isinstance(design, FeedforwardConfig):
@@ -104,7 +111,7 @@ def _recurrent(design: RecurrentConfig) -> tuple[Mapping[str, tuple[int, ...]], 
 def _fill(
     weight: Array,
     name: str,
-    design: AveragingConfig | FeedforwardConfig | RecurrentConfig,
+    design: BagOfWordsConfig | FeedforwardConfig | RecurrentConfig,
     randomness: Randomness,
 ) -> None:
     rows, columns = weight.shape

@@ -103,7 +103,7 @@ def _print_network(screen: Console, found: NetworkExplanation) -> None:
         some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
         what = (
             "sum of their vectors"
-            if found.kind == "averaging"
+            if found.kind == "bagofwords"
             else f"state after {'it' if before == 1 else 'them'}"
         )
         say(screen, f"{some} read without the tape: the {what} is data")

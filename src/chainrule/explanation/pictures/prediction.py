@@ -32,7 +32,7 @@ from chainrule.autodiff.tape.nodes import Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module, current_tape
 from chainrule.explanation.pictures.equations import subscript
 from chainrule.explanation.pictures.transformer import last_features, parameter_letter
-from chainrule.networks.config import PARTS, AveragingConfig, FeedforwardConfig
+from chainrule.networks.config import PARTS, BagOfWordsConfig, FeedforwardConfig
 from chainrule.networks.memory import RecurrentMemory, Sums
 
 _GATES: dict[str, dict[type[Module], str]] = {
@@ -107,7 +107,7 @@ class Prediction:
         self.symbols |= symbols
         return features
 
-    def _hidden(self, config: AveragingConfig | FeedforwardConfig, x: Module) -> Module:
+    def _hidden(self, config: BagOfWordsConfig | FeedforwardConfig, x: Module) -> Module:
         h = x
         for i in range(config.layers):
             layer = subscript(i + 1) if config.layers > 1 else ""

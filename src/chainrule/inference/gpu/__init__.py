@@ -6,10 +6,9 @@ In reading order:
     step_kernels.py     the kernels of a step: norms, matrix products, attention
     choice.py           the choice of the next token, by kernels
     choice_kernels.py   the kernels of the choice: the best tokens, strategies, sampling
-    graph_sampling.py   a whole step of sampling as a CUDA graph
-    graph_reading.py    several tokens of one row, drafted by another model, read as a CUDA graph
+    graph_sampling.py   a whole step of sampling, or the reading of several tokens, as a CUDA graph
     guess_table.py      a hash table of contexts and the tokens that may follow them
     draft_kernels.py    the kernels of drafting: guesses, and those that are kept
     graph_drafting.py   drafting, reading, choosing and keeping as one CUDA graph
-    captured.py         the graphs of one model, captured when they are first asked for
+    captured.py         the graphs of one model, captured when they are first used
 """

@@ -1,4 +1,4 @@
-"""The captured steps of one Transformer, each captured when it is first asked for."""
+"""The captured steps of one Transformer, each captured when it is first used: CUDA graphs that sample and read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import threading
 import weakref
 from typing import Any
 
-from chainrule.contract.capabilities import DraftRules
+import numpy as np
+import torch
+from torch import Tensor
+
+from chainrule.contract.capabilities import Choose, Drafted, DraftRules
 from chainrule.contract.lm import offered
 from chainrule.inference.gpu.graph_drafting import GraphDrafter, Guesses
-from chainrule.inference.gpu.graph_reading import GraphReader
-from chainrule.inference.gpu.graph_sampling import GraphSampler, LogProbs
+from chainrule.inference.gpu.graph_sampling import MOST_STEPS, GraphReader, GraphSampler, LogProbs
 from chainrule.inference.gpu.guess_table import LONGEST, GuessTable
 from chainrule.inference.gpu.step import power_of_two
+from chainrule.inference.state import NeuralState
+from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
 
 _MOST_DRAFTERS = 4
+TOKENS_THAT_REPAY = 16
+"""The number of single tokens that are read before a step that reads one is captured."""
 
 
 class CapturedSteps:
@@ -27,13 +34,66 @@ class CapturedSteps:
         self.readers: dict[int, GraphReader] = {}
         self.drafters: dict[Any, GraphDrafter] = {}
         self.tokens_read = 0
-        """How many times one token of one row was to be read."""
+        """The number of times that one token of one row was to be read."""
         self.lock = threading.RLock()
         """Held while a step is captured or replayed: all of them use the same arrays."""
         self._tables: weakref.WeakKeyDictionary[Any, GuessTable | None] = weakref.WeakKeyDictionary()
 
+    # -- from state to state ------------------------------------------------------------------------------
+
+    def write(
+        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """Sample a token a row for each column; return the state after them, the tokens, and ln p of each.
+
+        None if the choice looks back, the window would slide, or there are more than `MOST_STEPS` columns.
+        """
+        rows, steps = uniforms_BT.shape
+        window, cache = state.window, state.memory
+        assert isinstance(cache, Cache) and window is not None
+        if read_BT is not None or window.longest + steps > window.size or steps > MOST_STEPS:
+            return None
+        with self.lock:
+            return self.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
+
+    def write_drafted(
+        self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
+    ) -> Drafted | None:
+        """Draft, read, choose and keep tokens, as `WritesDrafted` says.
+
+        None if the window would slide, or a model that drafts has no table of contexts.
+        """
+        assert state.window is not None and isinstance(state.memory, Cache)
+        window = state.window.counted()
+        limit = min(most, GraphDrafter.room(window, rules.tokens))
+        with self.lock:
+            drafter = self.drafter(rules) if limit > 0 and len(state) == 1 else None
+            return None if drafter is None else drafter.write(state.memory, window, last, uniforms, limit)
+
+    def read_token(self, state: NeuralState, ids_11: Tensor) -> NeuralState | None:
+        """Return the state after one more token of one row.
+
+        None if the window would slide, or few single tokens were read so far: to capture a step takes some time.
+        """
+        self.tokens_read += 1
+        window = state.window
+        assert window is not None
+        if self.tokens_read < TOKENS_THAT_REPAY or window.longest >= window.size:
+            return None
+        with self.lock, torch.inference_mode(False):  # the step's arrays are written to outside of this mode, too
+            after, features_11D, _ = self.read_ahead(state.memory, ids_11)
+            # a copy, so that threads that only read never share arrays
+            return NeuralState(after, features_11D[:, 0], window.append(ids_11, None)).select(np.zeros(1, np.int64))
+
+    def read_ahead(self, cache: Any, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor]:
+        """Return the cache after the ids of one row, their features [1, T, D], and ln p of the token after each."""
+        with self.lock:
+            return self.reader(ids_1T.shape[1]).read(cache, ids_1T)
+
+    # -- captured steps -----------------------------------------------------------------------------------
+
     def sampler(self, rows: int) -> GraphSampler:
-        """The sampler for batches of so many rows.
+        """Return the sampler for batches of this many rows.
 
         Rows end, and in a server others join: with powers of two, a few samplers serve every number, and all of
         them together take at most twice the memory of the largest.
@@ -44,15 +104,15 @@ class CapturedSteps:
         return self.samplers[size]
 
     def reader(self, tokens: int) -> GraphReader:
-        """The reader of so many tokens of one row."""
+        """Return the reader of this many tokens of one row."""
         if tokens not in self.readers:
             self.readers[tokens] = GraphReader(self.network, self.sampler(1), tokens)
         return self.readers[tokens]
 
     def drafter(self, rules: DraftRules) -> GraphDrafter | None:
-        """The drafter for a draft and a choice; None if a model that drafts has no table of contexts."""
+        """Return the drafter for a draft and a choice; None if a model that drafts has no table of contexts."""
         copies = rules.sources[0] is None
-        # a model always has a guess, so what comes after it is never asked
+        # a model always has a guess, so sources after it are never used
         model = next((source for source in rules.sources if source is not None), None)
         table = None if model is None else self._table(model)
         if model is not None and table is None:
@@ -66,7 +126,7 @@ class CapturedSteps:
         return self.drafters[key]
 
     def _table(self, model: Any) -> GuessTable | None:
-        """The table of a model that drafts, on the device of the network."""
+        """Return the table of a model that drafts, on the device of the network."""
         if model not in self._tables:
             likeliest = offered(model, "likeliest")
             known = likeliest and likeliest(LONGEST)

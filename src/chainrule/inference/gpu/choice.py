@@ -1,4 +1,4 @@
-"""Sampling the next token by the kernels of choice_kernels.py: what `decode.sample.Choice` computes, on a GPU."""
+"""Sampling the next token by the kernels of choice_kernels.py: `decode.sample.Choice` on a GPU."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
 from chainrule.inference.gpu.step import FusedStep, NormArguments, power_of_two
+from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.blocks import Norm
 
 MOST_KEPT = 1024
@@ -33,7 +34,7 @@ class TopKPlan:
 
 
 def plan_of(choose: Choose) -> TopKPlan | None:
-    """The plan of a choice; None if it needs more than the k best tokens, or an operation the kernels lack."""
+    """Return the plan of a choice; None if it looks at more than k tokens, or the kernels lack an operation."""
     if choose.operations is None:
         return None
     forbidden: tuple[int, ...] = ()
@@ -59,7 +60,8 @@ class StepBuffers(NamedTuple):
     """The arrays that a captured step reads and writes, at fixed addresses; T counts steps, W is the window."""
 
     features_BD: Tensor
-    going_B: Tensor
+    active_B: Tensor
+    """False for rows that have ended."""
     uniforms_BT: Tensor
     tokens_BT: Tensor
     scores_BT: Tensor
@@ -68,9 +70,24 @@ class StepBuffers(NamedTuple):
     column_1: Tensor
     """The index of the next column of uniforms, tokens and scores."""
 
+    @classmethod
+    def of_size(cls, rows: int, steps: int, window: int, weight_VD: Tensor) -> StepBuffers:
+        """Return empty buffers for a network whose head has this weight."""
+        zeros, int64 = weight_VD.new_zeros, torch.int64
+        return cls(
+            features_BD=zeros(rows, weight_VD.shape[1]),
+            active_B=torch.ones(rows, dtype=torch.bool, device=weight_VD.device),
+            uniforms_BT=zeros(rows, steps, dtype=torch.float64),
+            tokens_BT=zeros(rows, steps, dtype=int64),
+            scores_BT=zeros(rows, steps, dtype=wide_type(weight_VD)),
+            ids_BW=zeros(rows, window, dtype=int64),
+            lengths_B=zeros(rows, dtype=int64),
+            column_1=zeros(1, dtype=int64),
+        )
+
 
 class KeptTokens(NamedTuple):
-    """The best tokens of each piece of the vocabulary, and the operands of what is done to them."""
+    """The best tokens of each piece of the vocabulary, and the operands of the operations on them."""
 
     z: Tensor
     """Logits, [B, pieces, slots]."""
@@ -84,7 +101,7 @@ class KeptTokens(NamedTuple):
 
 
 class TokenVectors(NamedTuple):
-    """Where the embedding of a chosen token comes from, and where it goes."""
+    """The tables that the embedding of a chosen token is read from, and the array it is written to."""
 
     table: Tensor
     places: Tensor
@@ -98,7 +115,7 @@ class FusedChoice:
     def __init__(self, plan: TopKPlan, step: FusedStep, buffers: StepBuffers, bos: int) -> None:
         self.plan, self.network_step, self.buffers, self.bos = plan, step, buffers, bos
         self.head = step.network.head
-        rows, device = len(buffers.going_B), buffers.going_B.device
+        rows, device = len(buffers.active_B), buffers.active_B.device
         self.pieces = -(-self.head.vocab_size // _PIECE)
         self.slots = power_of_two(plan.k)
         slots, pieces = (rows, self.pieces, self.slots), (rows, self.pieces)

@@ -21,7 +21,7 @@ def best_of_piece(
     logits_ptr, forbidden_ptr, z_ptr, token_ptr, best_ptr, total_ptr, stride, V, bos, k,
     FORBIDDEN: tl.constexpr, PIECE: tl.constexpr, SLOTS: tl.constexpr, BITS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """The k best logits of one piece of a row, and their tokens, in the order of tokens; its part of Σ e^z."""
+    """Write the k best logits of one piece of a row and their tokens, in the order of tokens; and its Σ e^z."""
     if AHEAD:
         gdc_launch_dependents()
         gdc_wait()
@@ -53,7 +53,7 @@ def _ordered(x):
 
 @triton.jit
 def _reaching_top(x, k, BITS: tl.constexpr):
-    """The mask of the k largest floats, the first among equals; all but their upper BITS bits must be 0."""
+    """Return the mask of the k largest floats, the first among equals; all but their upper BITS bits must be 0."""
     order = _ordered(x)
     # the largest threshold that at least k reach, bit by bit
     least, bit = tl.zeros([], tl.uint32), tl.full([], 0x80000000, tl.uint32)
@@ -71,7 +71,7 @@ def _reaching_top(x, k, BITS: tl.constexpr):
 
 @triton.jit
 def _reaching_mass(x, share):
-    """The mask of the nucleus: x, from the largest down, until the probability before one has reached `share`."""
+    """Return the mask of the nucleus: the largest x, until the probability of those before one reaches `share`."""
     order = _ordered(x)
     weight = tl.exp(x.to(tl.float64))
     wanted = share * (1 - 1e-9) * tl.sum(weight, 0)
@@ -89,7 +89,7 @@ def _reaching_mass(x, share):
 
 @triton.jit
 def _operate(x, OPERATION: tl.constexpr, value):
-    """ln p after one strategy, up to an additive constant; -∞ where it drops a token."""
+    """Return ln p after one strategy, up to an additive constant; -∞ where it drops a token."""
     top = tl.max(x, 0)
     x = tl.where(x > -float("inf"), x - top, -float("inf"))
     if OPERATION == TEMPERATURE:
@@ -118,7 +118,7 @@ def choose(
         gdc_wait()
     b = tl.program_id(0)
     # no race: all threads read this long before one of them writes it
-    was_going = tl.load(buffers.going_B + b) != 0
+    was_active = tl.load(buffers.active_B + b) != 0
     p = tl.arange(0, BLOCK_P)
     bests = tl.load(kept.best + b * PIECES + p, mask=p < PIECES, other=-float("inf"))
     totals = tl.load(kept.total + b * PIECES + p, mask=p < PIECES, other=0.0)
@@ -140,13 +140,13 @@ def choose(
     passed = tl.minimum(passed, tl.max(tl.where(weight > 0, slot, 0), 0))
     is_possible, any_total = top > -float("inf"), tl.sum(totals, 0)
     is_nan = any_total != any_total
-    goes_on = was_going & (is_possible | is_nan)  # NaN goes on, with token 0, so that its score is seen
+    goes_on = was_active & (is_possible | is_nan)  # NaN goes on, with token 0, so that its score is seen
     token = tl.load(kept.tokens + b * PIECES * SLOTS + passed).to(tl.int64)
     token = tl.where(goes_on, tl.where(is_possible & (is_nan == 0), token, 0), PAD)
     score = tl.sum(tl.where(slot == passed, z, 0.0), 0) - log_total
     tl.store(buffers.tokens_BT + b * most_steps + column, token)
     tl.store(buffers.scores_BT + b * most_steps + column, tl.where(goes_on, score, 0.0))
-    tl.store(buffers.going_B + b, goes_on & (token != end))
+    tl.store(buffers.active_B + b, goes_on & (token != end))
     tl.store(is_token_ptr + b, goes_on)
     length = tl.load(buffers.lengths_B + b)
     row = tl.maximum(token, 0)

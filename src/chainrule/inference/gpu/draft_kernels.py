@@ -1,7 +1,7 @@
 """Drafting on a GPU by Triton kernels: one guesses the next tokens, another keeps those that were right.
 
 `graph_drafting.py` has the same in torch. Each kernel is one program: a guess depends on the one before it, and
-there is little to do. The status is [length, column, going, limit, steps, drafted].
+there is little to do. The status is [length, column, active, limit, steps, drafted].
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _looked_up(
     t1, t2, t3, t4, count, table_ptr, mask, SLOTS: tl.constexpr, F1: tl.constexpr, F2: tl.constexpr,
     F3: tl.constexpr, SEED: tl.constexpr, MIXER: tl.constexpr, PRINT: tl.constexpr,
 ):  # fmt: skip
-    """The token after the longest known context of a text of `count` tokens; t1, which is its last, if none is."""
+    """Return the token after the longest known context of a text of `count` tokens; else its last token, t1."""
     lane = tl.arange(0, 4 * SLOTS)
     length, slot = (lane // SLOTS + 1).to(tl.int64), lane % SLOTS
     # Σ (token + 1) · factor over the last one, two, three and four tokens
@@ -57,16 +57,16 @@ def _looked_up(
 
 @triton.jit
 def guess(
-    text_ptr, status_ptr, table_ptr, uniforms_ptr, ids_ptr, places_ptr, numbers_ptr, going_ptr, mask,
+    text_ptr, status_ptr, table_ptr, uniforms_ptr, ids_ptr, places_ptr, numbers_ptr, active_ptr, mask,
     K: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_W: tl.constexpr, COPIES: tl.constexpr, LOOKS_UP: tl.constexpr,
     SHORTEST: tl.constexpr, LONGEST: tl.constexpr, SLOTS: tl.constexpr, F1: tl.constexpr, F2: tl.constexpr,
     F3: tl.constexpr, SEED: tl.constexpr, MIXER: tl.constexpr, PRINT: tl.constexpr,
 ):  # fmt: skip
-    """Write K guesses after the text, and what the network is to read and to choose by: K + 1 of each."""
-    n, column, going = tl.load(status_ptr), tl.load(status_ptr + 1), tl.load(status_ptr + 2)
+    """Write K guesses after the text, K + 1 tokens to read, and as many random numbers to choose by."""
+    n, column, active = tl.load(status_ptr), tl.load(status_ptr + 1), tl.load(status_ptr + 2)
     t = tl.arange(0, BLOCK_T)
     tl.store(places_ptr + t, n + t, mask=t <= K)
-    tl.store(going_ptr + t, t >= 0, mask=t <= K)
+    tl.store(active_ptr + t, t >= 0, mask=t <= K)
     tl.store(numbers_ptr + t, tl.load(uniforms_ptr + column + t, mask=t <= K, other=0.0), mask=t <= K)
     last = tl.load(text_ptr + n)
     tl.store(ids_ptr, last)
@@ -94,34 +94,34 @@ def guess(
             t2 = t1
             t1 = token
     if LOOKS_UP or begin >= 0:
-        tl.store(status_ptr + 5, tl.load(status_ptr + 5) + going * K)
+        tl.store(status_ptr + 5, tl.load(status_ptr + 5) + active * K)
 
 
 @triton.jit
 def keep(
-    text_ptr, status_ptr, ids_ptr, chosen_ptr, scores_ptr, going_ptr, features_ptr, tokens_ptr, written_ptr,
+    text_ptr, status_ptr, ids_ptr, chosen_ptr, scores_ptr, active_ptr, features_ptr, tokens_ptr, written_ptr,
     last_ptr, K: tl.constexpr, BLOCK_T: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Keep the guesses up to the first that was not chosen, and the token that was chosen there."""
-    n, column, going = tl.load(status_ptr), tl.load(status_ptr + 1), tl.load(status_ptr + 2)
+    n, column, active = tl.load(status_ptr), tl.load(status_ptr + 1), tl.load(status_ptr + 2)
     t = tl.arange(0, BLOCK_T)
     there = t <= K
     token = tl.load(chosen_ptr + t, mask=there, other=0)
-    goes = tl.load(going_ptr + t, mask=there, other=0).to(tl.int64)
+    goes = tl.load(active_ptr + t, mask=there, other=0).to(tl.int64)
     guessed = tl.load(ids_ptr + 1 + t, mask=t < K, other=-2)
     kept = tl.min(tl.where((token == guessed) & (goes != 0) & (t < K), BLOCK_T, t), 0)
-    new = (kept + 1) * going
-    # what lies after the tokens that are kept is overwritten by the next step
+    new = (kept + 1) * active
+    # the next step overwrites the tokens after those that are kept
     tl.store(text_ptr + n + 1 + t, tl.maximum(token, 0), mask=there)
     tl.store(tokens_ptr + column + t, token, mask=there)
     tl.store(written_ptr + column + t, tl.load(scores_ptr + t, mask=there, other=0.0), mask=there)
     d = tl.arange(0, BLOCK_D)
     features = tl.load(features_ptr + kept * D + d, mask=d < D, other=0.0)
-    tl.store(last_ptr + d, features, mask=(d < D) & (going != 0))
+    tl.store(last_ptr + d, features, mask=(d < D) & (active != 0))
     goes_on = tl.sum(tl.where(t == kept, goes, 0), 0)
     within = (column + new < tl.load(status_ptr + 3)).to(tl.int64)
     steps = tl.load(status_ptr + 4)
     tl.store(status_ptr, n + new)
     tl.store(status_ptr + 1, column + new)
-    tl.store(status_ptr + 2, going * goes_on * within)
-    tl.store(status_ptr + 4, steps + going)
+    tl.store(status_ptr + 2, active * goes_on * within)
+    tl.store(status_ptr + 4, steps + active)

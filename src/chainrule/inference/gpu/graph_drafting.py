@@ -1,11 +1,11 @@
 """Speculative decoding on a GPU by a CUDA graph: guessing, reading, choosing and keeping are one captured step.
 
 A step of a small network takes the GPU a third of a millisecond. A host that guesses tokens, sends them, waits for
-what the network thinks of them, and decides, needs several times as long. So guesses come from the text itself or
-from a hash table of contexts, both on the device, and the host looks at the text every few steps.
+their probabilities and decides needs several times as long. So guesses come from the text itself or from a hash
+table of contexts, both on the device, and the host looks at the text every few steps.
 
-What is written is what decode/speculative.py writes by guesses: at each place a token is chosen by the random
-number of that place, and a guess is right if it is that token.
+The result is that of decode/speculative.py: at each place a token is chosen by the random number of that place,
+and a guess is right if it is that token.
 """
 
 from __future__ import annotations
@@ -16,31 +16,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.contract.capabilities import LONGEST_MATCH, SHORTEST_MATCH, Choose
+from chainrule.contract.capabilities import LONGEST_MATCH, SHORTEST_MATCH, Choose, Drafted
 from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, plan_of
-from chainrule.inference.gpu.graph_reading import RowReader
-from chainrule.inference.gpu.graph_sampling import GraphSampler
+from chainrule.inference.gpu.graph_sampling import GraphSampler, RowReader
 from chainrule.inference.gpu.guess_table import FACTORS, LONGEST, MIXER, PRINT_BITS, SEED, SLOTS, GuessTable
 from chainrule.inference.gpu.step import power_of_two
-from chainrule.inference.windows import Window
+from chainrule.inference.state import NeuralState, Window
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.devices import current_device, has_triton
 
 MOST_STEPS = 16
 """The most steps between two looks of the host."""
-_LENGTH, _COLUMN, _GOING, _LIMIT, _STEPS, _DRAFTED = range(6)
+_LENGTH, _COLUMN, _ACTIVE, _LIMIT, _STEPS, _DRAFTED = range(6)
 
 
 class Guesses(NamedTuple):
-    """Where guesses come from."""
+    """The sources of guesses."""
 
     copies: bool
-    """Whether they are copied from the text where its last tokens stood before."""
+    """True: guesses are copied from the text, where its last tokens stood before."""
     table: GuessTable | None
-    """Contexts to look up, where nothing is copied."""
+    """Contexts to look up where nothing is copied."""
     tokens: int
-    """How many tokens are guessed at once."""
+    """The number of tokens that are guessed at once."""
 
 
 class DraftBuffers(NamedTuple):
@@ -49,7 +48,7 @@ class DraftBuffers(NamedTuple):
     text_W: Tensor
     """The tokens that the network has read, the one that waits to be read, and guesses."""
     status_6: Tensor
-    """Length (tokens that were read), column (tokens written), going (0 or 1), limit, steps, and drafted tokens."""
+    """Length (tokens that were read), column (tokens written), active (0 or 1), limit, steps, drafted tokens."""
     uniforms_N: Tensor
     tokens_N: Tensor
     scores_N: Tensor
@@ -60,48 +59,26 @@ class DraftBuffers(NamedTuple):
     places_T: Tensor
 
 
-class Written(NamedTuple):
-    """The tokens and scores of some steps, and the network's memory after all but the last of the tokens."""
-
-    cache: Cache
-    window: Window
-    features_1D: Tensor
-    tokens: np.ndarray
-    scores: np.ndarray
-    steps: int
-    drafted: int
-
-
 class GraphDrafter:
     """The captured step of one network, one source of guesses and one choice; its cache is that of a sampler."""
 
     def __init__(self, network: Transformer, sampler: GraphSampler, guesses: Guesses, choose: Choose) -> None:
         self.sampler, self.guesses, self.choose = sampler, guesses, choose
         self.reader = RowReader(network, sampler, guesses.tokens + 1)
-        weight, T = network.head.weight, guesses.tokens + 1
+        weight, T = network.head.weight.detach(), guesses.tokens + 1
         size, device = network.config.window + 2 * T, weight.device
+        # T rows, each of which chooses one token
+        self.rows = StepBuffers.of_size(T, 1, 1, weight)
         whole: dict[str, Any] = {"dtype": torch.int64, "device": device}
-        promoted = torch.promote_types(weight.dtype, torch.float32)
         self.buffers = DraftBuffers(
             text_W=torch.zeros(size, **whole),
             status_6=torch.zeros(6, **whole),
             uniforms_N=torch.zeros(size, dtype=torch.float64, device=device),
             tokens_N=torch.zeros(size, **whole),
-            scores_N=torch.zeros(size, dtype=promoted, device=device),
-            last_D=torch.zeros(weight.shape[1], dtype=weight.dtype, device=device),
+            scores_N=torch.zeros(size, dtype=self.rows.scores_BT.dtype, device=device),
+            last_D=torch.zeros_like(weight[0]),
             ids_T=torch.zeros(T, **whole),
             places_T=torch.zeros(T, **whole),
-        )
-        # a choice among T rows that each write one token
-        self.rows = StepBuffers(
-            features_BD=torch.zeros(T, weight.shape[1], dtype=weight.dtype, device=device),
-            going_B=torch.ones(T, dtype=torch.bool, device=device),
-            uniforms_BT=torch.zeros(T, 1, dtype=torch.float64, device=device),
-            tokens_BT=torch.zeros(T, 1, **whole),
-            scores_BT=torch.zeros(T, 1, dtype=promoted, device=device),
-            ids_BW=torch.zeros(T, 1, **whole),
-            lengths_B=torch.zeros(T, **whole),
-            column_1=torch.zeros(1, **whole),
         )
         self.further_T, self.back_N = torch.arange(T, device=device), torch.arange(LONGEST, device=device)
         self.has_kernels = device.type == "cuda" and has_triton()
@@ -110,18 +87,18 @@ class GraphDrafter:
             None if fused is None or plan is None else FusedChoice(plan, fused, self.rows, sampler.bos)
         )
         self.pace = float(T) / 2
-        """The number of tokens that a step may be expected to write."""
+        """The expected number of tokens that a step writes."""
         with torch.no_grad(), current_device(device):
             self._replay = sampler.capture(self._step, T)
 
     @staticmethod
     def room(window: Window, tokens: int) -> int:
-        """How many tokens can be written before the window is full, with so many guesses in each step."""
+        """Return the number of tokens that fit into the window, with `tokens` guesses in each step."""
         return window.size - window.longest - 2 * tokens - 1
 
     @torch.no_grad()
-    def write(self, cache: Cache, window: Window, last: int, uniforms: np.ndarray, limit: int) -> Written:
-        """Take some steps, fewer if `limit` tokens are there before; `last` is the token that waits to be read."""
+    def write(self, cache: Cache, window: Window, last: int, uniforms: np.ndarray, limit: int) -> Drafted:
+        """Take some steps, until there are `limit` tokens; `last` is the token that is not read yet."""
         with current_device(self.buffers.text_W.device):
             buffer = self.sampler.adopt(cache, 1)
             length = window.longest
@@ -138,7 +115,8 @@ class GraphDrafter:
             tokens = self.buffers.tokens_N[:count].cpu().numpy()
             scores = self.buffers.scores_N[:count].cpu().numpy()
             seen = Window(ids_1W, lengths_1, after, True)
-            return Written(kept, seen, self.buffers.last_D[None].clone(), tokens, scores, steps, drafted)
+            state = NeuralState(kept, self.buffers.last_D[None].clone(), seen)
+            return Drafted(state, tokens, scores, steps, drafted)
 
     def _begin(self, window: Window, last: int, uniforms: np.ndarray, limit: int) -> None:
         text_W, status_6 = self.buffers.text_W, self.buffers.status_6
@@ -157,13 +135,13 @@ class GraphDrafter:
             self.fused_choice.choose(torch.nn.functional.linear(rows.features_BD, head.weight, head.bias))
         else:
             log_probs_TV = self.sampler.log_probs(rows.features_BD)
-            tokens_T, scores_T, going_T = self.choose(log_probs_TV, rows.uniforms_BT[:, 0], rows.going_B)
+            tokens_T, scores_T, active_T = self.choose(log_probs_TV, rows.uniforms_BT[:, 0], rows.active_B)
             rows.tokens_BT[:, 0], rows.scores_BT[:, 0] = tokens_T, scores_T.to(rows.scores_BT.dtype)
-            rows.going_B.copy_(going_T)
+            rows.active_B.copy_(active_T)
         (self._keep_by_kernel if self.has_kernels else self._keep)()
 
     def _guess(self) -> None:
-        """Write guesses after the text, and what is to be read and to be chosen by."""
+        """Write guesses after the text, the tokens to read, and the random numbers to choose by."""
         buffers, K = self.buffers, self.guesses.tokens
         text_W, length_1 = buffers.text_W, buffers.status_6[_LENGTH, None]
         has_copy_1, guesses_K = self._copied(text_W, length_1)
@@ -177,13 +155,13 @@ class GraphDrafter:
             text_W[end_1 + 1] = torch.where(has_copy_1, guesses_K[k], guess_1)
         buffers.places_T.copy_(length_1 + self.further_T)
         buffers.ids_T.copy_(text_W[buffers.places_T])
-        self.rows.going_B.fill_(True)
+        self.rows.active_B.fill_(True)
         self.rows.uniforms_BT[:, 0] = buffers.uniforms_N[buffers.status_6[_COLUMN] + self.further_T]
         is_guess_1 = has_copy_1 | (self.guesses.table is not None)
-        buffers.status_6[_DRAFTED] += (buffers.status_6[_GOING] * K * is_guess_1)[0]
+        buffers.status_6[_DRAFTED] += (buffers.status_6[_ACTIVE] * K * is_guess_1)[0]
 
     def _copied(self, text_W: Tensor, length_1: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the last tokens stood before, and what followed the longest, latest such place."""
+        """Return [True] if the last tokens stood before, and the tokens after the longest, latest such place."""
         size, K = len(text_W), self.guesses.tokens
         places_W = torch.arange(size, device=text_W.device)
         alive_W = (places_W >= 1) & (places_W <= length_1) & self.guesses.copies
@@ -196,7 +174,7 @@ class GraphDrafter:
             matched_W = matched_W + alive_W
         best = torch.where(matched_W >= SHORTEST_MATCH, matched_W * size + places_W, -1).max()
         begin_1 = (best.clamp(min=0) % size)[None]
-        # a copy may run into what it has copied itself
+        # a copy may run into its own tokens
         period_1 = (length_1 + 1 - begin_1).clamp(min=1)
         return (best >= 0)[None], text_W[(begin_1 + self.further_T[:K] % period_1).clamp(max=size - 1)]
 
@@ -204,21 +182,21 @@ class GraphDrafter:
         """Keep the guesses up to the first that was not chosen, and the token that was chosen there."""
         buffers, rows, K = self.buffers, self.rows, self.guesses.tokens
         status_6, tokens_T = buffers.status_6, rows.tokens_BT[:, 0]
-        is_right_K = (tokens_T[:K] == buffers.ids_T[1:]) & rows.going_B[:K]
+        is_right_K = (tokens_T[:K] == buffers.ids_T[1:]) & rows.active_B[:K]
         kept_1 = is_right_K.long().cumprod(0).sum()[None]
-        was_going_1 = status_6[_GOING, None].clone()
-        new_1 = (kept_1 + 1) * was_going_1
+        was_active_1 = status_6[_ACTIVE, None].clone()
+        new_1 = (kept_1 + 1) * was_active_1
         columns_T = status_6[_COLUMN] + self.further_T
-        # what lies after the tokens that are kept is overwritten by the next step
+        # the next step overwrites the tokens after those that are kept
         buffers.text_W[buffers.places_T + 1] = tokens_T.clamp(min=0)
         buffers.tokens_N[columns_T] = tokens_T
         buffers.scores_N[columns_T] = rows.scores_BT[:, 0]
         features_1D = rows.features_BD.index_select(0, kept_1)
-        buffers.last_D.copy_(torch.where(was_going_1 > 0, features_1D[0], buffers.last_D))
+        buffers.last_D.copy_(torch.where(was_active_1 > 0, features_1D[0], buffers.last_D))
         status_6[_LENGTH] += new_1[0]
         status_6[_COLUMN] += new_1[0]
-        status_6[_GOING] *= (rows.going_B[kept_1] & (status_6[_COLUMN] < status_6[_LIMIT]))[0]
-        status_6[_STEPS] += was_going_1[0]
+        status_6[_ACTIVE] *= (rows.active_B[kept_1] & (status_6[_COLUMN] < status_6[_LIMIT]))[0]
+        status_6[_STEPS] += was_active_1[0]
 
     def _guess_by_kernel(self) -> None:
         from chainrule.inference.gpu import draft_kernels as kernels
@@ -227,8 +205,8 @@ class GraphDrafter:
         entries, mask = (buffers.status_6, 0) if table is None else (table.entries, table.mask)
         kernels.guess[(1,)](
             buffers.text_W, buffers.status_6, entries, buffers.uniforms_N, buffers.ids_T, buffers.places_T,
-            rows.uniforms_BT, rows.going_B, mask, K, power_of_two(K + 1), power_of_two(len(buffers.text_W)), copies,
-            table is not None, SHORTEST_MATCH, LONGEST_MATCH, SLOTS, *FACTORS[1:], SEED, MIXER,
+            rows.uniforms_BT, rows.active_B, mask, K, power_of_two(K + 1), power_of_two(len(buffers.text_W)),
+            copies, table is not None, SHORTEST_MATCH, LONGEST_MATCH, SLOTS, *FACTORS[1:], SEED, MIXER,
             (1 << PRINT_BITS) - 1, num_warps=4,
         )  # fmt: skip
 
@@ -238,7 +216,7 @@ class GraphDrafter:
         buffers, rows, K = self.buffers, self.rows, self.guesses.tokens
         width = len(buffers.last_D)
         kernels.keep[(1,)](
-            buffers.text_W, buffers.status_6, buffers.ids_T, rows.tokens_BT, rows.scores_BT, rows.going_B,
+            buffers.text_W, buffers.status_6, buffers.ids_T, rows.tokens_BT, rows.scores_BT, rows.active_B,
             rows.features_BD, buffers.tokens_N, buffers.scores_N, buffers.last_D, K, power_of_two(K + 1), width,
             power_of_two(width), num_warps=1,
         )  # fmt: skip

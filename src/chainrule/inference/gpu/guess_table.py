@@ -1,4 +1,4 @@
-"""A hash table of contexts and their likeliest next tokens, small enough to be looked up within a captured step.
+"""A hash table of contexts and their most likely next tokens, small enough for a captured step to look up.
 
 A bucket has 8 entries, each of which is a fingerprint of a context and a token. The fingerprint of another context
 may be the same, and a full bucket drops entries: a guess is then wrong or missing, which costs time, nothing else.
@@ -24,12 +24,12 @@ SLOTS = 8
 PRINT_BITS = 30
 _FACTOR = 0x5851F42D4C957F2D
 FACTORS = tuple((_FACTOR**k + 2**63) % 2**64 - 2**63 for k in range(LONGEST))
-"""What the tokens of a context are multiplied by, the last token first; modulo 2^64, as signed integers."""
+"""The factors of the tokens of a context, the last token first; modulo 2^64, as signed integers."""
 SEED, MIXER = 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85
 
 
 def context_hash(contexts_CN: np.ndarray) -> np.ndarray:
-    """A hash of each context, of 64 bits: h = Σ (token + 1) · factor, which depends on the length, then mixed."""
+    """Return a 64-bit hash of each context: h = Σ (token + 1) · factor, plus a term for its length, then mixed."""
     length = contexts_CN.shape[1]
     total = np.full(len(contexts_CN), SEED, dtype=np.int64) * np.int64(length)
     for k in range(length):
@@ -61,9 +61,9 @@ class GuessTable:
         self._slots_S = torch.arange(SLOTS, device=device)
 
     def after(self, last_N: Tensor, count_1: Tensor) -> Tensor:
-        """The likeliest token after the longest context that is known, as [1]; the last token if none is.
+        """Return the most likely token after the longest known context, as [1]; the last token if none is known.
 
-        `last_N` has the last tokens of the text, the very last first, of which the first `count_1` mean something.
+        `last_N` has the last tokens of the text, the very last first; the first `count_1` of them count.
         """
         total_N = ((last_N + 1) * self._factors_N).cumsum(0) + SEED * self._lengths_N
         mixed_N = (total_N ^ (total_N >> 32)) * MIXER
@@ -77,5 +77,5 @@ class GuessTable:
 
 
 def fingerprint(hashes: Integers) -> Integers:
-    """The lower bits of a hash, and one: an empty entry, which is 0, is the fingerprint of none."""
+    """Return the lower bits of a hash, plus one: no fingerprint is 0, which is an empty entry."""
     return (hashes & ((1 << PRINT_BITS) - 1)) + 1

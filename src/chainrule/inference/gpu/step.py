@@ -1,4 +1,4 @@
-"""A Transformer's step by the kernels of step_kernels.py: what `Transformer.step` computes, at memory bandwidth."""
+"""A Transformer's step by the kernels of step_kernels.py: `Transformer.step` at memory bandwidth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE, _PIECES, _WARPS = 1024, 4, 4
 
 
 def is_available(network: Transformer, batch_size: int) -> bool:
-    """Whether the kernels can run on the network's device, for its design and this batch size."""
+    """Return True if the kernels can run on the network's device, for its design and this batch size."""
     weight = network.embedding
     if batch_size > MOST_ROWS or weight.device.type != "cuda" or weight.dtype == torch.float64:
         return False
@@ -29,7 +29,7 @@ def is_available(network: Transformer, batch_size: int) -> bool:
 
 
 def suits(config: TransformerConfig) -> bool:
-    """Whether the kernels, and those that choose a token and embed it, compute this design."""
+    """Return True if the kernels, and those that choose a token and embed it, compute this design."""
     if config.placement != "pre" or config.qk_gain or config.embedding_norm:
         return False
     return config.activation in _ACTIVATIONS and config.heads * config.head_size == config.width
@@ -43,12 +43,12 @@ class NormArguments(NamedTuple):
     vectors: tuple[Tensor, Tensor]
     """Gain and shift; any tensor where there is none."""
     has: tuple[bool, bool]
-    """Whether there is a gain, and a shift."""
+    """True if there is a gain; True if there is a shift."""
     eps: float
 
     @classmethod
     def of(cls, norm: Norm | None, anything: Tensor) -> NormArguments:
-        """The arguments for a norm, or for none; `anything` stands in for vectors that it lacks."""
+        """Return the arguments for a norm, or for none; `anything` stands in for vectors that it lacks."""
         if norm is None:
             return cls(0, (anything, anything), (False, False), 0.0)
         gain, shift = (anything if vector is None else vector for vector in (norm.weight, norm.bias))
@@ -57,7 +57,7 @@ class NormArguments(NamedTuple):
 
 
 class SpanSums(NamedTuple):
-    """What each query takes from each span of positions, before the spans are joined; P spans, Q queries."""
+    """The sums of each query over each span of positions, before the spans are joined; P spans, Q queries."""
 
     best: Tensor
     """The largest score, [P, Q]."""
@@ -93,13 +93,13 @@ class FusedStep:
         )
 
     def __call__(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """The features [B, D] of one token a row; keys and values are written in place, at position lengths_B."""
+        """Return the features [B, D] of one token a row; write keys and values in place, at position lengths_B."""
         x_BD = self.network.embed(ids_B[:, None], lengths_B[:, None])[:, 0].contiguous()
         features_BD: Tensor = self.network.norm(self.read(x_BD, keys_LBGSK, values_LBGSK, lengths_B))
         return features_BD
 
     def read(self, x_BD: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """The output of the last block for the embeddings x_BD; keys and values are written in place."""
+        """Return the output of the last block for the embeddings x_BD; keys and values are written in place."""
         for layer, block in enumerate(self.network.blocks):
             assert isinstance(block, Block)
             attention, feedforward = block.attention, block.feedforward
@@ -190,5 +190,5 @@ class FusedStep:
 
 
 def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least n."""
+    """Return the smallest power of two that is at least n."""
     return 1 << (n - 1).bit_length()

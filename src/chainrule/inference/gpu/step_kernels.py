@@ -21,7 +21,7 @@ def normalised(
     x, gain_ptr, shift_ptr, eps, k, K: tl.constexpr, NORM: tl.constexpr, HAS_GAIN: tl.constexpr,
     HAS_SHIFT: tl.constexpr,
 ):  # fmt: skip
-    """Norm(x) of one row of K numbers, which is padded with 0."""
+    """Return Norm(x) of one row of K numbers, which is padded with 0."""
     if NORM == LAYER_NORM:
         x = tl.where(k < K, x - tl.sum(x, 0) / K, 0.0)
     x *= tl.rsqrt(tl.sum(x * x, 0) / K + eps)
@@ -148,9 +148,9 @@ def _put(
 
 @triton.jit
 def _product(x, weight):
-    """x Wᵀ of a tile.
+    """Return x Wᵀ of a tile.
 
-    Of float32, three products of TF32 are added: that is faster than a chain of float32 additions, and more exact.
+    For float32, three products of TF32 are added: that is faster than a chain of float32 additions, and more exact.
     """
     return tl.dot(x.to(weight.dtype), tl.trans(weight), input_precision="tf32x3")
 
@@ -161,7 +161,7 @@ def linear_of_few(
     HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
     WARPS: tl.constexpr, SLICE: tl.constexpr, PIECES: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """The same as `linear` for so few rows that waiting for memory takes longest; BLOCK_N rows of W per program.
+    """Compute `linear` for so few rows that waiting for memory takes longest; a program has BLOCK_N rows of W.
 
     Each warp adds up a slice of K of its own: the tiles have a first axis of WARPS slices, over which the sum is
     taken last. All weights are prefetched, before x is known.
@@ -192,7 +192,7 @@ def linear_of_few(
 
 @triton.jit
 def _weights(weight_ptr, n, k, N: tl.constexpr, K: tl.constexpr, STRIDE: tl.constexpr, PIECES: tl.constexpr):
-    """The rows n of W, as a tuple of tiles: slices, rows, and numbers of a slice."""
+    """Return the rows n of W, as a tuple of tiles: slices, rows, and numbers of a slice."""
     rows = weight_ptr + n[None, :, None].to(tl.int64) * K + k
     tiles = ()
     for piece in tl.static_range(PIECES):
@@ -294,7 +294,7 @@ def join_parts(
     spans, out_ptr, PARTS, K: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
     AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """The attention output of one query, from the results of `attend_part` for all spans."""
+    """Write the attention output of one query, from the results of `attend_part` for all spans."""
     if AHEAD:
         gdc_launch_dependents()
         gdc_wait()

@@ -2,7 +2,7 @@
 
 →h_t = cell(x_t, →h_{t-1})                   from the first token to the last
 ←h_t = cell'(x_t, ←h_{t+1})                  from the last token to the first
-h_t  = [→h_t; ←h_t]                          what the layer above takes, and what the network gives out
+h_t  = [→h_t; ←h_t]                          the output of the layer, which the layer above reads
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BothWays(nn.Module):
         self.units, self.dropout = units, VariationalDropout(dropout)
 
     def forward(self, x_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, list[CellState]]:
-        """The output at each time step, [B, T, width], and the last states of each layer, both directions joined.
+        """Return the output at each time step, [B, T, width], and the last states of each layer, directions joined.
 
         Row b has `lengths_B[b]` tokens; outputs after them mean nothing.
         """
@@ -49,7 +49,7 @@ class BothWays(nn.Module):
 
 
 def reversed_rows(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-    """The tokens of each row in reverse order; padding stays where it is."""
+    """Return the tokens of each row in reverse order; padding stays where it is."""
     t_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
     places_BT = torch.where(t_T < lengths_B[:, None], lengths_B[:, None] - 1 - t_T, t_T)
     return x_BTD.gather(1, places_BT[..., None].expand_as(x_BTD))

@@ -34,14 +34,14 @@ Step: TypeAlias = Callable[[Tensor, CellState, CellWeights], CellState]
 
 
 def elman(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """The simple recurrent network (Elman 1990)."""
+    """Take a step of the simple recurrent network (Elman 1990)."""
     (h_BH,) = state
     # h_t = tanh(W x_t + b + U h_{t-1} + d)
     return (torch.tanh(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
 
 
 def elman_relu(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """The same as `elman`, but with ReLU instead of tanh."""
+    """Take a step of `elman` with ReLU instead of tanh."""
     (h_BH,) = state
     # h_t = max(0, W x_t + b + U h_{t-1} + d)
     return (torch.relu(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
@@ -57,7 +57,7 @@ class LstmGates(NamedTuple):
 
 
 def lstm_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> LstmGates:
-    """The gates of an LSTM, from the input x_t and the hidden state h_{t-1}."""
+    """Return the gates of an LSTM, from the input x_t and the hidden state h_{t-1}."""
     sums = _affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)
     input_BH, forget_BH, candidate_BH, output_BH = sums.chunk(4, dim=-1)
     # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise
@@ -67,7 +67,7 @@ def lstm_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> LstmGates:
 
 
 def lstm(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
+    """Take a step of long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
     h_BH, c_BH = state
     i_BH, f_BH, g_BH, o_BH = lstm_gates(x_BD, h_BH, weights)
     # c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
@@ -85,7 +85,7 @@ class GruGates(NamedTuple):
 
 
 def gru_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> GruGates:
-    """The gates of a GRU, from the input x_t and the hidden state h_{t-1}."""
+    """Return the gates of a GRU, from the input x_t and the hidden state h_{t-1}."""
     reset_x, update_x, candidate_x = _affine(x_BD, weights.W, weights.b).chunk(3, dim=-1)
     reset_h, update_h, candidate_h = _affine(h_BH, weights.U, weights.d).chunk(3, dim=-1)
     # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
@@ -95,7 +95,7 @@ def gru_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> GruGates:
 
 
 def gru(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """The gated recurrent unit (Cho and others 2014), in the variant that cuDNN and torch have.
+    """Take a step of the gated recurrent unit (Cho and others 2014), in the variant that cuDNN and torch have.
 
     The reset gate is applied to U_n h_{t-1} + d_n, after the product, so that all three products with h_{t-1} can
     be computed at once; in the paper it is applied to h_{t-1}, before the product.
@@ -109,7 +109,7 @@ def gru(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
 def read_by_steps(
     step: Step, x_BTD: Tensor, state: CellState, weights: CellWeights, lengths_B: Tensor | None = None
 ) -> tuple[Tensor, CellState]:
-    """A layer's output at each time step, [B, T, H], and its state after each row's last token."""
+    """Return a layer's output at each time step, [B, T, H], and its state after each row's last token."""
     outputs = []
     for t in range(x_BTD.shape[1]):
         new = step(x_BTD[:, t], state, weights)
@@ -119,7 +119,7 @@ def read_by_steps(
 
 
 def keep_where(goes_on_B: Tensor, new: CellState, old: CellState) -> CellState:
-    """The new state of the rows that go on, the old one of the others."""
+    """Return the new state of the rows that go on, the old one of the others."""
     return tuple(torch.where(goes_on_B[:, None], n, o) for n, o in zip(new, old, strict=True))
 
 

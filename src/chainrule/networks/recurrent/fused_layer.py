@@ -40,9 +40,9 @@ class FusedLayer(nn.Module):
         self._initialise()
 
     def forward(self, x_BTD: Tensor, state: CellState, lengths_B: Tensor | None = None) -> tuple[Tensor, CellState]:
-        """The output at each time step, [B, T, H], and the state after each row's last token.
+        """Return the output at each time step, [B, T, H], and the state after each row's last token.
 
-        `lengths_B` says how many tokens each row has, if some have padding, where outputs mean nothing.
+        Row b has `lengths_B[b]` tokens, then padding, whose outputs mean nothing; None: there is no padding.
         """
         dtype = working_type(self._own().U)
         is_autocast = dtype != self._own().U.dtype
@@ -62,7 +62,7 @@ class FusedLayer(nn.Module):
     def read_by_cells(
         self, x_BTD: Tensor, state: CellState, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, CellState]:
-        """The same as `forward`, but step by step by the equations of cells.py: the slow, obvious reference."""
+        """Return the same as `forward`, but step by step by the equations of cells.py: the slow reference."""
         return read_by_steps(self.step, x_BTD, state, self._weights(x_BTD.dtype), lengths_B)
 
     def _read(self, x_BTD: Tensor, hx: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, CellState]:
@@ -95,7 +95,7 @@ class FusedLayer(nn.Module):
         return CellWeights(*self.weights.parameters())
 
     def _weights(self, dtype: torch.dtype) -> CellWeights:
-        """The weights of one call: the layer's own, or a copy with weight dropout or of another dtype."""
+        """Return the weights of one call: the layer's own, or a copy with weight dropout or of another dtype."""
         weights = self._own()
         if self.training and self.weight_dropout:
             weights = weights._replace(U=functional.dropout(weights.U, self.weight_dropout))
@@ -111,7 +111,7 @@ class FusedLayer(nn.Module):
         weights = self._own()
         for W, U in zip(weights.W.chunk(GATES[self.cell]), weights.U.chunk(GATES[self.cell]), strict=True):
             nn.init.xavier_uniform_(W)
-            # an orthogonal matrix neither shrinks nor blows up what is multiplied by it again and again
+            # an orthogonal matrix keeps the length of a vector, also when they are multiplied again and again
             nn.init.orthogonal_(U)
         nn.init.zeros_(weights.b)
         nn.init.zeros_(weights.d)
@@ -122,7 +122,7 @@ class FusedLayer(nn.Module):
 
 @dataclass
 class _Flag:
-    """How many threads have oneDNN turned off, and how it was before."""
+    """The number of threads that turned oneDNN off, and its value before."""
 
     blocks: int = 0
     was_on: bool = True
@@ -139,7 +139,7 @@ def _plain_products() -> Iterator[None]:
     with _flag.lock:
         if _flag.blocks == 0:
             _flag.was_on = torch._C._get_mkldnn_enabled()
-            torch._C._set_mkldnn_enabled(False)  # what torch.backends.mkldnn.flags does, which warns of other flags
+            torch._C._set_mkldnn_enabled(False)  # as torch.backends.mkldnn.flags does, which warns of other flags
         _flag.blocks += 1
     try:
         yield

@@ -3,7 +3,7 @@
     h_t = cell(E x_t, h_{t-1})                   an Elman network, an LSTM or a GRU (cells.py), in layers
     p(next | all tokens before) = softmax(U h_t + c)
 
-What a layer computes is in cells.py, how it does so fast in fused_layer.py.
+cells.py has the equations of a layer, fused_layer.py computes them fast.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     scaled     score(h, s) = hᵀ s / sqrt(D)          Vaswani and others 2017
 
     α_ts = softmax_s score(h_t, s_s)                 the attention weights: a row sums to one
-    c_t  = Σ_s α_ts s_s                              the context: what the decoder gets of the source at step t
+    c_t  = Σ_s α_ts s_s                              the context: the decoder's view of the source at step t
 
 h_t is a state of the decoder, s_s one of the encoder, both of D numbers.
 """
@@ -34,7 +34,7 @@ class Alignment(nn.Module):
             self.key = nn.Linear(width, width, bias=kind == "additive")
 
     def keys(self, states_NSD: Tensor) -> Tensor:
-        """What is computed once of each encoder state: U s, W s or s itself."""
+        """Return the keys of the encoder states, which are computed once: U s, W s or s itself."""
         keys_NSD: Tensor = self.key(states_NSD) if self.kind in ("additive", "general") else states_NSD
         return keys_NSD
 
@@ -51,7 +51,7 @@ class Alignment(nn.Module):
     def forward(
         self, h_NTD: Tensor, keys_NSD: Tensor, states_NSD: Tensor, is_token_NS: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The contexts c_t, [N, T, D], and the attention weights α_ts, [N, T, S]."""
+        """Return the contexts c_t, [N, T, D], and the attention weights α_ts, [N, T, S]."""
         scores_NTS = self.scores(h_NTD, keys_NSD).masked_fill(~is_token_NS[:, None], -math.inf)
         # α_ts = softmax_s score(h_t, s_s)
         weights_NTS = scores_NTS.softmax(dim=-1)

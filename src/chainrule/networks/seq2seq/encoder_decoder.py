@@ -24,10 +24,10 @@ from chainrule.networks.network import BatchLoss, Network, Reading
 
 
 class SeenSources(NamedTuple):
-    """What the rows of a batch see of their sources; as many successive rows share each source."""
+    """The view that the rows of a batch have of their sources; equally many successive rows share each source."""
 
     arrays: tuple[Tensor, ...]
-    """What the encoder made of each source, [N, S, ...] each."""
+    """The outputs of the encoder for each source, [N, S, ...] each."""
     is_token_NS: Tensor
 
 
@@ -63,13 +63,13 @@ class Sources(Memory):
         return len(self.is_token_NS) if self.rows_B is None else len(self.rows_B)
 
     def each(self) -> SeenSources:
-        """The sources with one for each row."""
+        """Return the sources with one for each row."""
         if self.rows_B is None:
             return SeenSources(self.arrays, self.is_token_NS)
         return SeenSources(tuple(array[self.rows_B] for array in self.arrays), self.is_token_NS[self.rows_B])
 
     def seen(self) -> SeenSources:
-        """The sources, with each of them once where equally many successive rows share it.
+        """Return the sources, with each of them once where equally many successive rows share it.
 
         On a GPU there is one for each row: copying them takes less time than waiting to see which rows share one.
         """
@@ -85,7 +85,7 @@ class Sources(Memory):
 
 
 def _widened(array: Tensor, width: int) -> Tensor:
-    """The array [N, S, ...] with zeros at the end of the axis S, up to a width."""
+    """Return the array [N, S, ...] with zeros at the end of the axis S, up to a width."""
     return pad(array, (0, 0) * (array.dim() - 2) + (0, width - array.shape[1]))
 
 
@@ -116,19 +116,19 @@ class EncoderDecoder(Network):
 
     @abstractmethod
     def encode(self, source_BS: Tensor, is_token_BS: Tensor) -> SourcedMemory:
-        """What the encoder makes of the source of each row; `restart` makes it ready to read on from."""
+        """Return the encoded source of each row; `restart` makes of it a memory to read on from."""
 
     @abstractmethod
     def restart(self, memory: SourcedMemory) -> SourcedMemory:
-        """The memory before anything of a target was read, with the same sources."""
+        """Return the memory before anything of a target was read, with the same sources."""
 
     def begin_from(self, source_BS: Tensor, is_token_BS: Tensor) -> SourcedMemory:
-        """The memory after the source of each row, before anything of a target was read."""
+        """Return the memory after the source of each row, before anything of a target was read."""
         return self.restart(self.encode(source_BS, is_token_BS))
 
     @abstractmethod
     def read_whole(self, ids_BT: Tensor, encoded: SourcedMemory) -> Tensor:
-        """The features of whole targets, [B, T, D], with gradients."""
+        """Return the features of whole targets, [B, T, D], with gradients."""
 
     @abstractmethod
     def forward(
@@ -148,7 +148,7 @@ class EncoderDecoder(Network):
         raise ValueError("an encoder-decoder begins from sources: begin_from")
 
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of targets after (sources [B, S], inputs [B, T]); PAD is none, as in `Network.loss`."""
+        """Return the loss of targets after (sources [B, S], inputs [B, T]), with PAD as in `Network.loss`."""
         source_BS, inputs_BT = inputs
         encoded = self.encode(source_BS.clamp(min=0), source_BS != PAD)
         features_BTD = self.read_whole(inputs_BT.clamp(min=0), encoded)
@@ -159,7 +159,7 @@ class EncoderDecoder(Network):
         return BatchLoss(nats, smoothing, None)
 
     def _smoothing_cost(self, features_BTD: Tensor, targets_BT: Tensor) -> Tensor:
-        """How much dearer the mean token is than the target, in nats: the mean of z_y - mean(z) over targets.
+        """Return the extra loss of the mean token over the target, in nats: the mean of z_y - mean(z) over targets.
 
         With a share ε of it the loss is that of label smoothing, (1 - ε) (-ln p_y) + ε mean(-ln p). Logits are
         linear in the rows of the head's table, so that their mean is that of the mean row.

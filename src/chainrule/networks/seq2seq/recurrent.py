@@ -7,7 +7,7 @@
     h̃_t      = tanh(W [c_t; h_t])                without attention: h̃_t = h_t
     p(y_{t+1} | y_<=t, x) = softmax(U h̃_t + b)
 
-Without attention, h_0 is all that the decoder gets of the source.
+Without attention, the decoder knows nothing of the source but h_0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.networks.config import PARTS
-from chainrule.networks.layers import Embedding, make_head
+from chainrule.networks.layers import Embedding, last_of_rows, make_head
 from chainrule.networks.memory import ArrayMemory
 from chainrule.networks.network import Reading, Table
 from chainrule.networks.recurrent.both_ways import BothWays
@@ -27,7 +27,7 @@ from chainrule.networks.recurrent.cells import CellState
 from chainrule.networks.recurrent.fused_layer import FusedLayer
 from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout
 from chainrule.networks.seq2seq.alignment import Alignment
-from chainrule.networks.seq2seq.config import Seq2SeqConfig
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SeenSources, SourcedMemory, Sources
 
 
@@ -45,7 +45,9 @@ class DecoderMemory(ArrayMemory):
 class RecurrentEncoderDecoder(EncoderDecoder):
     """An encoder and a decoder of recurrent layers."""
 
-    def __init__(self, config: Seq2SeqConfig, vocab_size: int, bos: int, source_size: int, *, shares: bool) -> None:
+    def __init__(
+        self, config: Seq2SeqSettings, vocab_size: int, bos: int, source_size: int, *, shares: bool
+    ) -> None:
         """`shares`: sources and targets have one vocabulary, and one table of embeddings."""
         super().__init__()
         self.config, self.window, self.source_window = config, None, None
@@ -84,12 +86,12 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         nothing_BD = states_BSD.new_zeros(len(source_BS), self.config.width)
         memory = DecoderMemory(first, first, nothing_BD)
         if self.alignment is None:
-            # a decoder without attention sees nothing of the source but its first state
+            # a decoder without attention knows nothing of the source but its first state
             return SourcedMemory(memory, Sources((), is_token_BS))
         return SourcedMemory(memory, Sources((self.alignment.keys(states_BSD), states_BSD), is_token_BS))
 
     def _bridged(self, last: list[CellState]) -> tuple[CellState, ...]:
-        """The decoder's first states: the last ones of the encoder, through a layer each if there are any."""
+        """Return the decoder's first states: the encoder's last ones, each through a layer if there are layers."""
         if not self.bridges:
             return tuple(last)
         flat = [part_BD for state in last for part_BD in state]
@@ -128,7 +130,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         else:
             h_BTD, states = self._read(embedded_BTD, target.states, lengths_B)
             found_BTD = self._find(h_BTD, seen, kept)
-        after = DecoderMemory(states, target.first, _last(found_BTD, target.found_BD, lengths_B))
+        after = DecoderMemory(states, target.first, last_of_rows(found_BTD, lengths_B, target.found_BD))
         return Reading(self.projection(self.dropout(found_BTD)), SourcedMemory(after, memory.sources))
 
     def _read(
@@ -149,7 +151,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         seen: SeenSources,
         kept: list[Tensor] | None,
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """The same with feeding, step by step: h̃_{t-1} is part of the input at t."""
+        """Return the same with feeding, step by step: h̃_{t-1} is part of the input at t."""
         states, found_BD = target.states, target.found_BD
         found, weights = [], []
         for t in range(embedded_BTD.shape[1]):
@@ -158,7 +160,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
             h_B1D, states = self._read(x_B1D, states, goes_on_B)
             at_step: list[Tensor] | None = None if kept is None else []
             found_B1D = self._find(h_B1D, seen, at_step)
-            found_BD = _last(found_B1D, found_BD, goes_on_B)
+            found_BD = last_of_rows(found_B1D, goes_on_B, found_BD)
             found.append(found_B1D)
             weights += at_step or []
         if kept is not None:
@@ -177,11 +179,3 @@ class RecurrentEncoderDecoder(EncoderDecoder):
             kept.append(weights_NQS.reshape(len(h_BTD), 1, h_BTD.shape[1], -1))
         found_BTD: Tensor = torch.tanh(self.mix(torch.cat([c_NQD.reshape(h_BTD.shape), h_BTD], dim=-1)))
         return found_BTD
-
-
-def _last(found_BTD: Tensor, before_BD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """h̃ of each row's last token; that of before where a row has none."""
-    if lengths_B is None:
-        return found_BTD[:, -1]
-    last_B11 = (lengths_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, found_BTD.shape[2])
-    return torch.where(lengths_B[:, None] > 0, found_BTD.gather(1, last_B11)[:, 0], before_BD.to(found_BTD.dtype))

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import Reading, Table
-from chainrule.networks.seq2seq.config import Seq2SeqConfig
+from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
 from chainrule.networks.transformer.attention import CrossAttention, SourceView
 from chainrule.networks.transformer.decoder import Transformer
@@ -24,7 +24,9 @@ from chainrule.networks.transformer.stack import Encoder
 class TransformerEncoderDecoder(EncoderDecoder):
     """An encoder, and a decoder whose blocks attend to it."""
 
-    def __init__(self, config: Seq2SeqConfig, vocab_size: int, bos: int, source_size: int, *, shares: bool) -> None:
+    def __init__(
+        self, config: Seq2SeqSettings, vocab_size: int, bos: int, source_size: int, *, shares: bool
+    ) -> None:
         """`shares`: sources and targets have one vocabulary, and one table of embeddings."""
         super().__init__()
         design = config.transformer()
@@ -65,18 +67,19 @@ class TransformerEncoderDecoder(EncoderDecoder):
         *,
         kept: list[Tensor] | None = None,
     ) -> Reading:
-        reading = self.decoder.read(ids_BT, memory.target, is_token_BT, self._seen(memory.sources, kept))
+        reading = self.decoder(ids_BT, memory.target, is_token_BT, self._seen(memory.sources, kept))
         return Reading(reading.features_BTD, SourcedMemory(reading.memory, memory.sources))
 
     def read_whole(self, ids_BT: Tensor, encoded: SourcedMemory) -> Tensor:
         # without the cache, through which no gradient would flow
-        return self.decoder.read(ids_BT, source=self._seen(encoded.sources)).features_BTD
+        reading: Reading = self.decoder(ids_BT, source=self._seen(encoded.sources))
+        return reading.features_BTD
 
     def _crosses(self) -> list[CrossAttention]:
         return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]
 
     def _seen(self, sources: Sources, kept: list[Tensor] | None = None) -> Callable[[int], SourceView]:
-        """What each layer sees of the sources."""
+        """Return the view of the sources by each layer, as a function of the layer."""
         arrays, is_token_NS = sources.seen()
         dropout = self.decoder.config.attention_dropout if self.training else 0.0
 
@@ -87,6 +90,6 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return of_layer
 
     def flops_per_token(self) -> float:
-        """As that of a `Transformer`, for a token of the target and one of the source, without attention itself."""
+        """Return those of a `Transformer` for a token of target and of source, without attention itself."""
         stacks = [*self.decoder.blocks.parameters(), *self.encoder.blocks.parameters(), self.head.weight]
         return 6.0 * sum(weight.numel() for weight in stacks if weight.dim() == 2)

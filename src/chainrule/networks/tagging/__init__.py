@@ -3,6 +3,6 @@
 In reading order:
 
     config.py   configurations and settings of taggers, without torch
-    words.py    the features of a word: its vector, its spelling, and what a pretrained encoder says of it
+    words.py    the features of a word: its vector, its spelling, and those of a pretrained encoder
     tagger.py   recurrent layers or Transformer blocks over them
 """

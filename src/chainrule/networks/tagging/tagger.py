@@ -14,24 +14,24 @@ from typing import Any
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.regularise import VariationalDropout
-from chainrule.networks.tagging.config import TaggerConfig, WordInputs
+from chainrule.networks.tagging.config import TaggerSettings, WordInputs
 from chainrule.networks.tagging.words import WordFeatures
 from chainrule.networks.transformer.stack import Encoder, Layers
 
 ENCODER = "words.pretrained.encoder."
-"""How the names of the weights of that model's encoder begin in a tagger's network."""
+"""The beginning of the names of a pretrained encoder's weights in a tagger's network."""
 
 
 class TaggerNetwork(Trainable):
     """Words in, a distribution over tags for each out."""
 
-    window = None  # sentences are cut by what lays out batches, not by the loop
+    window = None  # the batches cut sentences, not the loop
 
-    def __init__(self, config: TaggerConfig, vocab_size: int, tags: int, encoder: Encoder | None = None) -> None:
+    def __init__(self, config: TaggerSettings, vocab_size: int, tags: int, encoder: Encoder | None = None) -> None:
         """`encoder` is that of a pretrained masked model."""
         super().__init__()
         self.config = config
@@ -48,15 +48,15 @@ class TaggerNetwork(Trainable):
 
     @property
     def head(self) -> Head:
-        """What gives the tags."""
+        """The layer that predicts the tags."""
         return self.tag_head
 
     def table(self) -> Table:
-        """The table of words, which may be filled with word vectors."""
+        """Return the table of words, which may be filled with word vectors."""
         return Table(self.words.embedding.weight, self.words.embedding.scale, "embedding")
 
     def features(self, inputs: WordInputs) -> Tensor:
-        """h_t: what the head reads, [B, T, D]."""
+        """Return h_t, the input of the head, [B, T, D]."""
         x_BTD: Tensor = self.input_dropout(self.words(inputs))
         if self.layers is not None:
             x_BTD = self.layers(x_BTD, inputs.words_BT != PAD)
@@ -64,20 +64,20 @@ class TaggerNetwork(Trainable):
         return features_BTD
 
     def forward(self, inputs: WordInputs) -> Tensor:
-        """The logits of the tags of each word, [B, T, tags]."""
+        """Return the logits of the tags of each word, [B, T, tags]."""
         logits_BTK: Tensor = self.tag_head(self.features(inputs))
         return logits_BTK
 
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of tags after `WordInputs`; PAD in the targets is not predicted."""
+        """Return the loss of tags after `WordInputs`; PAD in the targets is not predicted."""
         return BatchLoss(self.tag_head.nats(self.features(WordInputs(*inputs)), targets_BT), None, None)
 
     def step_scale(self, name: str) -> float:
-        """Small steps keep what a pretrained encoder knows."""
+        """Return a small share for a pretrained encoder: small steps keep its knowledge."""
         return self.config.encoder_rate if name.startswith(ENCODER) else 1.0
 
     def flops_per_token(self) -> float:
-        """As of any network, without the tables of words and bytes, and with one byte for each word."""
+        """Return the operations of any network, without the tables of words and bytes; each word has one byte."""
         named = self.named_parameters(remove_duplicate=False)
         return 6.0 * sum(weight.numel() for name, weight in named if "embed" not in name and weight.requires_grad)
 
@@ -85,7 +85,7 @@ class TaggerNetwork(Trainable):
 class RecurrentLayers(nn.Module):
     """Recurrent layers, in one direction or two."""
 
-    def __init__(self, config: TaggerConfig, below: int) -> None:
+    def __init__(self, config: TaggerSettings, below: int) -> None:
         super().__init__()
         self.stack = BothWays(
             config.recurrent_cell, below, config.width, config.layers, config.dropout, both=config.bidirectional
@@ -99,7 +99,7 @@ class RecurrentLayers(nn.Module):
 class BlocksOfWords(nn.Module):
     """Blocks of a Transformer: each word attends to all words of its sentence."""
 
-    def __init__(self, config: TaggerConfig, below: int) -> None:
+    def __init__(self, config: TaggerSettings, below: int) -> None:
         super().__init__()
         self.below = nn.Linear(below, config.width)
         self.stack = Layers(config.transformer())

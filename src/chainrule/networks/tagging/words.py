@@ -14,7 +14,7 @@ from torch.nn import functional
 from chainrule.arrays import PAD
 from chainrule.networks.layers import Embedding
 from chainrule.networks.recurrent.both_ways import BothWays
-from chainrule.networks.tagging.config import BYTES, FILTERS, SPELLED, TaggerConfig, WordInputs
+from chainrule.networks.tagging.config import BYTES, FILTERS, SPELLED, TaggerSettings, WordInputs
 from chainrule.networks.transformer.stack import Encoder
 
 _BYTE_IDS = BYTES + 2  # and the two marks
@@ -24,11 +24,11 @@ _SMALL = 0.1  # the standard deviation of the first vectors of words that have o
 class WordFeatures(nn.Module):
     """[E[word]; spelling; encoder]: the features of each word, of `width` numbers."""
 
-    def __init__(self, config: TaggerConfig, vocab_size: int, encoder: Encoder | None = None) -> None:
+    def __init__(self, config: TaggerSettings, vocab_size: int, encoder: Encoder | None = None) -> None:
         super().__init__()
         self.embedding = Embedding(vocab_size, config.embedding, tied=False)
         if config.characters != "none" or encoder is not None:
-            # of a word that is rarely seen, its spelling should say more than the vector it began with
+            # the spelling of a rare word should count for more than its first vector, which is random
             nn.init.normal_(self.embedding.weight, std=_SMALL)
         self.spelling: LstmSpelling | CnnSpelling | None = None
         if config.characters != "none":
@@ -41,7 +41,7 @@ class WordFeatures(nn.Module):
             self.width += self.pretrained.width
 
     def forward(self, inputs: WordInputs) -> Tensor:
-        """The features of each word, [B, T, D]; those of padding mean nothing."""
+        """Return the features of each word, [B, T, D]; those of padding mean nothing."""
         words_BT = inputs.words_BT.clamp(min=0)
         parts = [self.embedding(words_BT)]
         if self.spelling is not None:
@@ -117,7 +117,7 @@ class PretrainedFeatures(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             pieces = torch.split(subwords_BS, self.encoder.config.window, dim=1)
             features_BSD = torch.cat([self._piece(ids_BS) for ids_BS in pieces], dim=1)
-        # one more row for each sentence, which takes what padding gives
+        # one more row for each sentence, for the features of padding
         rows_BS = word_of_BS + (words + 1) * torch.arange(B, device=word_of_BS.device)[:, None]
         sums_ND = features_BSD.new_zeros(B * (words + 1), self.width)
         sums_ND = sums_ND.index_add(0, rows_BS.flatten(), features_BSD.flatten(0, 1))

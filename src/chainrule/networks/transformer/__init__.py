@@ -9,7 +9,6 @@ In reading order:
     blocks.py      norms, the feed-forward part, and the block
     stack.py       embeddings, positions and blocks, which both share; the encoder
     cache.py       the key-value cache
-    masked_config.py  the settings of masked models, without torch
     masked.py      the network of a masked model: an encoder and a head
     decoder.py     the network: embeddings, blocks, head
 """

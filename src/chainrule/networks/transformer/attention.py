@@ -28,7 +28,7 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def attention_weights(q_BHTK: Tensor, k_BGSK: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The attention weight of each key for each query, [B, H, T, S]; a row sums to one.
+    """Return the attention weight of each key for each query, [B, H, T, S]; a row sums to one.
 
     A boolean mask says which keys each query sees, [..., T, S]; a mask of floats is added to the scores.
     """
@@ -41,7 +41,7 @@ def attention_weights(q_BHTK: Tensor, k_BGSK: Tensor, mask: Tensor | None = None
 
 
 def textbook_attention(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The output of attention, [B, H, T, K], by the equation; the reference in tests."""
+    """Return the output of attention, [B, H, T, K], by the equation; the reference in tests."""
     v_BHSK = v_BGSK.repeat_interleave(q_BHTK.shape[1] // v_BGSK.shape[1], dim=1)
     # softmax(Q Kᵀ / sqrt(d_k)) V
     return attention_weights(q_BHTK, k_BGSK, mask) @ v_BHSK
@@ -57,7 +57,7 @@ def fused_attention(
     dropout: float = 0.0,
     is_usual: bool = False,
 ) -> Tensor:
-    """The same as `textbook_attention`, but by torch's fused kernels.
+    """Return the same as `textbook_attention`, but by torch's fused kernels.
 
     `is_causal` stands for the mask that hides keys s > t, and is faster. `is_usual`: most calls have this shape.
     """
@@ -71,7 +71,7 @@ def fused_attention(
 
 @contextmanager
 def _without_plans() -> Iterator[None]:
-    """A block in which torch does not call cuDNN for attention.
+    """Keep torch from calling cuDNN for attention within the block.
 
     cuDNN makes a plan for each shape, which takes 10 to 40 ms. Windows of one shape repay that many times; lines,
     sources and targets, and texts that grow, come in new shapes all the time.
@@ -85,7 +85,7 @@ def _without_plans() -> Iterator[None]:
 
 
 def single_query_attention(q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The same as `textbook_attention`, but for one query per row.
+    """Return the same as `textbook_attention`, but for one query per row.
 
     The R = H / G query heads that share keys take the place of the time axis in one product.
     """
@@ -147,7 +147,7 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(self.heads * self.head_size, config.width, bias=config.bias)
 
     def keys_values(self, source_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's features, [B, S, G, K] each: the same for every token of the target."""
+        """Return keys and values of the encoder's features, [B, S, G, K] each, for every token of the target."""
         k_BSGK, v_BSGK = self.kv(source_BSD).unflatten(-1, (2 * self.kv_heads, self.head_size)).chunk(2, dim=2)
         return rms_norm(k_BSGK, self.norm_eps) if self.qk_norm else k_BSGK, v_BSGK
 
@@ -163,17 +163,17 @@ class CrossAttention(nn.Module):
 
 
 class SourceView(NamedTuple):
-    """What one layer of a decoder sees of N sources. As many successive rows of the batch share each of them."""
+    """The view that one layer of a decoder has of N sources; equally many successive rows share each source."""
 
     k_NGSK: Tensor
     v_NGSK: Tensor
     is_token_NS: Tensor
     dropout: float = 0.0
     kept: list[Tensor] | None = None
-    """A list to which the attention weights [N, H, T, S] are appended, for a look inside."""
+    """A list to which the attention weights [N, H, T, S] are appended, for explanations."""
 
     def attend(self, q_NHQK: Tensor) -> Tensor:
-        """The output of attention to the tokens of each source."""
+        """Return the output of attention to the tokens of each source."""
         mask_N11S = self.is_token_NS[:, None, None]
         if self.kept is not None:
             self.kept.append(attention_weights(q_NHQK, self.k_NGSK, mask_N11S))

@@ -63,7 +63,7 @@ def activate(activation: Activation, z: Tensor) -> Tensor:
     gelu_erf:  z Φ(z), by the error function as in BERT
     relu:      max(0, z)
     relu2:     max(0, z)²
-    swiglu:    z is two halves, a gate and what it lets through: φ(g, z) = g σ(g) ⊙ z
+    swiglu:    z has two halves, a gate g and its input z: φ(g, z) = g σ(g) ⊙ z
     """
     if activation in ("gelu", "gelu_erf"):
         return F.gelu(z, approximate="tanh" if activation == "gelu" else "none")
@@ -107,13 +107,13 @@ class Block(nn.Module):
         return self._added(x_BTD, self.feedforward_norm, self.feedforward)
 
     def _added(self, x_BTD: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """x with what f adds to it, normalised before or after."""
+        """Return x + f(x), normalised before or after."""
         if self.is_pre:
-            return x_BTD + self._thinned(f(norm(x_BTD)))
-        result: Tensor = norm(x_BTD + self._thinned(f(x_BTD)))
+            return x_BTD + self._dropped(f(norm(x_BTD)))
+        result: Tensor = norm(x_BTD + self._dropped(f(x_BTD)))
         return result
 
-    def _thinned(self, added_BTD: Tensor) -> Tensor:
+    def _dropped(self, added_BTD: Tensor) -> Tensor:
         """f(x), in training with dropout of single features and, as `layer_dropout`, of whole rows."""
         if not self.training:
             return added_BTD

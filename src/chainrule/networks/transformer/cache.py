@@ -25,14 +25,14 @@ class Buffer:
     def __init__(self, keys_LBGSK: Tensor, values_LBGSK: Tensor) -> None:
         self.keys_LBGSK, self.values_LBGSK = keys_LBGSK, values_LBGSK
         self.version = 0
-        """How often the buffer was written to."""
+        """The number of times that the buffer was written to."""
 
     @property
     def capacity(self) -> int:
         return self.keys_LBGSK.shape[3]
 
     def copied(self, used: int, capacity: int, rows_B: Tensor | None = None) -> Buffer:
-        """A new buffer of this capacity with a copy of the first `used` positions, of all rows or of `rows_B`."""
+        """Return a buffer of this capacity with a copy of the first `used` positions, of all rows or `rows_B`."""
 
         def copy(source_LBGSK: Tensor) -> Tensor:
             if rows_B is not None and capacity <= self.capacity:
@@ -45,7 +45,7 @@ class Buffer:
                 L, B, G, _, K = known_LBGSK.shape
                 target_LBGSK = source_LBGSK.new_empty(L, B, G, capacity, K)
                 target_LBGSK[:, :, :, :used] = known_LBGSK
-            # zeros, as a masked position has weight 0, and 0 times what happens to be in memory may be NaN
+            # zeros, as a masked position has weight 0, and 0 times NaN would be NaN
             target_LBGSK[:, :, :, used:] = 0
             return target_LBGSK
 
@@ -60,16 +60,16 @@ class Cache(Memory):
     version: int
     """The buffer's version when this cache was the newest one."""
     lengths_B: Tensor
-    """How many tokens each row has read, on the device: the host would have to wait for the device to see it."""
+    """The number of tokens that each row has read, on the device: the host would have to wait to see it."""
     longest: int
     """An upper bound on `lengths_B` that the host knows without waiting."""
     is_uniform: bool
-    """Whether it is known that all rows have read `longest` tokens."""
+    """True if all rows are known to have read `longest` tokens."""
     window: int
 
     def select(self, rows_B: Tensor) -> Cache:
         rows_B = rows_B.to(self.lengths_B.device)
-        # a search selects rows at every step: a little space for new tokens is enough, and it grows if that is not
+        # a search selects rows at every step: a little space for new tokens is enough at first
         capacity = min(self.longest + _ROOM, self.buffer.capacity)
         buffer = self.buffer.copied(self.longest, capacity, rows_B)
         return Cache(buffer, 0, self.lengths_B[rows_B], self.longest, self.is_uniform, self.window)
@@ -90,9 +90,9 @@ class Cache(Memory):
         return self
 
     def shortened(self, by: int) -> Cache:
-        """This cache without the last `by` tokens of each row; this one itself is not to be used any more.
+        """Return this cache without the last `by` tokens of each row; do not use this cache itself any more.
 
-        What comes next is written over those tokens.
+        The next tokens are written over those.
         """
         self.buffer.version += 1
         longest = self.longest - by
@@ -123,7 +123,7 @@ class Cache(Memory):
         return Appending(after, (self.lengths_B[:, None] + steps_T) % buffer.capacity, is_token_BT)
 
     def _with_room(self, needed: int) -> Buffer:
-        """The buffer, or a copy of it if it is too small or a newer cache has written to it."""
+        """Return the buffer, or a copy of it if it is too small or a newer cache has written to it."""
         capacity = self.buffer.capacity
         if needed > capacity:
             capacity = min(max(needed, 2 * capacity), self.window)
@@ -144,7 +144,7 @@ class Appending:
 
     @property
     def span(self) -> int:
-        """How many positions attention looks at, from the first on."""
+        """The number of positions that attention looks at, from the first on."""
         return self.places.stop if isinstance(self.places, slice) else self.after.longest
 
     def write(self, layer: int, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,7 +170,7 @@ def write_at(places_BT: Tensor, store_BGSK: Tensor, new_BGTK: Tensor, is_token_B
 
 
 def empty_cache(shape_LBGK: tuple[int, int, int, int], window: int, capacity: int, like: Tensor) -> Cache:
-    """A cache of nothing read yet, with space for `capacity` tokens; it grows when more is needed."""
+    """Return a cache of nothing read yet, with space for `capacity` tokens; it grows when more is needed."""
     L, B, G, K = shape_LBGK
     buffer = Buffer(*(like.new_zeros(L, B, G, capacity, K) for _ in range(2)))
     return Cache(buffer, 0, torch.zeros(B, dtype=torch.int64, device=like.device), 0, True, window)

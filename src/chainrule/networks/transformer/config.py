@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import check_shares, check_sizes
+from chainrule.networks.config import Checked, positive, share, size
 from chainrule.settings import Groups, setting
 
 Preset: TypeAlias = Literal["lecture", "gpt2", "llama", "bert", "bart", "fast"]
 Activation: TypeAlias = Literal["gelu", "gelu_erf", "relu", "relu2", "swiglu"]
 
 # the encoder of BERT, and both halves of BART: post-norm, and a norm of the embeddings
-_BERT: Mapping[str, Any] = {
+_BERT = {
     "norm": "layernorm",
     "placement": "post",
     "activation": "gelu_erf",
@@ -23,7 +23,6 @@ _BERT: Mapping[str, Any] = {
     "embedding_norm": True,
     "initial_std": 0.02,
 }
-
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         # the block of "Attention is all you need", a decoder alone
@@ -34,31 +33,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "positions": "sinusoidal",
             "scaled_embedding": True,
         },
-        "gpt2": {
-            "norm": "layernorm",
-            "activation": "gelu",
-            "positions": "learned",
-            "initial_std": 0.02,
-        },
-        "llama": {
-            "activation": "swiglu",
-            "bias": False,
-            "tied": False,
-            "initial_std": 0.02,
-        },
+        "gpt2": {"norm": "layernorm", "activation": "gelu", "positions": "learned", "initial_std": 0.02},
+        "llama": {"activation": "swiglu", "bias": False, "tied": False, "initial_std": 0.02},
         "bert": _BERT,
         "bart": _BERT,
-        # what trains fastest
-        "fast": {
-            "gain": False,
-            "activation": "relu2",
-            "bias": False,
-            "qk_norm": True,
-            "zero_init": True,
-        },
+        # the design that trains fastest
+        "fast": {"gain": False, "activation": "relu2", "bias": False, "qk_norm": True, "zero_init": True},
     }
 )
-
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         "norm": "rmsnorm",
@@ -74,90 +56,84 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "embedding_norm": False,
     }
 )
-"""The values of the fields that a preset leaves open."""
+"""The values of the fields that a preset does not set."""
 
 AS_PRESET: Any = None
 """The default of a field that is filled in at construction, from the preset or from other fields."""
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(Checked):
     """The configuration of a Transformer decoder.
 
     Fields that are not set are filled in at construction, so that a configuration is always explicit.
+
+    >>> config = TransformerConfig("llama", width=192, heads=6)
+    >>> config.head_size, config.hidden, config.norm, config.activation
+    (32, 512, 'rmsnorm', 'swiglu')
     """
 
     GROUPS: ClassVar[Groups] = {
         "size": ("layers", "width", "heads", "kv_heads", "head_size", "window", "hidden"),
         "design": (
-            "preset",
-            "norm",
-            "placement",
-            "gain",
-            "activation",
-            "positions",
-            "bias",
-            "tied",
-            "qk_norm",
-            "qk_gain",
-            "zero_init",
-            "scaled_embedding",
-            "embedding_norm",
-            "initial_std",
-            "rotary_base",
-            "norm_eps",
+            *(
+                "preset",
+                "norm",
+                "placement",
+                "gain",
+                "activation",
+                "positions",
+                "bias",
+                "tied",
+                "qk_norm",
+                "qk_gain",
+            ),
+            *("zero_init", "scaled_embedding", "embedding_norm", "initial_std", "rotary_base", "norm_eps"),
         ),
         "regularisation": (
-            "dropout",
-            "embedding_dropout",
-            "token_dropout",
-            "attention_dropout",
-            "hidden_dropout",
+            *("dropout", "embedding_dropout", "token_dropout", "attention_dropout", "hidden_dropout"),
             "layer_dropout",
         ),
     }
 
-    preset: Preset = setting("fast", "the design that fills what is not set")  # noqa: RUF009 (a field)
-    layers: int = setting(4, "how many blocks")
-    width: int = setting(256, "features of a token")
-    heads: int = setting(4, "heads of queries in each block")
-    kv_heads: int = setting(AS_PRESET, "heads of keys and values (default: heads; 1: all queries share one)")
-    head_size: int = setting(AS_PRESET, "features of a head (default: width / heads)")
-    window: int = setting(256, "the most tokens it reads at once")
-    hidden: int = setting(AS_PRESET, "features inside a block (default: 4 width; 8/3 width with swiglu)")
+    preset: Preset = setting("fast", "the design, for settings that are not set", common=True)  # noqa: RUF009
+    layers: int = size(4, "how many blocks", most=1000, common=True)
+    width: int = size(256, "features of a token", common=True)
+    heads: int = size(4, "heads of queries in each block", common=True)
+    kv_heads: int = size(AS_PRESET, "heads of keys and values (default: heads; 1: all queries share one)")
+    head_size: int = size(AS_PRESET, "features of a head (default: width / heads)")
+    window: int = size(256, "the most tokens it reads at once", most=1 << 20, common=True)
+    hidden: int = size(AS_PRESET, "features inside a block (default: 4 width; 8/3 width with swiglu)")
     norm: Literal["layernorm", "rmsnorm"] = setting(AS_PRESET, "how features are brought to one size")
     placement: Literal["pre", "post"] = setting(AS_PRESET, "normalise before each part of a block, or after it")
     gain: bool = setting(AS_PRESET, "whether norms scale each feature by a learned number")
-    activation: Activation = setting(  # noqa: RUF009
-        AS_PRESET, "the activation of the feed-forward part"
-    )
+    activation: Activation = setting(AS_PRESET, "the activation of the feed-forward part")  # noqa: RUF009
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = setting(
-        AS_PRESET, "how it knows where a token stands"
+        AS_PRESET, "how it knows the position of a token"
     )
     bias: bool = setting(AS_PRESET, "whether products add a bias")
     tied: bool = setting(AS_PRESET, "use one table for the embeddings and the logits")
     qk_norm: bool = setting(AS_PRESET, "normalise queries and keys, so that scores stay small")
     qk_gain: bool = setting(False, "whether these norms scale each feature by a learned number")
     zero_init: bool = setting(
-        AS_PRESET, "begin with zeros in output layers, so that each block adds nothing at first"
+        AS_PRESET, "zeros in output layers at first, so that each block begins by adding nothing"
     )
     scaled_embedding: bool = setting(AS_PRESET, "multiply embeddings by sqrt(width)")
     embedding_norm: bool = setting(AS_PRESET, "normalise the sum of embedding and position")
-    initial_std: float = setting(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
-    rotary_base: float = setting(10000.0, "the base of the rotary angles, t / base^(2i/K)")
-    norm_eps: float = setting(1e-5, "what keeps norms from dividing by zero")
-    dropout: float = setting(0.0, "how often a feature is dropped from what a block adds")
-    embedding_dropout: float = setting(
-        AS_PRESET, "how often a feature of an embedding is dropped (default: dropout)"
-    )
-    token_dropout: float = setting(0.0, "how often a token's embedding is left out, wherever it stands in a batch")
-    attention_dropout: float = setting(AS_PRESET, "share of attention weights dropped (default: dropout)")
-    hidden_dropout: float = setting(0.0, "how often a hidden feature is dropped")
-    layer_dropout: float = setting(0.0, "how often a row skips attention, or the feed-forward part, of a block")
+    initial_std: float = positive(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
+    rotary_base: float = positive(10000.0, "the base of the rotary angles, t / base^(2i/K)")
+    norm_eps: float = positive(1e-5, "a small number that keeps norms from dividing by zero")
+    dropout: float = share(0.0, "share of the features of a block's output that are dropped", common=True)
+    embedding_dropout: float = share(AS_PRESET, "share of the embeddings' features dropped (default: dropout)")
+    token_dropout: float = share(0.0, "share of tokens whose embedding is left out, everywhere in a batch")
+    attention_dropout: float = share(AS_PRESET, "share of attention weights dropped (default: dropout)")
+    hidden_dropout: float = share(0.0, "share of hidden features dropped")
+    layer_dropout: float = share(0.0, "how often a row skips attention, or the feed-forward part, of a block")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if AS_PRESET in (self.layers, self.width, self.heads, self.window):
-            self._check()  # sizes are left open: the rest is filled in once they are chosen
+            self._check_heads()  # sizes are left open: the rest is filled in once they are chosen
             return
         self._fill({**_DEFAULTS, **PRESETS.get(self.preset, {})})
         self._check_choices()
@@ -167,12 +143,12 @@ class TransformerConfig:
                 "head_size": self._width_by_heads(),
                 # swiglu has three matrices instead of two: 2/3 as wide, they have as many parameters
                 "hidden": -(-8 * self.width // 3 // 64) * 64 if self.activation == "swiglu" else 4 * self.width,
-                "initial_std": max(self.width, 1) ** -0.5,
+                "initial_std": self.width**-0.5,
                 "embedding_dropout": self.dropout,
                 "attention_dropout": self.dropout,
             }
         )
-        self._check()
+        self._check_heads()
 
     def _fill(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -184,46 +160,19 @@ class TransformerConfig:
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
 
-    def _check(self) -> None:
-        sizes = ("layers", "width", "heads", "kv_heads", "head_size", "window", "hidden")
-        check_sizes(**{name: getattr(self, name) for name in sizes})
-        if self.width is not None and self.heads is not None:
-            self._check_heads()
-        shares = ("", "embedding_", "token_", "attention_", "hidden_", "layer_")
-        check_shares(**{f"{part}dropout": getattr(self, f"{part}dropout") for part in shares})
-        for name in ("initial_std", "rotary_base", "norm_eps"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise SettingsError(f"{name} should be above 0, not {value}")
-
     def _check_heads(self) -> None:
+        if AS_PRESET in (self.width, self.heads):
+            return
         if self.kv_heads is not AS_PRESET and self.heads % self.kv_heads:
             raise SettingsError(f"kv_heads should divide heads ({self.heads}), not be {self.kv_heads}")
-        size = self._width_by_heads() if self.head_size is AS_PRESET else self.head_size
-        if self.positions == "rotary" and size % 2:
-            of_head = "width / heads" if size * self.heads == self.width else "head_size"
-            raise SettingsError(f"rotary positions turn pairs of features: {of_head} should be even, not {size}")
+        K = self._width_by_heads() if self.head_size is AS_PRESET else self.head_size
+        if self.positions == "rotary" and K % 2:
+            name = "width / heads" if K * self.heads == self.width else "head_size"
+            raise SettingsError(f"rotary positions turn pairs of features: {name} should be even, not {K}")
         if self.qk_gain and not self.qk_norm:
             raise SettingsError("qk_gain belongs to the norms of qk_norm: set qk_norm=true as well")
 
     def _width_by_heads(self) -> int:
-        if self.heads and self.width % self.heads:
+        if self.width % self.heads:
             raise SettingsError(f"width should be a multiple of heads ({self.heads}), not {self.width}")
-        return self.width // max(self.heads, 1)
-
-
-def blocks_of(settings: Any, optional: Sequence[str], **values: Any) -> TransformerConfig:
-    """The blocks of a kind that may be a Transformer; what is None of `optional` is as the preset says."""
-    chosen = {name: found for name in optional if (found := getattr(settings, name)) is not None}
-    dropout = settings.dropout or 0.0
-    return TransformerConfig(
-        preset=settings.preset,
-        layers=settings.layers,
-        width=settings.width,
-        heads=settings.heads,
-        window=settings.window,
-        dropout=dropout,
-        hidden_dropout=dropout,
-        **values,
-        **chosen,
-    )
+        return self.width // self.heads

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import Network, Reading, Table
 from chainrule.networks.precision import working_type
 from chainrule.networks.transformer.attention import Attend, SourceView, fused_attention, single_query_attention
@@ -43,7 +43,7 @@ class Transformer(Stack, Network):
         extra: int = 0,
         extra_targets: bool = False,
     ) -> None:
-        """`crosses`: its blocks attend to a source as well, which `read` is then given.
+        """`crosses`: its blocks attend to a source as well, which `forward` is then given.
 
         `extra` ids above the vocabulary have embeddings too; `extra_targets`: they are predicted in training.
         """
@@ -57,32 +57,30 @@ class Transformer(Stack, Network):
         return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
 
     def begin(self, batch_size: int, capacity: int | None = None) -> Cache:
-        """An empty cache, which grows as tokens are read; `capacity` reserves space for so many at once."""
+        """Return an empty cache, which grows as tokens are read; `capacity` reserves space for some at once."""
         config = self.config
         shape_LBGK = config.layers, batch_size, config.kv_heads, config.head_size
         capacity = min(capacity or _FIRST_CAPACITY, config.window)
         like = self.embedding.new_empty(0, dtype=working_type(self.embedding))
         return empty_cache(shape_LBGK, config.window, capacity, like)
 
-    def forward(self, ids_BT: Tensor, memory: Cache | None = None, is_token_BT: Tensor | None = None) -> Reading:
-        """Read on from a cache, without gradients; or, without one, read a window and return no cache."""
-        return self.read(ids_BT, memory, is_token_BT)
-
-    def read(
+    def forward(
         self,
         ids_BT: Tensor,
         memory: Cache | None = None,
         is_token_BT: Tensor | None = None,
         source: Callable[[int], SourceView] | None = None,
     ) -> Reading:
-        """The same as `forward`; `source(l)` is what layer l sees of a source."""
+        """Read on from a cache, without gradients; or, without one, read a window and return no cache.
+
+        `source(l)` is the view that layer l has of a source, in a decoder that attends to one.
+        """
         if memory is not None:
             with torch.no_grad():
                 return self._read_on(ids_BT, memory, is_token_BT, source)
         T = ids_BT.shape[1]
-        if self.config.window < T:
-            raise ValueError(f"a window of {self.config.window} tokens was given {T}: read the last of them only")
-        # padding at the end is seen by nothing that comes before it
+        self.check_fits(T)
+        # padding stands at the end, where no token attends to it
         attend_all = self._attending(slice(0, T), T, ids_BT.device)
         return Reading(self.features(ids_BT, slice(0, T), lambda layer: attend_all, source), None)
 
@@ -91,7 +89,7 @@ class Transformer(Stack, Network):
         ids_BT: Tensor,
         memory: Cache,
         is_token_BT: Tensor | None,
-        source: Callable[[int], SourceView] | None = None,
+        source: Callable[[int], SourceView] | None,
     ) -> Reading:
         appending = memory.append(ids_BT.shape[1], is_token_BT)
         attend_all = self._attending(appending.places, appending.span, ids_BT.device)
@@ -104,7 +102,7 @@ class Transformer(Stack, Network):
         return Reading(features_BTD, appending.after)
 
     def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
-        """The function for causal attention of the tokens at these positions to the first `span` keys."""
+        """Return the function for causal attention of the tokens at these positions to the first `span` keys."""
         dropout = self.config.attention_dropout if self.training else 0.0
         is_usual = isinstance(places, slice) and places == slice(0, self.config.window)
         if isinstance(places, slice):
@@ -125,7 +123,7 @@ class Transformer(Stack, Network):
         return self.steps(ids_B[:, None], keys_LBGSK, values_LBGSK, lengths_B)[:, 0]
 
     def steps(self, ids_BT: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """The same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
+        """Return the same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
         T = ids_BT.shape[1]
         places_BT = lengths_B[:, None] + torch.arange(T, device=lengths_B.device)
         mask = self.positions.mask(places_BT, keys_LBGSK.shape[3])
@@ -139,7 +137,7 @@ class Transformer(Stack, Network):
         return self.features(ids_BT, places_BT, lambda layer: partial(attend_in_place, layer))
 
     def flops_per_token(self) -> int:
-        """Floating-point operations of training on a token of a full window.
+        """Return the floating-point operations of training on a token of a full window.
 
         Each of N weights in matrix products is multiplied and added once forward, twice backward: 6N. Each query is
         multiplied with the keys of the window, and its weights with their values: 2 products forward and 4 backward

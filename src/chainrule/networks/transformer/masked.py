@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.head import Head
+from chainrule.networks.layers import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
+from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.blocks import Norm, activate
-from chainrule.networks.transformer.masked_config import MaskedSettings
 from chainrule.networks.transformer.stack import Encoder
 
 
@@ -32,26 +32,26 @@ class MaskedTransformer(Trainable):
             nn.init.normal_(self.head.weight, std=config.initial_std)
 
     def table(self) -> Table:
-        """The embedding table."""
+        """Return the embedding table."""
         scale = math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0
         return Table(self.encoder.embedding, scale, "width")
 
     def forward(self, ids_BS: Tensor, is_token_BS: Tensor | None = None) -> Tensor:
-        """The features of each token, [B, S, D]; the first one of a row is the token before it."""
+        """Return the features of each token, [B, S, D]; the first one of a row is the token before it."""
         features_BSD: Tensor = self.encoder(ids_BS, is_token_BS)
         return features_BSD
 
     def before_logits(self, features: Tensor) -> Tensor:
-        """What the head multiplies: the features, or what the layer before the logits makes of them."""
+        """Return the input of the head: the features, through the layer before the logits if there is one."""
         return features if self.head_layer is None else self.head_layer(features)
 
     def logits(self, features: Tensor) -> Tensor:
-        """The logits of the vocabulary, [..., V]."""
+        """Return the logits of the vocabulary, [..., V]."""
         found: Tensor = self.head(self.before_logits(features))
         return found
 
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
-        """The loss of the hidden tokens after the inputs that `Masking` makes; PAD is not predicted."""
+        """Return the loss of the hidden tokens after the inputs that `Masking` makes; PAD is not predicted."""
         ids_BS, is_token_BS = inputs if isinstance(inputs, tuple) else (inputs, None)
         features_BSD = self(ids_BS, is_token_BS)
         # only the hidden tokens reach the head. As many are taken from each row: shapes do not depend on values
@@ -62,9 +62,9 @@ class MaskedTransformer(Trainable):
         )
 
     def flops_per_token(self) -> float:
-        """Floating-point operations of training for each token that is predicted.
+        """Return the floating-point operations of training for each token that is predicted.
 
-        As those of a `Transformer`; the encoder reads 1 / share tokens for each.
+        They are those of a `Transformer`; the encoder reads 1 / share tokens for each.
         """
         config = self.config
         products = sum(weight.numel() for weight in self.encoder.blocks.parameters() if weight.dim() == 2)
@@ -91,12 +91,12 @@ class HeadLayer(nn.Module):
 
 
 def most_targets(length: int, share: float) -> int:
-    """The most tokens that are predicted in a row of that length."""
+    """Return the most tokens that are predicted in a row of that length."""
     return max(1, math.floor(length * share + 0.5 + 1e-6))
 
 
 def first_targets(targets_BT: Tensor, count: int) -> Tensor:
-    """The places of the first `count` targets of each row, in order; then places of PAD, if it has fewer."""
+    """Return the places of the first `count` targets of each row, in order; then places of PAD, if it has fewer."""
     columns_T = torch.arange(targets_BT.shape[1], device=targets_BT.device)
     keys_BT = torch.where(targets_BT != PAD, columns_T, columns_T + targets_BT.shape[1])
     places_BP: Tensor = keys_BT.topk(min(count, len(columns_T)), largest=False, sorted=True).indices

@@ -15,7 +15,7 @@ from chainrule.networks.transformer.config import TransformerConfig
 
 
 def sinusoidal_table(window: int, width: int) -> Tensor:
-    """The sinusoidal positions, [T, D]: features 2i and 2i+1 are sine and cosine of one wavelength."""
+    """Return the sinusoidal positions, [T, D]: features 2i and 2i+1 are sine and cosine of one wavelength."""
     t_T1 = torch.arange(window, dtype=torch.float64)[:, None]
     even_I = torch.arange(0, width, 2, dtype=torch.float64)
     angles_TI = t_T1 / 10000 ** (even_I / width)
@@ -27,7 +27,7 @@ def sinusoidal_table(window: int, width: int) -> Tensor:
 
 
 def rotary_tables(window: int, head_size: int, base: float) -> tuple[Tensor, Tensor]:
-    """cos and sin of the angles of `rotate`, each [T, K]; sin has the sign of the first half reversed."""
+    """Return cos and sin of the angles of `rotate`, each [T, K]; sin has the sign of the first half reversed."""
     even_I = torch.arange(0, head_size, 2, dtype=torch.float64)
     # θ_i = base^(-2i/K)
     angles_TI = torch.arange(window, dtype=torch.float64)[:, None] * base ** (-even_I / head_size)
@@ -47,9 +47,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """The slopes m_h = 2^(-8h/n) for h = 1..n, [H]; head h subtracts m_h d from the score of a key at distance d.
+    """Return the slopes m_h = 2^(-8h/n) for h = 1..n, [H].
 
-    If n is no power of two, the slopes are those of the power below, then every other one of the power above.
+    Head h subtracts m_h d from the score of a key at distance d. If n is no power of two, the slopes are those of
+    the power below, then every other one of the power above.
     """
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
@@ -58,9 +59,9 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 def alibi_bias(slopes_H: Tensor, distance: Tensor) -> Tensor:
-    """The bias added to the scores, [..., H, T, S]; distance[..., t, s] is how far key s lies before query t.
+    """Return the bias added to the scores, [..., H, T, S].
 
-    Keys that lie after the query are masked by -∞.
+    distance[..., t, s] is the number of places from key s to query t. Keys after the query are masked by -∞.
     """
     bias = -slopes_H[:, None, None] * distance.unsqueeze(-3)
     return bias.masked_fill((distance < 0).unsqueeze(-3), -math.inf)
@@ -93,13 +94,13 @@ class Positions(nn.Module):
         self.register_buffer("slopes_H", slopes_H, persistent=False)
 
     def rotation(self, places: slice | Tensor) -> tuple[Tensor, Tensor] | None:
-        """cos and sin for `rotate` of queries and keys [..., T, H, K]; None if positions are not rotary."""
+        """Return cos and sin for `rotate` of queries and keys [..., T, H, K]; None if positions are not rotary."""
         if self.cos_TK is None or self.sin_TK is None:
             return None
         return self.cos_TK[places].unsqueeze(-2), self.sin_TK[places].unsqueeze(-2)
 
     def mask_of_tokens(self, is_token_BS: Tensor) -> Tensor:
-        """The mask of an encoder, whose queries see every key that is a token, before and after them.
+        """Return the mask of an encoder, whose queries see every key that is a token, before and after them.
 
         Booleans, [B, 1, 1, S]; with ALiBi, the bias that is added to the scores, [B, H, S, S].
         """
@@ -111,7 +112,7 @@ class Positions(nn.Module):
         return bias_HSS.masked_fill(~is_seen_B11S, -math.inf)
 
     def mask(self, places_T: Tensor, span: int) -> Tensor:
-        """The causal mask of queries at these positions over the first `span` keys.
+        """Return the causal mask of queries at these positions over the first `span` keys.
 
         Booleans, [..., 1, T, S]; with ALiBi, the bias that is added to the scores, [..., H, T, S].
         """

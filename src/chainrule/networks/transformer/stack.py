@@ -37,7 +37,7 @@ class Layers(nn.Module):
         self.positions = Positions(config)
         self.embedding_norm = Norm(config) if config.embedding_norm else None
         self.blocks = nn.ModuleList(Block(config, crosses=crosses) for _ in range(config.layers))
-        # pre-norm blocks do not normalise their sum, so that is done after the last one
+        # pre-norm blocks do not normalise their sum: a norm after the last one does
         self.norm = Norm(config) if config.placement == "pre" else nn.Identity()
 
     @torch.no_grad()
@@ -59,7 +59,7 @@ class Layers(nn.Module):
                 nn.init.zeros_(parameter)
 
     def placed(self, x_BTD: Tensor, places: slice | Tensor) -> Tensor:
-        """x + position, where positions are added; normalised, where the design has it so."""
+        """Return x + position if positions are added, normalised if the design has a norm there."""
         if self.positions.added_TD is not None:
             x_BTD = x_BTD + self.positions.added_TD[places]
         if self.embedding_norm is not None:
@@ -74,9 +74,9 @@ class Layers(nn.Module):
         attends: Attends,
         source: Callable[[int], SourceView] | None = None,
     ) -> Tensor:
-        """Norm(xᴸ): what the blocks make of x⁰ at these positions, where layer l attends by `attends(l)`.
+        """Return Norm(xᴸ), the output of the blocks for x⁰ at these positions; layer l attends by `attends(l)`.
 
-        `source(l)` is what layer l sees of a source, in a decoder that has one.
+        `source(l)` is the view that layer l has of a source, in a decoder that attends to one.
         """
         if self.config.embedding_dropout and self.training:
             x_BTD = F.dropout(x_BTD, self.config.embedding_dropout)
@@ -89,10 +89,12 @@ class Layers(nn.Module):
     def check_fits(self, tokens: int) -> None:
         """Refuse more tokens than there are positions."""
         if self.config.window < tokens:
-            raise ValueError(f"a window of {self.config.window} tokens was given {tokens}")
+            raise ValueError(
+                f"a window of {self.config.window} tokens was given {tokens}: read the last of them only"
+            )
 
     def seeing_all(self, x_BSD: Tensor, is_token_BS: Tensor | None) -> Tensor:
-        """The same for x⁰ of whole rows: each of a row's tokens attends to all of them, before it and after it.
+        """Return the same for x⁰ of whole rows, where each token attends to all tokens of its row.
 
         None: there is no padding. The features of padding mean nothing.
         """
@@ -138,10 +140,7 @@ class Stack(Layers):
         attends: Attends,
         source: Callable[[int], SourceView] | None = None,
     ) -> Tensor:
-        """Norm(xᴸ): the features of tokens at these positions, where layer l attends by `attends(l)`.
-
-        `source(l)` is what layer l sees of a source, in a decoder that has one.
-        """
+        """Return Norm(xᴸ), the features of tokens at these positions; the arguments are those of `through`."""
         return self.through(self.embed(ids_BT, places), places, attends, source)
 
 
@@ -155,6 +154,6 @@ class Encoder(Stack):
         self.initialise(*([self.embedding] if embedding is None else []))
 
     def forward(self, ids_BS: Tensor, is_token_BS: Tensor | None = None) -> Tensor:
-        """The features of each token, [B, S, D]; None: there is no padding. That of padding means nothing."""
+        """Return the features of each token, [B, S, D]; None: there is no padding, whose features mean nothing."""
         self.check_fits(ids_BS.shape[1])
         return self.seeing_all(self.embed(ids_BS, slice(0, ids_BS.shape[1])), is_token_BS)

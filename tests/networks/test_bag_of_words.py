@@ -6,15 +6,14 @@ import pytest
 import torch
 from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
-from chainrule.errors import SettingsError
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import AveragingConfig, padded_size
+from chainrule.networks.config import BagOfWordsConfig, padded_size
 
 
 def made(**settings: Any) -> BagOfWords:
     torch.manual_seed(3)
     sizes = {"embedding": 3, "hidden": 4, **settings}
-    return BagOfWords(AveragingConfig(**sizes), VOCABULARY, BOS)
+    return BagOfWords(BagOfWordsConfig(**sizes), VOCABULARY, BOS)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_a_network_with_a_window_gives_memory_only_for_memory() -> None:
 
 
 def test_without_a_window_the_mean_is_over_everything() -> None:
-    """Not over what was read at once: half of the text is read before the rest."""
+    """It also covers the first half of a text that is read in two pieces."""
     network = made(window=None).double().eval()
     first = network(IDS_BT[:, :3])
     whole_BTD = network(IDS_BT).features_BTD
@@ -73,8 +72,3 @@ def test_parameters() -> None:
     rows, d, m = padded_size(VOCABULARY), 3, 4
     count = sum(p.numel() for p in made().parameters())
     assert count == rows * d + d * m + m * m + m * rows + (m + m + rows) == 16 * 3 + 12 + 16 + 64 + 24
-
-
-def test_settings_that_make_no_network() -> None:
-    with pytest.raises(SettingsError, match="window should be at least 1, not 0"):
-        made(window=0)
