@@ -13,8 +13,8 @@ from chainrule.contract.lm import Context
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid
 from chainrule.ngram.infinite.model import AnyLengthModel
-from chainrule.ngram.sampling import desk
-from chainrule.ngram.sampling.desk import Desks
+from chainrule.ngram.sampling import workspace
+from chainrule.ngram.sampling.sampler import Sampler
 
 STRATEGIES = {
     "sample": cr.Sample(),
@@ -33,7 +33,7 @@ STRATEGIES = {
 
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desks, "is_ready", lambda *_: True)
+    monkeypatch.setattr(Sampler, "is_ready", lambda *_: True)
 
 
 @cache
@@ -106,12 +106,12 @@ def test_text_that_repeats_itself_for_long() -> None:
 
 
 def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_FIRST_PAIRS", 1)
+    monkeypatch.setattr(workspace, "_FIRST_PAIRS", 1)
     for most in (1, 1 << 15):
-        monkeypatch.setattr(desk, "_MOST_PAIRS", most)
-        monkeypatch.delitem(vars(model()), "_writer", raising=False)
+        monkeypatch.setattr(workspace, "_MOST_PAIRS", most)
+        monkeypatch.delitem(vars(model()), "_sampler", raising=False)
         check(model(), STRATEGIES["chain"], None, steps=60)
-    monkeypatch.delitem(vars(model()), "_writer", raising=False)
+    monkeypatch.delitem(vars(model()), "_sampler", raising=False)
 
 
 def test_the_rows_of_a_batch_are_written_as_alone() -> None:

@@ -75,11 +75,23 @@ def as_ids(text: list[list[int]]) -> np.ndarray:
     return np.asarray([token for line in text for token in [*line, EOS]], dtype=np.uint32)
 
 
+def sorted_slowly(ids: np.ndarray, boundary: int) -> list[int]:
+    """Sort events by their contexts, equal ones by position, as Python does: the reference for the faster sorts."""
+
+    def context(i: int) -> list[int]:
+        tokens: list[int] = []
+        while len(tokens) < len(ids) and not (tokens and tokens[-1] == boundary):
+            tokens.append(int(ids[(i - 1 - len(tokens)) % len(ids)]))
+        return tokens
+
+    return sorted(range(len(ids)), key=context)
+
+
 @settings(max_examples=60)
 @given(texts | repeats, st.sampled_from([EOS, -1]))
 def test_contexts_are_sorted_as_python_sorts(text: list[list[int]], boundary: int) -> None:
     ids = as_ids(text)
-    expected = suffixes.order_slowly(ids, boundary)
+    expected = sorted_slowly(ids, boundary)
     assert suffixes.order_of(ids, boundary).tolist() == expected
     assert suffixes._order_compiled(ids, SIZE, boundary).tolist() == expected
 

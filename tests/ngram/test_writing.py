@@ -17,8 +17,8 @@ from chainrule.errors import ModelError
 from chainrule.ngram.arpa.model import from_arpa
 from chainrule.ngram.arpa.reading import read_arpa
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.sampling import desk
-from chainrule.ngram.sampling.writer import Writer
+from chainrule.ngram.sampling import sampler, workspace
+from chainrule.ngram.sampling.sampler import NgramSampler
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.system import parallel
 from chainrule.system.parallel import Patience
@@ -89,9 +89,9 @@ def check(lm: NgramModel, strategy: cr.decode.Strategy, end: int | None, steps: 
     uniforms_BT = np.random.default_rng(7).random((ROWS, steps)) * (1 - 2**-40)
     uniforms_BT[0, 1], uniforms_BT[1, 1] = 2**-40, 1 - 2**-40
     state = lm.extend(lm.start(ROWS), pad(prompts(lm)))
-    scribe = Writer(lm.automaton)
-    scribe.is_ready = lambda *_: True  # type: ignore[method-assign]
-    found = scribe.write(state.words, Choice(strategy, end), uniforms_BT, pad(prompts(lm)))
+    kernels = NgramSampler(lm.automaton)
+    kernels.is_ready = lambda *_: True  # type: ignore[method-assign]
+    found = kernels.sample(state.words, Choice(strategy, end), uniforms_BT, pad(prompts(lm)))
     assert found is not None, "every strategy here has a plan"
     tokens, scores = written_plainly(lm, strategy, uniforms_BT, end)
     np.testing.assert_array_equal(found[0], tokens)
@@ -133,7 +133,7 @@ def test_penalties_over_a_long_text(name: str, tokenizer: str) -> None:
 
 def test_lists_of_what_occurred_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     for pairs in (1 << 12, 1 << 15):
-        monkeypatch.setattr(desk, "_OCCURRED_PAIRS", pairs)
+        monkeypatch.setattr(workspace, "_OCCURRED_PAIRS", pairs)
         for name in ("penalty and top-p", "frequency and top-p"):
             check(model(), PENALTIES[name], None, steps=250)
 
@@ -142,13 +142,13 @@ def test_a_text_with_penalties_goes_on_in_pieces(monkeypatch: pytest.MonkeyPatch
     """Whether the text goes on that was written last or another, nothing is left of the other's tokens."""
     lm = model()
     choose, uniforms = Choice(PENALTIES["frequency and top-p"], None), np.random.default_rng(3).random((2, 300))
-    scribe, state, nothing = Writer(lm.automaton), lm.start(2), np.zeros((2, 0), np.int64)
-    monkeypatch.setattr(scribe, "is_ready", lambda *_: True)
-    whole = scribe.write(state.words, choose, uniforms, nothing)
+    kernels, state, nothing = NgramSampler(lm.automaton), lm.start(2), np.zeros((2, 0), np.int64)
+    monkeypatch.setattr(kernels, "is_ready", lambda *_: True)
+    whole = kernels.sample(state.words, choose, uniforms, nothing)
     assert whole is not None
     states, texts = [lm.start(1), lm.start(1)], [nothing[:1], nothing[:1]]
     for row, first, last in ((0, 0, 100), (0, 100, 180), (1, 0, 130), (0, 180, 300), (1, 130, 131), (1, 131, 300)):
-        piece = scribe.write(states[row].words, choose, uniforms[row : row + 1, first:last], texts[row])
+        piece = kernels.sample(states[row].words, choose, uniforms[row : row + 1, first:last], texts[row])
         assert piece is not None
         texts[row] = np.concatenate([texts[row], piece[0]], axis=1)
         states[row] = lm.extend(states[row], piece[0])
@@ -236,9 +236,9 @@ def test_a_model_of_an_arpa_file_whose_backoffs_raise_what_they_should_lower(tmp
 
 
 def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_FIRST_PAIRS", 1)
+    monkeypatch.setattr(workspace, "_FIRST_PAIRS", 1)
     for most in (1, 1 << 15):
-        monkeypatch.setattr(desk, "_MOST_PAIRS", most)
+        monkeypatch.setattr(workspace, "_MOST_PAIRS", most)
         check(model(), STRATEGIES["chain"], None, steps=60)
 
 
@@ -247,11 +247,11 @@ def test_the_rows_of_a_batch_are_written_as_alone(monkeypatch: pytest.MonkeyPatc
     uniforms = np.random.default_rng(1).random((many, 10))
     state = lm.start(many)
     nothing = np.zeros((many, 0), np.int64)
-    choose, scribe = Choice(cr.TopP(0.9), lm.tokenizer.eos), Writer(lm.automaton)
-    monkeypatch.setattr(scribe, "is_ready", lambda *_: True)
-    together = scribe.write(state.words, choose, uniforms, nothing)
+    choose, kernels = Choice(cr.TopP(0.9), lm.tokenizer.eos), NgramSampler(lm.automaton)
+    monkeypatch.setattr(kernels, "is_ready", lambda *_: True)
+    together = kernels.sample(state.words, choose, uniforms, nothing)
     for row in range(0, many, 60):
-        alone = scribe.write(state.words[:1], choose, uniforms[row : row + 1], nothing[:1])
+        alone = kernels.sample(state.words[:1], choose, uniforms[row : row + 1], nothing[:1])
         assert together is not None and alone is not None
         np.testing.assert_array_equal(together[0][row], alone[0][0])
 
@@ -267,7 +267,7 @@ def test_the_model_writes_by_itself_once_that_pays() -> None:
     assert isinstance(lm, NgramModel)
     choose, uniforms = Choice(cr.TopP(0.9), None), np.random.default_rng(2).random((1, 40))
     assert lm.write(lm.start(1), choose, uniforms[:, :1]) is None, "a kernel takes longer to load than a token"
-    Writer(lm.automaton).write(lm.start(1).words, choose, np.tile(uniforms, 50), np.zeros((1, 0), np.int64))
+    NgramSampler(lm.automaton).sample(lm.start(1).words, choose, np.tile(uniforms, 50), np.zeros((1, 0), np.int64))
     found = lm.write(lm.start(1), choose, uniforms)
     assert found is not None
     state, tokens, _ = found
@@ -289,10 +289,10 @@ def test_a_model_with_a_nan_is_an_error() -> None:
 def test_compiling_waits_until_it_pays_and_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, said = model(), []
     choose, uniforms, nothing = Choice(cr.TopP(0.9), None), np.full((1, 600), 0.5), np.zeros((1, 0), np.int64)
-    monkeypatch.setattr(desk, "is_compiled", lambda _: False)
+    monkeypatch.setattr(sampler, "is_compiled", lambda _: False)
     monkeypatch.setattr(parallel, "listeners", [said.append])
-    scribe = Writer(lm.automaton)
-    written = [scribe.write(lm.start(1).words, choose, uniforms, nothing) is not None for _ in range(3)]
+    kernels = NgramSampler(lm.automaton)
+    written = [kernels.sample(lm.start(1).words, choose, uniforms, nothing) is not None for _ in range(3)]
     assert written == [False, False, True]
     assert len(said) == 1 and "compiling" in said[0]
 
@@ -316,6 +316,8 @@ def test_a_choice_without_a_plan_is_left_to_the_plain_way(monkeypatch: pytest.Mo
         cr.PresencePenalty(-5.0) | cr.RepetitionPenalty(1.2),
     )
     for strategy in unknown:
-        assert Writer(lm.automaton).write(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
+        assert (
+            NgramSampler(lm.automaton).sample(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
+        )
     monkeypatch.setattr(lm, "_patience", Patience(1e12))
     assert cr.generate(lm, "The", Odd(), max_tokens=20)
