@@ -75,24 +75,13 @@ def shell_sort(keys: Any, values: Any, first: int, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def largest(is_new: Any) -> int:
-    """Return the size of the largest group."""
-    first, most = 0, 1
-    for r in range(1, len(is_new)):
-        if is_new[r]:
-            most = max(most, r - first)
-            first = r
-    return max(most, len(is_new) - first)
-
-
-@njit(cache=True, nogil=True)
 def refine(order: Any, rank: Any, is_new: Any, depth: int) -> int:
     """Sort each group of contexts that share their first `depth` tokens by the ranks of the tokens after those.
 
     One step of prefix doubling: updates `order`, `rank` and `is_new` in place, and returns the number of groups.
     """
     size, groups, first = len(order), 0, 0
-    keys = np.empty(largest(is_new), np.int64)
+    keys = np.empty(size, np.int64)  # of which a part as long as the largest group is used, and takes memory
     while first < size:
         last = first + 1
         while last < size and not is_new[last]:
