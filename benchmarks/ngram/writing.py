@@ -52,9 +52,9 @@ def run(lab: Lab) -> None:
 def _figures(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> list[str]:
     """One sequence, on a writer without any lists and again with other random numbers; rows; and the plain way."""
     lm = lm.on("cpu")
-    vars(lm).pop("_writer", None)  # with its lists
+    vars(lm).pop("_sampler", None)  # with its lists
     sample_after(lm, [[]], strategy, max_tokens=2_000)  # loads the kernels
-    vars(lm).pop("_writer", None)
+    vars(lm).pop("_sampler", None)
     prompts: list[list[int]] = [[]] * ROWS
     one, again = (
         _rate(partial(sample_after, lm, [[]], strategy, max_tokens=TOKENS, seed=seed), TOKENS) for seed in (1, 2)

@@ -21,8 +21,7 @@ from chainrule.folder import Context
 from chainrule.inference.gpu.guess_table import LONGEST, GuessTable, context_hash
 from chainrule.inference.model import NeuralModel
 from chainrule.networks.transformer.cache import Cache
-from chainrule.ngram.infinite.likeliest import likeliest_tokens
-from chainrule.ngram.infinite.suffixes import build
+from chainrule.ngram.infinite.suffixes import best_tokens, build
 from chainrule.system.devices import has_triton
 
 LINES = [
@@ -160,7 +159,7 @@ def test_the_table_of_an_ngram_model_has_its_drafts(order: int) -> None:
 def test_the_table_of_an_anygram_model_has_the_commonest_tokens(context: Context, seed: int) -> None:
     bos, eos, text = 0, 1, [*np.random.default_rng(seed).integers(1, 5, 60).tolist(), 1]
     suffixes = build(np.asarray(text), 5, eos, context)
-    table = likeliest_tokens(suffixes, bos, eos if context == "line" else PAD, 3)
+    table = best_tokens(suffixes, bos, eos if context == "line" else PAD, 3)
     assert len(table) == 3
     if context == "line":
         ends = [i + 1 for i, token in enumerate(text) if token == eos]

@@ -20,8 +20,8 @@ from chainrule.system.parallel import Patience, at_once, cores, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines, line_bounds
 
 if TYPE_CHECKING:
-    from chainrule.ngram.sampling.drafter import Drafter
-    from chainrule.ngram.sampling.writer import Writer
+    from chainrule.ngram.sampling.drafts import Drafter
+    from chainrule.ngram.sampling.sampler import NgramSampler
 
 KIND_NAME = "ngram"
 _NANOSECONDS = 1 << 22  # to sample one token without kernels
@@ -250,7 +250,7 @@ class NgramModel(LanguageModel):
             return None
         words_BN = self._state(state).words
         nothing_BT = np.zeros((len(words_BN), 0), np.int64)
-        written = self._writer.write(words_BN, choose, uniforms_BT, nothing_BT if read_BT is None else read_BT)
+        written = self._sampler.sample(words_BN, choose, uniforms_BT, nothing_BT if read_BT is None else read_BT)
         if written is None:
             return None
         tokens_BT, scores_BT, nodes = written
@@ -263,11 +263,11 @@ class NgramModel(LanguageModel):
         texts, width = live_PW.shape
         if self.automaton.where is not None or width > _WIDEST or not self._patience.count(rules.limits.sum()):
             return None
-        from chainrule.ngram.sampling.searcher import search
+        from chainrule.ngram.sampling.beam import search
 
         words_BN = self._state(state).words
         words_BN = np.repeat(words_BN, texts * width // len(words_BN), axis=0)
-        return search(self._writer, words_BN, rules, live_PW, lengths_PW)
+        return search(self._sampler, words_BN, rules, live_PW, lengths_PW)
 
     def draft(self, memory: np.ndarray | None, ids: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Guess by one call of a kernel; the memory is the last N-1 words. None on a GPU."""
@@ -282,21 +282,21 @@ class NgramModel(LanguageModel):
         """Return the contexts of the model and their most probable words. None on a GPU."""
         if self.automaton.where is not None:
             return None
-        from chainrule.ngram.sampling.likeliest import likeliest_words
+        from chainrule.ngram.sampling.best_tokens import best_words
 
-        return likeliest_words(self.automaton, self.tokenizer.bos, longest)
+        return best_words(self.automaton, self.tokenizer.bos, longest)
 
     @cached_property
     def _drafter(self) -> Drafter:
-        from chainrule.ngram.sampling.drafter import Drafter
+        from chainrule.ngram.sampling.drafts import Drafter
 
         return Drafter(self.automaton, self.tokenizer.bos)
 
     @cached_property
-    def _writer(self) -> Writer:
-        from chainrule.ngram.sampling.writer import Writer
+    def _sampler(self) -> NgramSampler:
+        from chainrule.ngram.sampling.sampler import NgramSampler
 
-        return Writer(self.automaton)
+        return NgramSampler(self.automaton)
 
     # -- inside -------------------------------------------------------------------------------------------
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_INSERTION = 16  # groups up to this size are sorted by insertion: most have two or three members
-
 
 @njit(cache=True, nogil=True)
 def lengthen(ids: Any, order: Any, starts: Any, boundary: int, longer: Any) -> None:
@@ -36,7 +34,7 @@ def lengthen(ids: Any, order: Any, starts: Any, boundary: int, longer: Any) -> N
 
 @njit(cache=True, nogil=True)
 def group(ids: Any, order: Any, boundary: int, depth: int, rank: Any, is_new: Any) -> int:
-    """Rank sorted contexts by their first `depth` tokens; equal ones get the rank of the first of them.
+    """Rank sorted contexts by their first `depth` tokens; equal contexts get the rank of the first of them.
 
     Marks the first of each group of equal contexts in `is_new`. Returns the number of groups.
     """
@@ -59,48 +57,21 @@ def group(ids: Any, order: Any, boundary: int, depth: int, rank: Any, is_new: An
 
 
 @njit(cache=True, nogil=True)
-def insertion_sort(keys: Any, values: Any, first: int, size: int) -> None:
-    """Sort the keys [0, size) and the values [first, first + size) by the keys."""
-    for a in range(1, size):
-        key, value, b = keys[a], values[first + a], a
-        while b > 0 and keys[b - 1] > key:
-            keys[b], values[first + b] = keys[b - 1], values[first + b - 1]
-            b -= 1
-        keys[b], values[first + b] = key, value
+def shell_sort(keys: Any, values: Any, first: int, size: int) -> None:
+    """Sort the keys [0, size) and the values [first, first + size) by the keys.
 
-
-@njit(cache=True, nogil=True)
-def merge_sort(keys: Any, values: Any, spare_keys: Any, spare_values: Any) -> None:
-    """Sort values by keys, both in place. (NumPy's sorts take Numba seven seconds to compile.)"""
-    size, width = len(keys), 1
-    while width < size:
-        for first in range(0, size, 2 * width):
-            middle, last = min(first + width, size), min(first + 2 * width, size)
-            if middle == last or keys[middle - 1] <= keys[middle]:
-                continue  # in order already, as most of a long group is
-            left, right, to = 0, middle, first
-            spare_keys[: middle - first] = keys[first:middle]
-            spare_values[: middle - first] = values[first:middle]
-            while left < middle - first:
-                if right < last and keys[right] < spare_keys[left]:
-                    keys[to], values[to] = keys[right], values[right]
-                    right += 1
-                else:
-                    keys[to], values[to] = spare_keys[left], spare_values[left]
-                    left += 1
-                to += 1
-        width *= 2
-
-
-@njit(cache=True, nogil=True)
-def largest(is_new: Any) -> int:
-    """The size of the largest group."""
-    first, most = 0, 1
-    for r in range(1, len(is_new)):
-        if is_new[r]:
-            most = max(most, r - first)
-            first = r
-    return max(most, len(is_new) - first)
+    Most groups have two or three members, and most of a long group is in order already. (NumPy's sorts take Numba
+    seven seconds to compile.)
+    """
+    gap = size
+    while gap > 1:
+        gap = max(5 * gap // 11, 1)
+        for a in range(gap, size):
+            key, value, b = keys[a], values[first + a], a
+            while b >= gap and keys[b - gap] > key:
+                keys[b], values[first + b] = keys[b - gap], values[first + b - gap]
+                b -= gap
+            keys[b], values[first + b] = key, value
 
 
 @njit(cache=True, nogil=True)
@@ -110,8 +81,7 @@ def refine(order: Any, rank: Any, is_new: Any, depth: int) -> int:
     One step of prefix doubling: updates `order`, `rank` and `is_new` in place, and returns the number of groups.
     """
     size, groups, first = len(order), 0, 0
-    room = largest(is_new)
-    keys, spare, spare_order = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, order.dtype)
+    keys = np.empty(size, np.int64)  # of which a part as long as the largest group is used, and takes memory
     while first < size:
         last = first + 1
         while last < size and not is_new[last]:
@@ -122,10 +92,7 @@ def refine(order: Any, rank: Any, is_new: Any, depth: int) -> int:
             for a in range(members):
                 before = np.int64(order[first + a]) - depth
                 keys[a] = rank[before if before >= 0 else before % size]
-            if members <= _INSERTION:
-                insertion_sort(keys, order, first, members)
-            else:
-                merge_sort(keys[:members], order[first:last], spare, spare_order)
+            shell_sort(keys, order, first, members)
             # ranks change only once the whole group is sorted: no key may come from a half-updated group
             head = first
             for a in range(members):
@@ -186,7 +153,7 @@ def tabulate(values: Any, block: int, table: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def at_most(values: Any, table: Any, block: int, limit: int, first: int, last: int) -> Any:
-    """The number of values[first:last] that are at most `limit`; a long range uses the table except at its ends."""
+    """Return the number of values[first:last] that are at most `limit`, from the table if the range is long."""
     if limit >= len(table) or last - first <= 2 * block:
         return _scan(values, limit, first, last)
     whole, end = (first + block - 1) // block, last // block
@@ -205,7 +172,7 @@ def _scan(values: Any, limit: int, first: int, last: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def rank_of(places: Any, first: int, last: int, wanted: int) -> int:
-    """The index at which `wanted` would be inserted into the ascending places[first:last], by binary search."""
+    """Return the index at which `wanted` belongs in the ascending places[first:last], by binary search."""
     while first < last:
         middle = (first + last) // 2
         if places[middle] < wanted:
@@ -217,7 +184,7 @@ def rank_of(places: Any, first: int, last: int, wanted: int) -> int:
 
 @njit(cache=True, nogil=True)
 def read(levels: Any, depth: int, token: int, places: Any, starts: Any, longer: Any) -> None:
-    """Write each level's context followed by `token` to `longer`; each range lies within the one before it."""
+    """Write the range of each level's context followed by `token` to `longer`; each lies within the one before."""
     lo, hi = starts[token], starts[token + 1]
     for k in range(depth):
         lo = rank_of(places, lo, hi, levels[k, 0])
@@ -227,7 +194,7 @@ def read(levels: Any, depth: int, token: int, places: Any, starts: Any, longer: 
 
 @njit(cache=True, nogil=True)
 def distinct(longer: Any, depth: int, levels: Any) -> int:
-    """Write the levels after a token after the empty one, equal ranges as one. Returns the number of levels."""
+    """Write the levels after a token behind the empty one, and merge equal ranges; returns the number of levels."""
     new = 1
     for k in range(depth):
         lo, hi = longer[k, 0], longer[k, 1]
@@ -245,27 +212,14 @@ def distinct(longer: Any, depth: int, levels: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def gather(
-    ids_BT: Any,
-    levels_BK3: Any,
-    depth_B: Any,
-    start_K3: Any,
-    resets: Any,
-    places: Any,
-    starts: Any,
-    shared: Any,
-    fresh: Any,
-    shared_table: Any,
-    fresh_table: Any,
-    block: int,
-    longest: int,
-    evidence_K4BT: Any,
-    used_BT: Any,
+    ids_BT: Any, levels_BK3: Any, depth_B: Any, start_K3: Any, resets: Any, places: Any, starts: Any, shared: Any,
+    fresh: Any, shared_table: Any, fresh_table: Any, block: int, longest: int, evidence_K4BT: Any, used_BT: Any,
     matched_BT2: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Walk each row of ids, updating its levels and depth in place.
 
-    Unless they are empty, the last three arrays receive what `walk.Keep` says: the counts that each level has for
-    each token, the number of levels, and the longest match.
+    Unless they are empty, the last three arrays receive the evidence that `walk.Keep` explains: the counts of each
+    level for each token, the number of levels, and the longest match.
     """
     longer = np.empty((levels_BK3.shape[1], 3), np.int64)
     for b in range(ids_BT.shape[0]):

@@ -17,13 +17,13 @@ from chainrule.tokens.registry import parse_tokenizer
 
 
 def load_anygram(folder: ModelFolder) -> AnyLengthModel:
-    """The model of a folder; its arrays are checked, because a file can hold anything."""
+    """Load the model of a folder; its arrays are checked, because a file can hold anything."""
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
     arrays = [folder.tensor(name) for name in ARRAYS]
     smoothing = Smoothing(folder.tensor("discount"), folder.tensor("strength"))
     if not (_fit(arrays, tokenizer) and _is_sound(Suffixes(tokenizer.vocab_size, *arrays)) and _smooths(smoothing)):
         raise DamagedFileError(f"{folder.path}: the arrays are not those of a model of n-grams of any length")
-    # folders from before this was a kind of its own hold settings of other n-gram models too
+    # folders of versions in which this was a smoothing hold settings of other n-gram models too
     settings = parse(
         AnyLengthSettings,
         {key: folder.config[key] for key in ("extra_words", "vocabulary") if key in folder.config},
@@ -33,7 +33,7 @@ def load_anygram(folder: ModelFolder) -> AnyLengthModel:
 
 
 def _fit(arrays: list[NDArray[Any]], tokenizer: Tokenizer) -> bool:
-    """Whether the arrays have the right types and sizes, and the followers are tokens that can be predicted."""
+    """Return True if the arrays have the right types and sizes, and the followers are tokens but <s>."""
     follower, places, shared, fresh = arrays
     return bool(
         all(array.ndim == 1 and 0 < array.size == follower.size for array in arrays)
@@ -46,9 +46,9 @@ def _fit(arrays: list[NDArray[Any]], tokenizer: Tokenizer) -> bool:
 
 
 def _is_sound(suffixes: Suffixes) -> bool:
-    """Whether `places` are the ranks by follower, block by block, and `fresh` is `shared` by rank.
+    """Return True if `places` are the ranks by follower, block by block, and `fresh` is `shared` by rank.
 
-    If so, every range that a walk can reach lies within the arrays.
+    Then every range that a walk can reach lies within the arrays.
     """
     places, blocks = suffixes.places, np.diff(suffixes.starts)
     begins = suffixes.starts[:-1][blocks > 0]
@@ -65,7 +65,7 @@ def _is_sound(suffixes: Suffixes) -> bool:
 
 
 def _smooths(smoothing: Smoothing) -> bool:
-    """Whether d and θ have the right types and shapes, and values for which the formula gives probabilities."""
+    """Return True if d and θ have the right types and shapes, and values that give probabilities."""
     d, theta = smoothing.discount, smoothing.strength
     return bool(
         d.dtype == theta.dtype == np.float64

@@ -1,15 +1,15 @@
-"""N-grams of any length: the context is all that was read, as far back as it occurs in the training text.
+"""N-grams of any length: the context is the text so far, as far back as it occurs in the training text.
 
 The contexts h_0, h_1, ... of a position are the levels that `walk` finds, from the empty one to the longest that
-was seen; lengths with the same occurrences are one level, so there are few, however long the match. From the
+was seen. Lengths with the same occurrences are one level, so there are few levels, however long the match. From the
 shortest to the longest
 
     p_k(w) = (max(N(· h_k w) - d, 0) + (θ + d N(h_k ·)) p_{k-1}(w)) / (N(· h_k ·) + θ)
 
 beginning with p_{-1} = 1 / V for each of the V words that can be predicted. This is Kneser-Ney smoothing without a
 bound on the length, with the two parameters of a Pitman-Yor process: a word counts once for each different token
-before h_k w, not once for each occurrence, because what a longer context explains need not be explained again. The
-discount d and the strength θ depend on the length of h_k, and are tuned on held-out text.
+before h_k w, not once for each occurrence, because the longer context already explains the others. The discount d
+and the strength θ depend on the length of h_k, and are tuned on held-out text.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from chainrule.contract.capabilities import Capabilities, Choose, Costs, Likelie
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
-from chainrule.ngram.infinite.suffixes import SMALL, Ints, Suffixes, build
+from chainrule.ngram.infinite.suffixes import SMALL, Ints, Suffixes, best_tokens, build
 from chainrule.ngram.infinite.walk import FEW, AnyLengthState, ContextRange, Walker, counted, state_of
 from chainrule.settings import Groups, setting
 from chainrule.system.parallel import Patience
 from chainrule.tokens.base import Tokenizer
 
 if TYPE_CHECKING:
-    from chainrule.ngram.infinite.drafter import AnyLengthDrafter
-    from chainrule.ngram.infinite.writer import AnyLengthWriter
+    from chainrule.ngram.infinite.sampler import AnyLengthSampler
 
 Floats = NDArray[np.float64]
 
@@ -45,10 +44,10 @@ KIND_NAME = "anygram"
 LENGTHS = np.asarray([1, 2, 3, 4, 5, 6, 12])
 """The lengths at which the parameters change: groups of 0, 1, ... 5 tokens, of 6 to 11, and of 12 or more."""
 
-_NANOSECONDS = 1 << 20  # to write one token without kernels
+_NANOSECONDS = 1 << 20  # to sample one token without kernels
 ARRAYS = ("follower", "places", "shared", "fresh")
 _TUNED_ON = 100_000  # tokens of held-out text at most: more hardly change a parameter
-_ENOUGH_EVENTS = 50  # with contexts in a group of lengths; fewer say too little about its parameters
+_ENOUGH_EVENTS = 50  # with contexts in a group of lengths; fewer do not determine its parameters
 _ROUNDS, _CUTS = 2, 10  # rounds over all parameters, and steps of a golden-section search
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -70,7 +69,7 @@ class Smoothing:
     strength: Floats
 
     def at(self, lengths: Ints) -> tuple[Floats, Floats]:
-        """d and θ of contexts of these lengths."""
+        """Return d and θ of contexts of these lengths."""
         groups = group_of(lengths)
         return self.discount[groups], self.strength[groups]
 
@@ -84,9 +83,9 @@ class Matches(NamedTuple):
     """The longest match with training text that ends at each token of a text."""
 
     length: Ints
-    """The number of tokens matched, this one included; <s> counts as one, too."""
+    """The number of tokens of the match, with this one; <s> counts as one too."""
     occurrences: Ints
-    """How often the match occurs in training text."""
+    """The number of times that the match occurs in training text."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,13 @@ class Sheet:
 
 
 class AnyLengthModel(LanguageModel):
-    """p(x_t | x_<t) from every suffix of x_<t that occurs in training text."""
+    """p(x_t | x_<t) from every suffix of x_<t that occurs in training text.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("anygram", "the cat sat\\nthe cat ran\\n")
+    >>> cr.generate(lm, "the", cr.Greedy(), max_tokens=1)
+    'the cat'
+    """
 
     kind = KIND_NAME
 
@@ -169,39 +174,29 @@ class AnyLengthModel(LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[AnyLengthState, Array, Array] | None:
-        """Write by kernels that look at the words seen after the contexts; None for a few tokens."""
+        """Sample by kernels that look at the words seen after the contexts only; None for a few tokens."""
         if not self._patience.count(uniforms_BT.size):
             return None
         read_BT = np.zeros((len(state), 0), np.int64) if read_BT is None else read_BT
-        return self._writer.write(_levels(state), choose, uniforms_BT, read_BT, self.next_log_probs)
+        return self._sampler.sample(_levels(state), choose, uniforms_BT, read_BT, self.next_log_probs)
 
     def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
-        """Guess by one call of a kernel; the memory is the levels and their number."""
-        levels, depth = self._drafter.start() if memory is None else memory
-        *after, tokens = self._drafter.after(levels, depth, self._ids(ids[None])[0], count)
-        return tuple(after), tokens
+        """Draft by one call of a kernel; the memory is the levels and their number."""
+        return self._sampler.draft(memory, self._ids(ids[None])[0], count)
 
     def likeliest(self, longest: int) -> list[Likeliest]:
-        """The contexts of training text, and the commonest token after each."""
-        from chainrule.ngram.infinite.likeliest import likeliest_tokens
-
+        """Return the contexts of training text, and the most common token after each."""
         boundary = self.tokenizer.eos if self.context == "line" else PAD
-        return likeliest_tokens(self.suffixes, self.tokenizer.bos, boundary, longest)
+        return best_tokens(self.suffixes, self.tokenizer.bos, boundary, longest)
 
     @cached_property
-    def _drafter(self) -> AnyLengthDrafter:
-        from chainrule.ngram.infinite.drafter import AnyLengthDrafter
+    def _sampler(self) -> AnyLengthSampler:
+        from chainrule.ngram.infinite.sampler import AnyLengthSampler
 
-        return AnyLengthDrafter(self.walker)
-
-    @cached_property
-    def _writer(self) -> AnyLengthWriter:
-        from chainrule.ngram.infinite.writer import AnyLengthWriter
-
-        return AnyLengthWriter(self.walker, self._unigrams, self.smoothing.at)
+        return AnyLengthSampler(self.walker, self._unigrams, self.smoothing.at)
 
     def longest_match(self, text: str) -> Matches:
-        """The longest match of a text with training text at each of its tokens: a long match is a copy."""
+        """Return the longest match of a text with training text at each of its tokens: a long match is a copy."""
         found = []
 
         def keep(rows: slice, places: slice, evidence: Ints, used: Ints, matched: Ints) -> None:
@@ -213,7 +208,7 @@ class AnyLengthModel(LanguageModel):
         return Matches(length, occurrences)
 
     def on(self, device: str, dtype: str = "float32") -> AnyLengthModel:
-        """This model itself, which always computes on the CPU, in double precision."""
+        """Return this model, which always computes on the CPU in double precision."""
         if device != "cpu":
             raise SettingsError(
                 f"the kind {KIND_NAME} computes on the CPU only, not on {device}: leave out the device"
@@ -250,7 +245,7 @@ class AnyLengthModel(LanguageModel):
 
     @property
     def uniform(self) -> float:
-        """p_{-1}: the probability of each word before any context is looked at."""
+        """p_{-1}: the probability of each word without any counts."""
         return 1.0 / (self.tokenizer.vocab_size - 1)
 
     def _ids(self, ids_BT: Array) -> Ints:
@@ -260,7 +255,7 @@ class AnyLengthModel(LanguageModel):
 
 
 def log_probs_of(sheets: list[Sheet], events: int, smoothing: Smoothing, uniform: float) -> Floats:
-    """ln p of each of so many events; `sheets` go from the shortest contexts to the longest."""
+    """Return ln p of each of so many events; `sheets` go from the shortest contexts to the longest."""
     p = np.full(events, uniform)
     for sheet in sheets:
         d, theta = smoothing.discount[sheet.group], smoothing.strength[sheet.group]
@@ -284,7 +279,7 @@ def _sheets(evidence: Ints, used: Ints) -> list[Sheet]:
 
 
 def group_of(length: Any) -> Any:
-    """The group of lengths, by index, whose parameters a context of that length has."""
+    """Return the index of the group of lengths, which have the same parameters, of a context of that length."""
     return np.searchsorted(LENGTHS, length, side="right")
 
 
@@ -319,13 +314,13 @@ def train_anygram(
 
 
 def tune(walker: Walker, held_out: Ints) -> Smoothing:
-    """The parameters that make held-out text most likely: one after the other, by golden-section search."""
+    """Return the parameters that make held-out text most likely, one after the other by golden-section search."""
     pieces: list[tuple[Ints, Ints]] = []
     walker.walk(held_out[None], state_of([walker.start]), lambda *found: pieces.append((found[2], found[3])))
     sheets = _sheets(*_joined(pieces))
     seen = np.bincount(np.concatenate([sheet.group for sheet in sheets]), minlength=len(LENGTHS) + 1)
     uniform = 1.0 / (walker.suffixes.vocab_size - 1)
-    # θ is a scale, so ln θ is searched for
+    # θ is a scale, so the search is for ln θ
     parameters = np.stack([DEFAULT.discount, np.log(DEFAULT.strength)])
 
     def surprisal(value: float, row: int, group: int) -> float:
@@ -341,7 +336,7 @@ def tune(walker: Walker, held_out: Ints) -> Smoothing:
 
 
 def _joined(pieces: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-    """The evidence of one row and its number of levels per event, joined from pieces of (evidence, used)."""
+    """Join pieces of one row, pairs (evidence, used), to its evidence and its number of levels per event."""
     used = np.concatenate([used.ravel() for _, used in pieces])
     evidence = np.zeros((used.max(), 4, len(used)), dtype=np.int64)
     first = 0
@@ -353,7 +348,7 @@ def _joined(pieces: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """The approximate minimiser of a unimodal function on [low, high], by golden-section search."""
+    """Return the approximate minimiser of a unimodal function on [low, high], by golden-section search."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     for _ in range(_CUTS):

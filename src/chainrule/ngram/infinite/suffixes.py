@@ -1,12 +1,12 @@
 """Every context of a text, of any length, in sorted order, from which c(h) and c(h w) are read for any h.
 
-The context of event i, the token ids[i], is the text before it, read backwards: ids[i-1], ids[i-2], ... Once they
-are sorted, the contexts that end in h are one range of ranks, and the longer h, the narrower the range. Four arrays
-hold all that is needed of them; neither the text nor the sorted contexts themselves are kept:
+The context of event i, the token ids[i], is the text before it, read backwards: ids[i-1], ids[i-2], ... When all
+contexts are sorted, those that end in h are one range of ranks, and the longer h, the narrower the range. Four
+arrays represent them; neither the text nor the sorted contexts themselves are kept:
 
     follower[r]  the event after the context of rank r
     places[s]    the ranks r in order of (follower[r], r): a block for each word, of the ranks that it follows
-    shared[s]    1 + how many tokens the context of places[s] has in common with that of places[s-1], 0 at the
+    shared[s]    1 + the number of tokens that the contexts of places[s] and places[s-1] have in common; 0 at the
                  beginning of a block and 255 for more than 253
     fresh[r]     `shared` by rank: fresh[places[s]] = shared[s]
 
@@ -33,7 +33,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule.contract.capabilities import Likeliest
 from chainrule.folder import Context
+from chainrule.ngram.sampling.best_tokens import MOST_CONTEXTS, first_maxima
 from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
 
 Ids = NDArray[np.integer]
@@ -52,7 +54,13 @@ BLOCK, _TABULATED = 32, 8  # long ranges are counted from a table of how many va
 
 @dataclass(frozen=True)
 class Suffixes:
-    """The sorted contexts of a text, as the four arrays that the module describes."""
+    """The sorted contexts of a text, as the four arrays that the module describes.
+
+    >>> suffixes = build(np.asarray([3, 4, 3, 4, 2]), vocab_size=5, eos=2, context="stream")
+    >>> first, last = suffixes.starts[3:5].tolist()  # the range of the context 3
+    >>> suffixes.follower[first:last].tolist()
+    [4, 4]
+    """
 
     vocab_size: int
     follower: Ids
@@ -72,13 +80,13 @@ class Suffixes:
 
     @cached_property
     def starts(self) -> Ints:
-        """The index in `places` where the block of each word begins, and one past the last: V + 1 numbers."""
+        """The index in `places` at which the block of each word begins, and the end of the last: V + 1 numbers."""
         counts = np.bincount(self.follower, minlength=self.vocab_size)
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     @cached_property
     def tables(self) -> tuple[Ints, Ints]:
-        """For `shared` and for `fresh`: how many values before each 32nd index are at most 0, 1, ... 7."""
+        """For `shared` and `fresh`: the number of values before each 32nd index that are at most 0, 1, ... 7."""
         from chainrule.ngram.infinite import kernels
 
         tables = []
@@ -89,7 +97,7 @@ class Suffixes:
         return tables[0], tables[1]
 
     def followed(self, lo: int, hi: int, first: int, last: int) -> tuple[int, int]:
-        """The range of h w, known to lie within [first, last), given the range [lo, hi) of h."""
+        """Return the range of h w, which lies within [first, last), given the range [lo, hi) of h."""
         kind = self.places.dtype.type  # searching for a number of another type would convert the whole array
         block = self.places[first:last]
         return first + int(np.searchsorted(block, kind(lo))), first + int(np.searchsorted(block, kind(hi)))
@@ -115,24 +123,12 @@ def build(ids: Ids, vocab_size: int, eos: int, context: Context, *, small: int =
 
 
 def index_dtype(size: int) -> type[np.uint32] | type[np.int64]:
-    """The narrowest type for indices into an array of `size` elements."""
+    """Return the narrowest type for indices into an array of `size` elements."""
     return np.uint32 if size < 1 << 32 else np.int64
 
 
-def order_slowly(ids: Ids, boundary: int) -> list[int]:
-    """The events sorted by their contexts, equal ones by position: the reference for the faster sorts."""
-
-    def context(i: int) -> list[int]:
-        tokens: list[int] = []
-        while len(tokens) < len(ids) and not (tokens and tokens[-1] == boundary):
-            tokens.append(int(ids[(i - 1 - len(tokens)) % len(ids)]))
-        return tokens
-
-    return sorted(range(len(ids)), key=context)
-
-
 def order_of(ids: Ids, boundary: int) -> Ints:
-    """The events sorted by their contexts, with NumPy.
+    """Return the events sorted by their contexts, by NumPy.
 
     Prefix doubling: ranks by d tokens, taken in pairs, give the order by 2 d tokens.
     """
@@ -160,7 +156,7 @@ def _ranks(order: Ints, is_new: NDArray[np.bool_]) -> Ints:
 
 
 def _shared(ids: Ids, order: Ids, follower: Ids, places: Ids, boundary: int) -> Bytes:
-    """The array `shared`, with NumPy: neighbours in a block are compared one token further at a time."""
+    """Return the array `shared`, by NumPy: neighbours in a block are compared token by token."""
     size, events = len(ids), order[places].astype(np.int64)
     shared = np.zeros(size, dtype=np.uint8)
     block = follower[places]
@@ -175,9 +171,9 @@ def _shared(ids: Ids, order: Ids, follower: Ids, places: Ids, boundary: int) -> 
 
 
 def _order_compiled(ids: Ids, vocab_size: int, boundary: int) -> Ids:
-    """The events sorted by their contexts, with Numba.
+    """Return the events sorted by their contexts, by Numba.
 
-    Radix passes to a depth of a few tokens, then prefix doubling within the groups that are still equal.
+    Radix passes sort to a depth of a few tokens, then prefix doubling sorts the groups that are still equal.
     """
     from chainrule.ngram.infinite import kernels
 
@@ -199,6 +195,7 @@ def _order_compiled(ids: Ids, vocab_size: int, boundary: int) -> Ids:
 
 
 def _places_compiled(ids: Ids, order: Ids, follower: Ids, vocab_size: int, boundary: int) -> tuple[Ids, Bytes]:
+    """Return the arrays `places` and `shared`, by Numba."""
     from chainrule.ngram.infinite import kernels
 
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(follower, minlength=vocab_size))])
@@ -210,3 +207,35 @@ def _places_compiled(ids: Ids, order: Ids, follower: Ids, vocab_size: int, bound
 
     at_once(compare, stretches(len(order), cores()))
     return places, shared
+
+
+def best_tokens(suffixes: Suffixes, bos: int, boundary: int, longest: int) -> list[Likeliest]:
+    """Return the contexts of 1 to `longest` tokens, with the most common token after each.
+
+    A context does not reach back beyond a token `boundary`, which stands for <s>.
+    """
+    token_of_rank = np.repeat(np.arange(suffixes.vocab_size), np.diff(suffixes.starts))
+    follower = suffixes.follower.astype(np.int64)
+    rank, is_whole = np.arange(len(suffixes)), np.ones(len(suffixes), dtype=bool)
+    is_new = np.zeros(len(suffixes), dtype=bool)
+    is_new[:1] = True
+    tokens, found, total = list[np.ndarray](), list[Likeliest](), 0
+    for _ in range(longest):
+        token = token_of_rank[rank]
+        is_new[1:] |= token[1:] != token[:-1]
+        total += int(is_new.sum())
+        if total > MOST_CONTEXTS:
+            break
+        tokens.insert(0, np.where(token == boundary, bos, token))
+        # contexts with the same last tokens have neighbouring ranks
+        group = np.cumsum(is_new) - 1
+        pairs, counts = np.unique(group * suffixes.vocab_size + follower, return_counts=True)
+        group_of_pair = pairs // suffixes.vocab_size
+        best = first_maxima(counts, np.flatnonzero(np.diff(group_of_pair, prepend=-1)))
+        first = np.flatnonzero(is_new)
+        whole = is_whole[first]
+        contexts = np.stack([column[first] for column in tokens], axis=1)
+        found.append(Likeliest(contexts[whole], (pairs[best] % suffixes.vocab_size)[whole]))
+        is_whole &= token != boundary
+        rank = suffixes.places[rank].astype(np.int64)  # the rank of the context without its last token
+    return found

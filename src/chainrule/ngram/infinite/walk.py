@@ -1,4 +1,4 @@
-"""Walking text through the contexts of a training text: which of them end at each token, and what followed them.
+"""Walking text through the contexts of a training text: those that end at each token, and their counts.
 
 A level is a context that occurs in training text, given by its range of ranks and its length (see `suffixes`). The
 levels of a position are nested, from the empty context to the longest that was seen. Contexts of several lengths
@@ -21,17 +21,17 @@ from chainrule.ngram.infinite.suffixes import BLOCK, LONGEST, Ints, Suffixes
 from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
 
 ContextRange = tuple[int, int, int]
-"""A level as (lo, hi, length): the context has the ranks [lo, hi) and so many tokens."""
+"""A level as (lo, hi, length): the ranks [lo, hi) of the context, and its number of tokens."""
 
 Keep = Callable[[slice, slice, Ints, Ints, Ints], None]
-"""A callback for the tokens w at some rows and positions of a batch, given as slices, and what was found for them:
+"""A callback for the tokens w at some rows and positions of a batch, given as slices, and three arrays:
 
-evidence [K, 4, B, T]: n, N(· h w), N(· h ·) and N(h ·) of each level; used [B, T]: how many levels there are;
+evidence [K, 4, B, T]: n, N(· h w), N(· h ·) and N(h ·) of each level; used [B, T]: the number of levels;
 matched [B, T, 2]: length and count of the longest context that ends in this token.
 """
 
 MOST_LEVELS = 64
-"""The most levels kept: only text that repeats a token over and over has more, and loses its longest contexts."""
+"""The most levels of a row: only text that repeats one token has more, and loses its longest contexts."""
 
 FEW = plain_up_to(3300)
 """The most tokens walked in Python rather than by Numba kernels; `_VERY_FEW` once those are loaded."""
@@ -80,20 +80,20 @@ class Walker:
 
     @cached_property
     def start(self) -> list[ContextRange]:
-        """The levels after <s>: the empty context, and </s>, after which the lines of training text begin."""
+        """The levels after <s>: the empty context, and </s>, which lines of training text follow."""
         lo, hi = self.suffixes.starts[self.eos : self.eos + 2].tolist()
         return [(0, len(self.suffixes), 0), (lo, hi, 1)]
 
     @cached_property
     def resets(self) -> NDArray[np.bool_]:
-        """Whether each token of the vocabulary discards the context before it."""
+        """True for each token of the vocabulary that discards the context before it."""
         resets = np.zeros(self.suffixes.vocab_size, dtype=bool)
         resets[self.bos] = True
         resets[self.eos] = self.context == "line"
         return resets
 
     def walk(self, ids_BT: Ints, state: AnyLengthState, keep: Keep | None = None) -> AnyLengthState:
-        """The state after the ids; `keep` is called with the evidence for each of them."""
+        """Return the state after the ids; `keep` is called with the evidence for each of them."""
         few = min(self.few, _VERY_FEW) if _KERNELS in sys.modules else self.few
         walk = self._walk_slowly if ids_BT.size <= few else self._walk_compiled
         return walk(ids_BT, state, keep)
@@ -119,7 +119,7 @@ class Walker:
         return state_of(ended)
 
     def _read(self, levels: list[ContextRange], token: int) -> list[ContextRange]:
-        """Each level's context followed by `token`; each range lies within the one before it."""
+        """Return each level's context followed by `token`; each range lies within the one before it."""
         first, last = self.suffixes.starts[token : token + 2].tolist()
         longer = []
         for lo, hi, length in levels:
@@ -128,14 +128,14 @@ class Walker:
         return longer
 
     def _evidence(self, level: ContextRange, longer: ContextRange) -> tuple[int, int, int, int]:
-        """n, N(· h w), N(· h ·) and N(h ·), where h is the context of `level` and h w that of `longer`."""
+        """Return n, N(· h w), N(· h ·) and N(h ·), where h is the context of `level` and h w that of `longer`."""
         lo, hi, n = level
         fresh = self.suffixes.fresh[lo:hi]
-        total, words = (_at_most(fresh, n + 1), _at_most(fresh, n)) if n > 0 else self._counts_of_nothing
+        total, words = (_at_most(fresh, n + 1), _at_most(fresh, n)) if n > 0 else self._counts_of_empty
         return n, _at_most(self.suffixes.shared[longer[0] : longer[1]], n + 1), total, words
 
     @cached_property
-    def _counts_of_nothing(self) -> tuple[int, int]:
+    def _counts_of_empty(self) -> tuple[int, int]:
         return _at_most(self.suffixes.fresh, 1), _at_most(self.suffixes.fresh, 0)
 
     def _walk_compiled(self, ids_BT: Ints, state: AnyLengthState, keep: Keep | None) -> AnyLengthState:
@@ -168,7 +168,7 @@ class Walker:
 
 
 def state_of(rows: list[list[ContextRange]]) -> AnyLengthState:
-    """The state whose rows have the given levels."""
+    """Return the state whose rows have the given levels."""
     depth_B = np.asarray([len(levels) for levels in rows], dtype=np.int64)
     levels_BK3 = np.zeros((len(rows), int(depth_B.max(initial=1)), 3), dtype=np.int64)
     for b, levels in enumerate(rows):
@@ -177,13 +177,13 @@ def state_of(rows: list[list[ContextRange]]) -> AnyLengthState:
 
 
 def counted(levels: list[ContextRange]) -> list[ContextRange]:
-    """The levels that have counts, which differ in their last `LONGEST` tokens; lengths are cut to that."""
+    """Return the levels that have counts: they differ in their last `LONGEST` tokens; longer lengths are cut."""
     reach = next((k for k, level in enumerate(levels) if level[2] >= LONGEST), len(levels))
     return [(lo, hi, min(length, LONGEST)) for lo, hi, length in levels[: reach + 1]]
 
 
 def _distinct(longer: list[ContextRange]) -> list[ContextRange]:
-    """The levels of the contexts that were seen; equal ranges become one level with the greatest length."""
+    """Return the levels of the contexts that were seen; equal ranges become one level with the greatest length."""
     levels: list[ContextRange] = []
     for lo, hi, length in longer:
         if lo == hi:

@@ -1,4 +1,4 @@
-"""How the kernels of this package are compiled."""
+"""The options by which the kernels of this package are compiled, and functions that they share."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from numba.extending import intrinsic
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
 
 kernel: Any = njit(**_OPTIONS)
-"""Compiles a function that allocates no memory: without Numba's counting of references to each array it is passed.
+"""Compile a function that allocates no memory.
 
-That counting would take half of the time of these many small functions.
+Numba then does not count references to arrays, which would take half of the time of these many small functions.
 """
 
 inner: Any = njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""Compiles a function that only kernels call, without the code by which Python would."""
+"""Compile a function that only kernels call, not Python."""
 
 ZERO: Any = np.int64(0)
-"""Where a variable that is passed on begins at 0: for a Python integer, Numba would compile functions twice."""
-
-NO: Any = np.bool_(False)
-"""The same for False."""
+"""The first value of a variable that is passed on; for a Python integer, Numba would compile functions twice."""
 
 
 def is_compiled(function: Any) -> bool:
-    """Whether a kernel need not be compiled: it is loaded, or Numba kept it on disk in an earlier run."""
+    """Return True if a kernel is compiled: it is loaded, or Numba kept it on disk in an earlier run."""
     kept = getattr(getattr(function, "_cache", None), "_cache_file", None)
     return bool(function.overloads) or (kept is not None and bool(kept._load_index()))
 
 
 @intrinsic
 def prefetch(_: Any, array: Any, index: Any) -> Any:
-    """Ask for an item of an array that is needed soon, and wait for nothing; any index is allowed."""
+    """Load an item of an array into the cache without waiting for it; any index is allowed."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, arguments[0])

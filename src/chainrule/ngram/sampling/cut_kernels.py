@@ -1,14 +1,14 @@
 """Numba kernels over a distribution given as sorted lists: cutting it down to its most likely tokens.
 
 A list holds (token, value) pairs by falling value, equal ones by rising token; a value is ln p up to backoffs that
-all values of the list share. A list adds its pairs to the distribution or, if its sign is -1, takes pairs of other
-lists out again: a token that a longer context has seen stands in the list of that context, and its value after the
-shorter context is taken out. So the pairs that remain are each token's once. (level_kernels.py says where lists
-come from; nothing here knows about n-grams.)
+all values of the list share. A list adds its pairs to the distribution or, if its sign is -1, removes pairs of
+other lists: a word that was seen after a longer context is in the list of that context, and another list removes it
+from the shorter context. So each token remains once. (level_kernels.py builds the lists; nothing here depends on
+n-grams.)
 
-Every strategy keeps the most likely tokens and thus a prefix of each list. How many tokens, or how much mass, a
-value has above it is known from the places of that value in the lists, which binary search finds: a cut takes a few
-such rounds, however many tokens it keeps.
+Every strategy keeps the most likely tokens and thus a prefix of each list. Binary search finds the place of a value
+in each list, and these places give the number and the mass of the tokens above it. A cut takes a few such rounds,
+however many tokens it keeps.
 """
 
 from __future__ import annotations
@@ -18,34 +18,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chainrule.ngram.sampling.compiled import ZERO, inner
-from chainrule.ngram.sampling.past_kernels import penalised
 
 COUNT = np.int64(-1)
-"""Instead of the index of a power: tokens are counted, not their mass summed."""
+"""A special index of a power: tokens are counted instead of summing their mass."""
 
-_NARROW = 8  # a range of places up to this width is halved, without a guess where in it the cut lies
+_NARROW = 8  # a range of places up to this width is halved; in a wider one, the place of the cut is guessed
 
-SIGN, START, SIZE, ROW, LEVEL, KIND, BESIDE, KEPT, LOW, HIGH, ABOVE, REACH, FIELDS = range(13)
+SIGN, START, SIZE, ROW, LEVEL, KIND, KEPT, LOW, HIGH, ABOVE, REACH, FIELDS = range(12)
 """The columns of the array `stack`, which has a row for each list of the distribution:
 
-its sign; where it starts in the arrays of `Lists`, and its size; its first histogram, or -1 if it has none; the
-level after which backoffs are still to be added to its values; its kind; which list of the stack has its penalised
-tokens, or -1 if none has; how many pairs are kept; and, during a cut, the range of places that the cut may lie at,
-and the number of values above the pivot, and at or above it.
+its sign; its start in the arrays of `Lists`, and its size; its first histogram, or -1 if it has none; its level:
+the backoffs of longer contexts are added to its values; its kind; the number of pairs that are kept; and, during a
+cut, the range of possible places of the cut, and the numbers of values above the pivot, and at or above it.
 """
 
 STORED, GATHERED, OCCURRED, PENALISED = (np.int64(kind) for kind in range(4))
-"""The kinds of lists: of a context, and in both orders; made for one step; of those tokens of a stored list that
-occurred in the text, to be taken out; and of the same tokens, with penalties to be added to their values.
+"""The kinds of lists: stored for a context, by value and by id; gathered for one step; the tokens of a stored list
+that occurred in the text, which are removed; and the same tokens, which are added with penalties.
 """
 
 
 class Values(NamedTuple):
-    """The values of all lists, and what penalties make of them: few arrays, since they are passed by value."""
+    """The values of all lists, and the penalties; few arrays, since these are copied at each call."""
 
     value: Any
     times: Any
-    """In lists of penalised tokens: how often each token occurred."""
+    """The count of each token in lists of penalised tokens."""
     slope: float
     per_time: float
     offset: float
@@ -53,13 +51,19 @@ class Values(NamedTuple):
 
 @inner
 def values_of(lists: Any, plan: Any) -> Any:
-    """The values of lists."""
+    """Return the values of lists, with the penalties of a plan."""
     return Values(lists.values, lists.times, plan.slope, plan.per_time, plan.offset)
 
 
 @inner
+def penalised(value: float, times: int, plan: Any) -> Any:
+    """Return ln p <= 0 of a token after penalties, if it occurred so many times; see decode/strategies.py."""
+    return plan.slope * value - plan.per_time * times - plan.offset
+
+
+@inner
 def effective(value: Any, level: int, top: int, backoff: Any) -> Any:
-    """A list's value as ln p: with the backoffs of the longer contexts, added one by one as the automaton does."""
+    """Return ln p of a list's value: add the backoffs of the longer contexts, one by one as the automaton does."""
     for n in range(level + 1, top + 1):
         value += backoff[n]
     return value
@@ -67,7 +71,7 @@ def effective(value: Any, level: int, top: int, backoff: Any) -> Any:
 
 @inner
 def value_at_place(stack: Any, j: int, place: int, values: Any, top: int, backoff: Any) -> Any:
-    """ln p of a pair of a list."""
+    """Return ln p of the pair at a place of a list."""
     at = stack[j, START] + place
     value = effective(values.value[at], stack[j, LEVEL], top, backoff)
     return penalised(value, values.times[at], values) if stack[j, KIND] == PENALISED else value
@@ -77,7 +81,7 @@ def value_at_place(stack: Any, j: int, place: int, values: Any, top: int, backof
 def _place(
     stack: Any, j: int, low: int, high: int, pivot: float, is_strict: bool, values: Any, top: int, backoff: Any
 ) -> Any:
-    """The number of a list's pairs with ln p above the pivot, or, if not `is_strict`, at least it: low to high."""
+    """Return the number of a list's pairs with ln p > pivot (if `is_strict`) or >= pivot, from low to high."""
     while low < high:
         middle = (low + high) >> 1
         value = value_at_place(stack, j, middle, values, top, backoff)
@@ -90,7 +94,7 @@ def _place(
 
 @inner
 def _past_ties(stack: Any, j: int, place: int, high: int, pivot: float, values: Any, top: int, backoff: Any) -> Any:
-    """The first place from `place` on whose ln p is below the pivot; that of `place` is not above it."""
+    """Return the first place from `place` on with ln p below the pivot; at `place` it is not above the pivot."""
     for at in range(place, min(place + 2, high)):
         if value_at_place(stack, j, at, values, top, backoff) != pivot:
             return at
@@ -99,7 +103,7 @@ def _past_ties(stack: Any, j: int, place: int, high: int, pivot: float, values: 
 
 @inner
 def sum_to(stack: Any, many: int, column: int, power: int, mass: Any, factor: Any) -> Any:
-    """The mass of the pairs before the places in a column of `stack`, or, if `power` is COUNT, their number."""
+    """Return the mass of the pairs before the places in a column of `stack`; their number if `power` is COUNT."""
     total = 0.0
     for j in range(many):
         place = stack[j, column]
@@ -114,7 +118,10 @@ def sum_to(stack: Any, many: int, column: int, power: int, mass: Any, factor: An
 
 @inner
 def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, count: float, heads: Any) -> Any:
-    """The same as `find_cut` of a few tokens, by merging the lists from their fronts; `heads` is scratch."""
+    """Find the cut after a few tokens as `find_cut` does, by merging the lists from their fronts.
+
+    `heads` is a scratch array; it is left with the largest value of each list below the cut.
+    """
     for j in range(many):
         stack[j, REACH] = 0
         heads[j] = value_at_place(stack, j, ZERO, values, top, backoff) if stack[j, KEPT] > 0 else -np.inf
@@ -143,14 +150,14 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
 def find_cut(
     stack: Any, many: int, mass: Any, factor: Any, values: Any, top: int, backoff: Any, power: int, target: float
 ) -> Any:
-    """The largest ln p such that kept tokens of at least that ln p reach `target`; and what those above it reach.
+    """Return the largest cut such that the kept tokens with ln p >= cut reach `target`, and the sum of those above.
 
-    Counts tokens if `power` is COUNT, else sums their mass. Leaves in `stack` how many pairs are above that ln p,
-    and how many reach it. Returns -inf if all kept tokens together do not reach the target.
+    Counts tokens if `power` is COUNT, else sums their mass. Writes to `stack` the number of pairs above the cut,
+    and of those at or above it. The cut is -inf if all kept tokens together do not reach the target.
     """
     for j in range(many):
         stack[j, LOW], stack[j, HIGH] = 0, stack[j, KEPT]
-    least, most = 0.0, sum_to(stack, many, KEPT, power, mass, factor)  # what is reached at the ends of the ranges
+    least, most = 0.0, sum_to(stack, many, KEPT, power, mass, factor)  # the sums at the ends of the ranges
     shift = 0
     while True:
         widest, width = ZERO, ZERO
@@ -164,7 +171,7 @@ def find_cut(
         for j in range(many):
             low, high = stack[j, LOW], stack[j, HIGH]
             stack[j, ABOVE] = _place(stack, j, low, high, pivot, True, values, top, backoff)
-        # the pivot is at its own place, even where rounding of penalties has put two values in the wrong order
+        # the pivot is at its own place, even if rounding of penalties put two values in the wrong order
         pivot_at = stack[widest, LOW] + step
         stack[widest, ABOVE] = min(stack[widest, ABOVE], pivot_at)
         above = sum_to(stack, many, ABOVE, power, mass, factor)
@@ -186,10 +193,10 @@ def find_cut(
 
 @inner
 def _guess(width: int, low: int, share: float, shift: int) -> Any:
-    """How far into a range of places, which begins at `low`, the cut lies; `share` of what the range has is wanted.
+    """Guess the place of the cut in a range that begins at `low`; `share` of the range's sum is wanted.
 
-    Probabilities fall about as 1 / place (Zipf), so that sums grow with the logarithm of the place. The guess is
-    shifted away from the end of the range that moved last, so that the other end moves, too.
+    Probabilities fall about as 1 / place (Zipf), so sums grow with the logarithm of the place. The guess is shifted
+    away from the end of the range that moved last, so that the other end moves too.
     """
     if width <= _NARROW or not 0.0 < share < 1.0:
         return width >> 1
@@ -200,7 +207,7 @@ def _guess(width: int, low: int, share: float, shift: int) -> Any:
 
 @inner
 def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
-    """After a cut: keep the tokens above it, and of those at the cut the `room` lowest ids."""
+    """Keep the tokens above the cut, and the `room` lowest ids of those at the cut."""
     ties = 0
     for j in range(many):
         ties += stack[j, SIGN] * (stack[j, REACH] - stack[j, ABOVE])
@@ -225,7 +232,7 @@ def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
 
 @inner
 def _with_ids_to(ids: Any, stack: Any, j: int, most: int) -> Any:
-    """The place in a list after its pairs above the cut and those at the cut with ids up to `most`."""
+    """Return the place in a list after its pairs above the cut and its pairs at the cut with ids up to `most`."""
     start, low, high = stack[j, START], stack[j, ABOVE], stack[j, REACH]
     while low < high:
         middle = (low + high) >> 1
@@ -240,7 +247,7 @@ def _with_ids_to(ids: Any, stack: Any, j: int, most: int) -> Any:
 def keep_above_share(
     stack: Any, many: int, values: Any, top: int, backoff: Any, best: float, temperatures: Any, share: float
 ) -> None:
-    """Keep the tokens at least `share` times as likely as the best one, after these temperatures."""
+    """Keep the tokens that are at least `share` times as likely as the best one, after these temperatures."""
     at_best = best if len(temperatures) == 0 else 0.0
     least = at_best + np.log(share)
     for j in range(many):

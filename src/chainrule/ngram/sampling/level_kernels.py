@@ -1,9 +1,9 @@
-"""Numba kernels that make sorted lists (cut_kernels.py) of the words seen after a context, and keep them.
+"""Numba kernels that build sorted lists (cut_kernels.py) of the words seen after a context, and keep them.
 
 The distribution after a text is a stack of levels: all words without context, then the words seen after the last
 word, after the last two, and so on. Each level adds a list of its words, with their stored log-probabilities, and
-takes out a list of the same words as the shorter contexts have them. Both lists depend on the context alone, so
-they are made once, at its first visit, and kept.
+removes a list of the same words, with their log-probabilities after the shorter context. Both lists depend on the
+context alone, so they are built once, at its first visit, and kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from chainrule.ngram.sampling.draw_kernels import BLOCK, BUCKETS, rows_for, trai
 from chainrule.ngram.sampling.walk_kernels import code_of, value_after
 from chainrule.ngram.store.kernels import bits_at, value_at
 
-_MERGED = 32  # up to so many times as many children of the shorter context are walked through; among more, searched
+_MERGED = (
+    32  # if the shorter context has fewer than this many times as many children, both are merged; else searched
+)
 _INSERTION = 48  # lists up to this size are sorted by insertion
 _DIGIT = 8
 _HASH = np.uint64(0x9E3779B97F4A7C15)
@@ -27,18 +29,17 @@ FIRST, ADDED, TAKEN, FIRST_ROW, COLUMNS = range(5)
 
 
 class Directory(NamedTuple):
-    """Where the lists of each context are: a hash table with linear probing."""
+    """The places of the lists of each context: a hash table with linear probing."""
 
     nodes: Any
     """The node of the context in each slot; 0 if the slot is empty."""
     places: Any
     """[slots, COLUMNS]"""
     tops: Any
-    """The largest value of each of the two lists; the first is NaN if the level has a NaN. And the level's backoff,
-
-    where it is not stored elsewhere. [slots, 3]"""
+    """The largest value of each of the two lists, the first NaN if the level has a NaN; and the level's backoff,
+    unless it is stored elsewhere. [slots, 3]"""
     used: Any
-    """The number of pairs, of rows and of slots in use."""
+    """The number of pairs, of histograms and of slots in use."""
 
 
 class Spare(NamedTuple):
@@ -58,7 +59,7 @@ class Spare(NamedTuple):
 
 @inner
 def find_slot(node: int, nodes: Any) -> Any:
-    """The slot of a context, or the empty slot where it belongs."""
+    """Return the slot of a context, or the empty slot where it belongs."""
     mask = np.uint64(len(nodes) - 1)
     slot = ((np.uint64(node) * _HASH) >> np.uint64(32)) & mask
     while nodes[slot] != 0 and nodes[slot] != node:
@@ -71,7 +72,7 @@ def make_level(
     slot: int, n: int, context: Any, backoff: Any, trie: Any, prob: Any, words: Any, lists: Any, directory: Any,
     spare: Any, betas: Any, by_value: bool,
 ) -> None:  # fmt: skip
-    """Make the two lists of the last n words of a context, and enter them at a slot."""
+    """Build the two lists of the last n words of a context, and enter them at a slot."""
     ids, values, begin, skipped = lists.ids, lists.values, directory.used[0], trie.table[2, 0]
     first, last = context[n, 1], context[n, 2]
     at, end = context[n - 1, 1], context[n - 1, 2]  # the children of the shorter context, which are sorted alike
@@ -111,7 +112,7 @@ def enter(
     slot: int, node: int, begin: int, added: int, taken: int, lists: Any, directory: Any, spare: Any, betas: Any,
     by_value: bool,
 ) -> None:  # fmt: skip
-    """Sort the pairs of two lists that lie from `begin` on, one after the other, and enter them at a slot."""
+    """Sort the pairs of two lists, which follow each other from `begin` on, and enter them at a slot."""
     used, row = directory.used, directory.used[1]
     place, at, power = directory.places[slot], begin, len(betas) - 1
     place[FIRST], place[ADDED], place[TAKEN], place[FIRST_ROW] = begin, added, taken, row
@@ -128,7 +129,7 @@ def enter(
         for k in range(at, at + size):
             own = at + lists.place_by_id[k]
             lists.mass_by_id[k] = lists.mass[power, own] - (lists.mass[power, own - 1] if own > at else 0.0)
-        row += fill_rows(at, size, row, power, trailing_bits(len(spare.ids)), ZERO, lists)
+        row += fill_rows(at, size, row, power, trailing_bits(len(spare.ids)), lists)
         at += size
     directory.nodes[slot] = node
     used[0], used[1] = at, row
@@ -172,7 +173,7 @@ def _sort_by_id(start: int, size: int, ids: Any, values: Any, spare: Any) -> Non
 
 @inner
 def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> Any:
-    """Sort pairs in the order of their ids by falling value; returns the row of `items` with their old places."""
+    """Sort pairs, given in the order of ids, by falling value; returns the row of `items` with their old places."""
     keys, items, narrow = spare.keys, spare.items, spare.narrow
     for k in range(size):
         narrow[k] = values[start + k]
@@ -186,7 +187,7 @@ def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> 
         items[0, k] = k
     at = radix_sort(keys, items, spare.counts, size, np.int64(32))
     order = items[at]
-    for a in range(1, size):  # values that are equal as float32 are put right
+    for a in range(1, size):  # sort values that are equal as float32
         item, b = order[a], a
         while b > 0 and _precedes(spare.values[item], item, spare.values[order[b - 1]], order[b - 1]):
             order[b] = order[b - 1]
@@ -199,7 +200,7 @@ def _sort_by_value(start: int, size: int, ids: Any, values: Any, spare: Any) -> 
 
 @inner
 def radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any:
-    """Sort keys and their items, stably, digit by digit; returns which of the two rows has the result."""
+    """Sort keys and their items, stably, digit by digit; returns the row, of two, that has the result."""
     at = 0
     for shift in range(0, bits if size > 0 else 0, _DIGIT):
         counts[:] = 0
@@ -220,7 +221,7 @@ def radix_sort(keys: Any, items: Any, counts: Any, size: int, bits: int) -> Any:
 
 @inner
 def add_up(start: int, size: int, lists: Any, betas: Any) -> Any:
-    """Fill in the mass of a list's pairs for each power; returns the largest value."""
+    """Write the mass of a list's pairs for each power; returns the largest value."""
     values, mass = lists.values, lists.mass
     top = -np.inf
     for k in range(start, start + size):
@@ -234,14 +235,11 @@ def add_up(start: int, size: int, lists: Any, betas: Any) -> Any:
 
 
 @inner
-def fill_rows(start: int, size: int, row: int, power: int, shift: int, first: int, lists: Any) -> Any:
-    """Write the mass by bucket of ids of all pairs up to the end of each block, from the `first` block on.
-
-    Returns the number of rows.
-    """
+def fill_rows(start: int, size: int, row: int, power: int, shift: int, lists: Any) -> Any:
+    """Write the histograms of a list from a row on; returns their number."""
     ids, mass, rows = lists.ids, lists.mass, lists.rows
     blocks = rows_for(size)
-    for block in range(first, blocks):
+    for block in range(blocks):
         begin = start + block * BLOCK
         before = mass[power, begin - 1] if block > 0 else 0.0
         for b in range(BUCKETS):

@@ -1,4 +1,8 @@
-"""Numba kernels that stack the lists of a distribution: those of long lists of words, and of gathered ones."""
+"""Numba kernels that stack the lists of a distribution: the stored lists of contexts with many words, and two more.
+
+The words of the other contexts are gathered in these two at each visit, with the forbidden tokens and those whose
+counts have changed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import numpy as np
 
 from chainrule.ngram.sampling.compiled import ZERO, inner, kernel
 from chainrule.ngram.sampling.cut_kernels import (
-    BESIDE,
     GATHERED,
     KEPT,
     KIND,
@@ -21,6 +24,7 @@ from chainrule.ngram.sampling.cut_kernels import (
     START,
     STORED,
     effective,
+    penalised,
 )
 from chainrule.ngram.sampling.draw_kernels import BLOCK, rows_for
 from chainrule.ngram.sampling.level_kernels import (
@@ -34,48 +38,47 @@ from chainrule.ngram.sampling.level_kernels import (
     make_level,
     sort_pairs,
 )
-from chainrule.ngram.sampling.occurred_kernels import IN, OUT, catch_up, is_shared, make_room
-from chainrule.ngram.sampling.past_kernels import DISTINCT, NEW, penalised
-from chainrule.ngram.sampling.walk_kernels import ask_for, code_of, value_after
+from chainrule.ngram.sampling.penalty_kernels import CHANGED, PENALISED_AT, REMOVED, build_beside, make_room
+from chainrule.ngram.sampling.walk_kernels import code_of, prefetch_word, value_after
 from chainrule.ngram.store.kernels import value_at
 
 TOGETHER = 16
-"""The rows that take turns, so that each finds what it asked for in the cache."""
+"""The number of rows that take turns, so that each finds the items that it prefetched in the cache."""
 
 FEW = 48
-"""A context of at most this many words has no lists of its own: its words are gathered at every visit."""
+"""A context with at most this many words has no stored lists: its words are gathered at each visit."""
 
-_ADDS, _TAKES, _NO_ROWS = np.int64(1), np.int64(-1), np.int64(-1)
+_ADDS, _REMOVES, _NO_ROWS = np.int64(1), np.int64(-1), np.int64(-1)
 
 
 class Plan(NamedTuple):
-    """A strategy in the form that the kernels take."""
+    """A strategy as the kernels take it."""
 
     forbidden: Any
     """Codes of tokens."""
     looks_back: bool
-    """Whether there are penalties on tokens that occurred."""
+    """True if there are penalties on tokens that occurred."""
     slope: float
-    """Of ln p <= 0 of a token that occurred n times they make slope · ln p - per_time · n - offset."""
+    """Penalties change ln p <= 0 of a token that occurred n times to slope · ln p - per_time · n - offset."""
     per_time: float
     offset: float
     kinds: Any
-    """Which operations narrow the choice, in order, and for each of them:"""
+    """The kinds of the operations that keep the most likely tokens, in order."""
     numbers: Any
-    """its value,"""
+    """The value of each of these operations."""
     powers: Any
-    """the index of its β, the inverse of the temperatures before it,"""
+    """The index of β for each: β is the inverse of the product of the temperatures before it."""
     cooled: Any
-    """and how many temperatures come before it."""
+    """The number of temperatures before each."""
     temperatures: Any
     betas: Any
-    """The powers that masses are summed for; the last is that of the draw."""
+    """The powers for which masses are summed; the last one is for the draw."""
     steepest: float
     """The largest of these powers."""
     by_value: bool
-    """Whether lists need to be sorted by value."""
+    """True if lists have to be sorted by value."""
     log_alpha: float
-    """The backoff of every context, seen or not, if the model is one of stupid backoff; else 0."""
+    """The backoff of every context, seen or not, in a model of stupid backoff; else 0."""
 
 
 class Scratch(NamedTuple):
@@ -86,11 +89,11 @@ class Scratch(NamedTuple):
     where: Any
     """The place of each gathered token."""
     ranked: Any
-    """The tokens that are ranked, each once,"""
+    """The tokens that are ranked or counted, each once."""
     times: Any
-    """how often lists add each of them, less how often they take it out,"""
+    """The number of lists that add each of these tokens, less those that remove it; or its count."""
     chances: Any
-    """and its ln p."""
+    """ln p of each token."""
     clock: Any
     """The number of the step."""
     stack: Any
@@ -104,13 +107,13 @@ class Scratch(NamedTuple):
     work: Any
     gathered: Any
     """The number of pairs that each of two lists of gathered tokens may have, before all other lists."""
-    past: Any
-    """What the text consists of, for penalties."""
+    text: Any
+    """The counts of the text, for penalties."""
 
 
 @kernel
 def make_unigrams(lists: Any, directory: Any, spare: Any, words: Any, log_probs: Any, plan: Any) -> None:
-    """Make the list of all words without context, in slot 0, behind the room for gathered tokens."""
+    """Build the list of all words without context, in the last slot, behind the room for gathered tokens."""
     added, begin, has_nan = ZERO, directory.used[0], False
     for code in range(len(spare.ids)):
         if log_probs[code] > -np.inf:
@@ -133,7 +136,7 @@ def stack_up(
     for n in range(1, top + 1):
         bottom = n if backoff[n] == -np.inf else bottom  # nothing is left to shorter contexts
         listed = n if context[n, 2] - context[n, 1] > FEW else listed
-    if plan.looks_back and not has_room_beside(bottom, listed, context, trie, scratch.past):
+    if plan.looks_back and not make_room(listed + 1, scratch.text):
         return ZERO
     for n in range(bottom, listed + 1):
         if n > 0 and context[n, 0] == 0:
@@ -146,54 +149,40 @@ def stack_up(
                 return np.int64(-1)
             make_level(slot, n, context, backoff, trie, prob, words, lists, directory, spare, plan.betas,
                        plan.by_value)  # fmt: skip
-        place = directory.places[slot]
-        row, at, size = place[FIRST_ROW], place[FIRST], place[ADDED]
-        for which in range(2 if n > bottom else 1):  # what is added, what is taken out
-            many = push_stored(which, at, size, row, n - which, slot, many, plan, lists, directory, spare, scratch)
-            row, at, size = row + rows_for(size), at + size, place[TAKEN]
+        many = push_level(slot, n, n > bottom, many, plan, lists, directory, spare, scratch)
     return _gather(listed, top, many, context, backoff, trie, prob, words, plan, lists, spare, scratch)
 
 
 @inner
-def has_room_beside(bottom: int, listed: int, context: Any, trie: Any, past: Any) -> Any:
-    """Whether there is room for the lists of tokens that occurred beside those of a context."""
-    distinct = past.numbers[DISTINCT]
-    most = distinct
-    for n in range(bottom, listed + 1):
-        most += 2 * min(distinct, context[n, 2] - context[n, 1]) if n > 0 else 0
-    return make_room(most, 2 * (listed + 1), past)
+def push_level(
+    slot: int, level: int, removes: bool, many: int, plan: Any, lists: Any, directory: Any, spare: Any, scratch: Any
+) -> Any:
+    """Stack the list that a level adds and, if it `removes` words of shorter ones, the other; returns the number.
 
-
-@inner
-def push_stored(
-    which: int, start: int, size: int, row: int, level: int, slot: int, many: int, plan: Any, lists: Any,
-    directory: Any, spare: Any, scratch: Any,
-) -> Any:  # fmt: skip
-    """Add a stored list to the stack, and those of its tokens that occurred; returns the number of lists."""
-    top_value, past = directory.tops[slot, which], scratch.past
-    sign = _ADDS if which == 0 else _TAKES
-    own = many
-    many = _push(sign, start, size, row, level, STORED, top_value, many, scratch)
-    if not plan.looks_back or size == 0:
-        return many
-    index = 2 * slot + which
-    occurred = catch_up(index, start, size, plan, lists, past, spare)
-    if occurred > 0:
-        if is_shared(plan):
-            past.tops[index] = top_value - plan.offset
-        for kind, begin, value in (
-            (OCCURRED, past.entries[index, OUT], top_value),
-            (PENALISED, past.entries[index, IN], past.tops[index]),
-        ):
-            row_beside = begin // BLOCK if occurred >= BLOCK else _NO_ROWS
-            sign = -sign
-            many = _push(sign, begin, occurred, row_beside, level, kind, value, many, scratch)
-        scratch.stack[own, BESIDE] = many - 1
+    With penalties, the lists of tokens that occurred follow each of them.
+    """
+    place, text = directory.places[slot], scratch.text
+    row, start, size, sign = place[FIRST_ROW], place[FIRST], place[ADDED], _ADDS
+    for which in range(2 if removes else 1):
+        top_value, index, occurred = directory.tops[slot, which], 2 * slot + which, ZERO
+        many = _push(sign, start, size, row, level - which, STORED, top_value, many, scratch)
+        if plan.looks_back and size > 0:
+            occurred = build_beside(index, start, size, top_value, plan, lists, text, spare)
+        if occurred > 0:
+            for kind, begin, value in (
+                (OCCURRED, text.entries[index, REMOVED], top_value),
+                (PENALISED, text.entries[index, PENALISED_AT], text.tops[index]),
+            ):
+                row_beside = begin // BLOCK if occurred >= BLOCK else _NO_ROWS
+                sign = -sign
+                many = _push(sign, begin, occurred, row_beside, level - which, kind, value, many, scratch)
+        row, start, size, sign = row + rows_for(size), start + size, place[TAKEN], _REMOVES
     return many
 
 
 @inner
 def has_room(children: int, lists: Any, directory: Any) -> Any:
+    """Return True if there is room for the two lists of a context with so many words."""
     used = directory.used
     return (
         used[0] + 2 * children <= len(lists.ids)
@@ -211,7 +200,7 @@ def _push(
         return many
     entry = scratch.stack[many]
     entry[SIGN], entry[START], entry[SIZE], entry[ROW], entry[LEVEL] = sign, start, size, row, level
-    entry[KIND], entry[BESIDE], entry[KEPT] = kind, -1, size
+    entry[KIND], entry[KEPT] = kind, size
     scratch.tops[many] = top_value
     return many + 1
 
@@ -221,13 +210,13 @@ def _gather(
     listed: int, top: int, many: int, context: Any, backoff: Any, trie: Any, prob: Any, words: Any, plan: Any,
     lists: Any, spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
-    """Stack two more lists: the words seen after contexts longer than those that are listed, and what they replace.
+    """Stack two more lists: the words seen after contexts longer than `listed`, and their entries in other lists.
 
-    Tokens that the strategy forbids are among them, and those that occurred but are not in the log yet, with what
-    it makes of their ln p. Returns the number of lists; 0 if there is a NaN.
+    Forbidden tokens are among them, and those whose counts have changed. Returns the number of lists; 0 if there is
+    a NaN.
     """
     ids, values, codes = lists.ids, lists.values, spare.keys[0]
-    stamp, where, behind, past = scratch.stamp, scratch.where, scratch.gathered[0], scratch.past
+    stamp, where, behind, text = scratch.stamp, scratch.where, scratch.gathered[0], scratch.text
     scratch.clock[0] += 1
     now, found = scratch.clock[0], ZERO
     for n in range(top, listed, -1):
@@ -235,7 +224,7 @@ def _gather(
             code = code_of(child, trie)
             token = np.int64(words[code])
             if stamp[token] != now:
-                ask_for(code, listed, context, trie)
+                prefetch_word(code, listed, context, trie)
                 stamp[token], where[token], codes[found] = now, found, code
                 own = np.float64(value_at(child - 1, n, prob.plain, prob.codes, prob.books, prob.bits))
                 ids[found], values[found] = token, effective(own, n, top, backoff)
@@ -244,8 +233,8 @@ def _gather(
     for k in range(len(plan.forbidden)):
         found = _also(words[plan.forbidden[k]], found, trie, ids, spare, scratch)
     if plan.looks_back:
-        for k in range(past.numbers[NEW]):
-            found = _also(past.new[k], found, trie, ids, spare, scratch)
+        for k in range(text.numbers[CHANGED]):
+            found = _also(text.changed[k], found, trie, ids, spare, scratch)
     for k in range(found):
         below = value_after(np.int64(codes[k]), listed, context, backoff, trie, prob)
         values[behind + k] = effective(below, listed, top, backoff)
@@ -258,20 +247,20 @@ def _gather(
 def push_gathered(
     found: int, top: int, many: int, words: Any, plan: Any, lists: Any, spare: Any, scratch: Any
 ) -> Any:
-    """Stack the two lists of gathered tokens: ln p of each, and ln p without the contexts that are not listed.
+    """Stack the lists of gathered tokens: one adds them, the other removes them with ln p of the other lists.
 
     Returns the number of lists; 0 if there is a NaN.
     """
     ids, values, where = lists.ids, lists.values, scratch.where
-    behind, past = scratch.gathered[0], scratch.past
+    behind, text = scratch.gathered[0], scratch.text
     if plan.looks_back:
         for k in range(found):
             own, below = values[k], values[behind + k]
             if plan.slope != 1.0 and max(own, below) > 0:
                 return ZERO  # a repetition penalty divides what is above 0
-            times, logged_times = past.times[ids[k]], past.logged_times[ids[k]]
+            times, listed = text.counts[ids[k]], text.listed_counts[ids[k]]
             values[k] = penalised(own, times, plan) if times > 0 else own
-            values[behind + k] = penalised(below, logged_times, plan) if logged_times > 0 else below
+            values[behind + k] = penalised(below, listed, plan) if listed > 0 else below
     for k in range(len(plan.forbidden)):
         values[where[words[plan.forbidden[k]]]] = -np.inf
     taken, added = ZERO, ZERO
@@ -284,7 +273,7 @@ def push_gathered(
         if values[k] > -np.inf:
             ids[added], values[added] = ids[k], values[k]
             added += 1
-    for sign, start, size in ((_ADDS, ZERO, added), (_TAKES, behind, taken)):
+    for sign, start, size in ((_ADDS, ZERO, added), (_REMOVES, behind, taken)):
         if plan.by_value:
             sort_pairs(start, size, lists, spare)
         top_value = add_up(start, size, lists, plan.betas)
@@ -294,7 +283,7 @@ def push_gathered(
 
 @inner
 def _also(token: int, found: int, trie: Any, ids: Any, spare: Any, scratch: Any) -> Any:
-    """Gather one token more, if it is not gathered yet; returns the number of gathered tokens."""
+    """Gather a token unless it is gathered already; returns the number of gathered tokens."""
     if scratch.stamp[token] != scratch.clock[0]:
         scratch.stamp[token], scratch.where[token] = scratch.clock[0], found
         ids[found], spare.keys[0, found] = token, trie.code[token]

@@ -1,7 +1,7 @@
-"""Numba kernels that walk an n-gram model word by word: the nodes of a text's last words, and what they lead to.
+"""Numba kernels that walk an n-gram model word by word: the nodes of a text's last words, and their children.
 
-Nearly all time goes into waiting for memory. Where several rows are written, they take turns, and what a row needs
-at its next turn is asked for in advance (`prefetch`).
+Nearly all time goes into waiting for memory. So several rows of a batch take turns, and each loads the items that
+it needs at its next turn in advance (`prefetch`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chainrule.ngram.sampling.compiled import ZERO, inner, kernel, prefetch
 from chainrule.ngram.sampling.cut_kernels import effective
 from chainrule.ngram.store.kernels import backoff_at, bits_at, children_of, find_code, value_at
 
-_AHEAD = 128  # children whose words and values are asked for in advance
+_AHEAD = 128  # children whose words and values are loaded in advance
 _LINE = 16  # numbers of 4 bytes in a cache line
 
 
@@ -22,7 +22,7 @@ _LINE = 16  # numbers of 4 bytes in a cache line
 def find_all_ends(words_BN: Any, trie: Any, ends_BN: Any) -> None:
     """Write the nodes of the last 1, 2, ... words of each row, from column 1 on; 0 where the trie has none.
 
-    Column 0 is how many words a context has at most: back to <s>, where there is one.
+    Column 0 is the greatest length of a context, which does not reach beyond <s>.
     """
     for row in range(len(words_BN)):
         words, ends = words_BN[row], ends_BN[row]
@@ -46,7 +46,7 @@ def find_all_ends(words_BN: Any, trie: Any, ends_BN: Any) -> None:
 
 @inner
 def _child_of(node: int, n: int, code: int, trie: Any) -> Any:
-    """The child of a node of n words by the code of its last word; 0 if there is none."""
+    """Return the child of a node of n words by the code of the child's last word; 0 if there is none."""
     if n == 0:
         return np.int64(code) + 1
     first, last = children_of(node, n, trie.table, trie.base, trie.offset, trie.rest)
@@ -62,16 +62,16 @@ def _find_child(first: int, last: int, code: int, trie: Any) -> Any:
 
 @inner
 def code_of(child: int, trie: Any) -> Any:
-    """The code of the last word of a node of two or more words; clamped, so that no damaged file leads astray."""
+    """Return the code of the last word of a node of two or more words; clamped, in case a file is damaged."""
     code = bits_at(trie.words, (child - trie.table[2, 0]) * trie.word_bits, trie.word_bits)
     return min(code, np.int64(trie.size) - 1)
 
 
 @inner
 def locate(ends: Any, context: Any, backoff: Any, trie: Any, prob: Any, back: Any, log_alpha: float) -> Any:
-    """Fill in the node, first child and last child of each context, and its backoff; returns the longest length.
+    """Write the node, first child, end of children, and backoff of each context; returns the longest length.
 
-    Stupid backoff's α is the backoff of every context that the text has, in the trie or not.
+    With stupid backoff, α is the backoff of every context of the text, in the trie or not.
     """
     top, empty = ZERO, trie.table[2, 0]
     for n in range(1, len(ends)):
@@ -98,7 +98,7 @@ def locate(ends: Any, context: Any, backoff: Any, trie: Any, prob: Any, back: An
 
 @inner
 def walk(ends: Any, top: int, code: int, context: Any, backoff: Any, trie: Any, prob: Any, back: Any) -> Any:
-    """Move the nodes of the context on by a word; returns its ln p."""
+    """Replace the nodes of the contexts by those after one more word; returns ln p of the word."""
     score = -np.inf
     is_found = False
     for n in range(top, -1, -1):
@@ -125,7 +125,7 @@ def walk(ends: Any, top: int, code: int, context: Any, backoff: Any, trie: Any, 
 
 @inner
 def value_after(code: int, n: int, context: Any, backoff: Any, trie: Any, prob: Any) -> Any:
-    """ln p of a word after the last n words; `context` has the children of the nodes of their suffixes."""
+    """Return ln p of a word after the last n words; `context` has the children of the nodes of their suffixes."""
     for m in range(n, 0, -1):
         child = _find_child(context[m, 1], context[m, 2], code, trie)
         if child > 0:
@@ -135,8 +135,8 @@ def value_after(code: int, n: int, context: Any, backoff: Any, trie: Any, prob: 
 
 
 @inner
-def ask_for(code: int, n: int, context: Any, trie: Any) -> None:
-    """Ask for the place where `value_after` will look for a word first."""
+def prefetch_word(code: int, n: int, context: Any, trie: Any) -> None:
+    """Load the place at which `value_after` looks for a word first."""
     if n > 0:
         first, last = context[n, 1] - trie.table[2, 0], context[n, 2] - trie.table[2, 0]
         guess = first + np.int64(np.float64(code + 1) * np.float64(last - first) / np.float64(trie.size + 1))

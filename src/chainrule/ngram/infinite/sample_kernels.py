@@ -1,13 +1,12 @@
-"""Numba kernels that write with n-grams of any length, from the sorted lists of `chainrule.ngram.sampling`.
+"""Numba kernels that sample and draft with n-grams of any length, from the lists of `chainrule.ngram.sampling`.
 
 The recursion of model.py has the form of backing off: a word that was not seen after a level's context h_k has
 
     p_k(w) = A_k p_{k-1}(w),    A_k = (θ + d N(h_k ·)) / (N(· h_k ·) + θ),
 
 and the words that were seen after h_k were all seen after h_{k-1}. So each level adds a list of its words with
-ln p_k, and takes out a list of the same words with ln p_{k-1}; ln A_k is its backoff. Contexts that occur often
-have such lists, made at the first visit. The others together are one more level, whose words are gathered at each
-visit.
+ln p_k, and removes a list of the same words with ln p_{k-1}; ln A_k is its backoff. A context that occurs often has
+such lists, built at the first visit. The others form one more level, whose words are gathered at each visit.
 """
 
 from __future__ import annotations
@@ -20,54 +19,54 @@ from chainrule.ngram.infinite.kernels import distinct, read
 from chainrule.ngram.infinite.suffixes import LONGEST
 from chainrule.ngram.sampling.compiled import ZERO, inner, kernel
 from chainrule.ngram.sampling.cut_kernels import effective
-from chainrule.ngram.sampling.draw_kernels import from_id, rows_for
-from chainrule.ngram.sampling.level_kernels import ADDED, FIRST, FIRST_ROW, TAKEN, enter, find_slot
-from chainrule.ngram.sampling.past_kernels import NEW, begin_text, note
-from chainrule.ngram.sampling.stack_kernels import FEW, has_room, has_room_beside, push_gathered, push_stored
-from chainrule.ngram.sampling.step_kernels import DONE, HELP, NO_ROOM, choose
+from chainrule.ngram.sampling.draw_kernels import from_id
+from chainrule.ngram.sampling.level_kernels import ADDED, FIRST, enter, find_slot
+from chainrule.ngram.sampling.penalty_kernels import CHANGED, begin_text, count, make_room
+from chainrule.ngram.sampling.sample_kernels import DONE, HELP, NO_ROOM, choose
+from chainrule.ngram.sampling.stack_kernels import FEW, has_room, push_gathered, push_level
 
 _BACKOFF = 2  # the column of `Directory.tops`
+_LOOKED_AT = 64  # about the most occurrences of a context that a draft looks at
 
 
 class Contexts(NamedTuple):
-    """The arrays of `Suffixes` that writing needs, and of the model."""
+    """The arrays of `Suffixes` and of the model that the kernels need."""
 
     follower: Any
     places: Any
     starts: Any
     fresh: Any
     p: Any
-    """p_0 of each token,"""
+    """p_0 of each token."""
     log_p: Any
-    """and its logarithm."""
+    """ln p_0 of each token."""
     discount: Any
-    """d of each length of context,"""
+    """d of each length of context."""
     strength: Any
-    """and θ."""
+    """θ of each length of context."""
     start: Any
-    """The levels after a token that discards the context before it,"""
+    """The levels after a token that discards the context before it."""
     resets: Any
-    """and whether each token does."""
+    """True for each token that discards the context before it."""
     words: Any
     """Each token."""
 
 
 @kernel
-def write_rows(
-    rows: Any, levels_BK3: Any, depth_B: Any, longer_K3: Any, uniforms_BT: Any, read_BT: Any, end: int,
-    tokens_BT: Any, scores_BT: Any, done_B: Any, contexts: Any, plan: Any, lists: Any, directory: Any, spare: Any,
-    scratch: Any,
+def sample_rows(
+    rows: Any, position: Any, uniforms_BT: Any, read_BT: Any, end: int, tokens_BT: Any, scores_BT: Any, done_B: Any,
+    contexts: Any, plan: Any, lists: Any, directory: Any, spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
-    """Write a token for each column of `uniforms_BT` into the rows first to last - 1, from where they stand.
+    """Sample a token for each column of `uniforms_BT` in the rows from rows[0] to rows[1] - 1.
 
-    A row stands after the tokens that `done_B` counts, with its levels; both move on with it, so that a call after
-    one that has not returned DONE goes on with what is left.
+    `done_B` counts the tokens that each row has, and `position` holds its levels and their number. These change
+    with each token, so that a call continues where one before, that did not return DONE, stopped.
     """
     steps, size = uniforms_BT.shape[1], np.int64(len(contexts.words))
-    backoff = scratch.backoff[0]
+    (levels_BK3, depth_B), backoff, longer_K3 = position, scratch.backoff[0], scratch.context[1]
     for row in range(rows[0], rows[1]):
         if plan.looks_back and done_B[row] < steps:
-            begin_text(read_BT[row], tokens_BT[row, : done_B[row]], plan, scratch.past)
+            begin_text(read_BT[row], tokens_BT[row, : done_B[row]], plan, scratch.text)
         while done_B[row] < steps:
             t, levels = done_B[row], levels_BK3[row]
             many, listed, top = _stack_up(levels, depth_B[row], contexts, plan, lists, directory, spare, scratch)
@@ -87,13 +86,45 @@ def write_rows(
             depth_B[row] = _move_on(levels, depth_B[row], token, contexts, longer_K3)
             done_B[row] = steps if token == end else t + 1
             if plan.looks_back:
-                note(token, plan, scratch.past)
+                count(token, plan, scratch.text)
     return DONE, rows[1]
+
+
+@kernel
+def draft_tokens(ids: Any, levels: Any, depth: int, ahead: Any, longer: Any, contexts: Any, tokens: Any) -> Any:
+    """Read the ids into the levels, then fill `tokens` with guesses; returns the number of levels after the ids.
+
+    A guess is the most common token after the longest context. `ahead` and `longer` are scratch arrays for levels.
+    """
+    for i in range(len(ids)):
+        depth = _move_on(levels, depth, np.int64(ids[i]), contexts, longer)
+    for k in range(depth):
+        for c in range(3):
+            ahead[k, c] = levels[k, c]
+    many = np.int64(depth)
+    for t in range(len(tokens)):
+        tokens[t] = _most_common(contexts.follower, ahead[many - 1, 0], ahead[many - 1, 1])
+        many = _move_on(ahead, many, tokens[t], contexts, longer)
+    return depth
+
+
+@inner
+def _most_common(follower: Any, first: int, last: int) -> Any:
+    """Return the most common token of a range, or of a sample of a long range; the first of equals."""
+    step = max((last - first) // _LOOKED_AT, 1)
+    found, times = np.int64(follower[first]), ZERO
+    for r in range(first, last, step):
+        equal = ZERO
+        for s in range(r, last, step):
+            equal += follower[s] == follower[r]
+        if equal > times:
+            found, times = np.int64(follower[r]), equal
+    return found
 
 
 @inner
 def _move_on(levels: Any, depth: int, token: int, contexts: Any, longer: Any) -> Any:
-    """Change the levels to those after a token; returns their number."""
+    """Replace the levels by those after a token; returns their number."""
     if contexts.resets[token]:
         for k in range(len(contexts.start)):
             for c in range(3):
@@ -109,8 +140,8 @@ def _stack_up(
 ) -> Any:
     """Stack the lists of the distribution after these levels, and write the backoffs.
 
-    Returns the number of lists, 0 if the plain way has to be taken, -1 if there is no room; the number of levels
-    with lists; and that of all levels, those without lists being one.
+    Returns the number of lists (0: the plain way is needed; -1: there is no room), the number of levels with
+    lists, and the number of all levels, where those without lists count as one.
     """
     context, backoff = scratch.context[0], scratch.backoff[0]
     counted, listed, many = ZERO, ZERO, ZERO
@@ -118,12 +149,12 @@ def _stack_up(
         counted = k
         if levels[k, 1] - levels[k, 0] > FEW:
             if levels[k, 2] >= LONGEST:
-                return ZERO, ZERO, ZERO  # where it begins does not tell what it is
+                return ZERO, ZERO, ZERO  # its length is cut off, so it has no key of its own
             listed = k
         context[k, 1], context[k, 2] = levels[k, 0], levels[k, 1]
         if levels[k, 2] >= LONGEST:
             break
-    if plan.looks_back and not has_room_beside(ZERO, listed, context, None, scratch.past):
+    if plan.looks_back and not make_room(listed + 1, scratch.text):
         return ZERO, ZERO, ZERO
     for k in range(listed + 1):
         slot = np.int64(len(directory.nodes) - 1)
@@ -137,11 +168,7 @@ def _stack_up(
                 _make_level(slot, node, k, levels[k], contexts, plan, lists, directory, spare, scratch)
             backoff[k] = directory.tops[slot, _BACKOFF]
         context[k, 0] = slot
-        place = directory.places[slot]
-        row, at, size = place[FIRST_ROW], place[FIRST], place[ADDED]
-        for which in range(2 if k > 0 else 1):  # what is added, what is taken out
-            many = push_stored(which, at, size, row, k - which, slot, many, plan, lists, directory, spare, scratch)
-            row, at, size = row + rows_for(size), at + size, place[TAKEN]
+        many = push_level(slot, k, k > 0, many, plan, lists, directory, spare, scratch)
     top = listed + 1 if counted > listed else listed
     many = _gather(levels, listed, counted, many, contexts, plan, lists, directory, spare, scratch)
     return many, listed, top
@@ -152,7 +179,7 @@ def _make_level(
     slot: int, node: int, k: int, level: Any, contexts: Any, plan: Any, lists: Any, directory: Any, spare: Any,
     scratch: Any,
 ) -> None:  # fmt: skip
-    """Make the two lists of a level, given those of the shorter ones, and enter them at a slot."""
+    """Build the two lists of a level from those of the shorter ones, and enter them at a slot."""
     n, found, total = level[2], ZERO, ZERO
     scratch.clock[0] += 1
     now, begin = scratch.clock[0], directory.used[0]
@@ -180,7 +207,7 @@ def _make_level(
 
 @inner
 def _p_of(token: int, k: int, contexts: Any, lists: Any, directory: Any, context: Any) -> Any:
-    """p and ln p of a token after a level with lists that has it."""
+    """Return p and ln p of a token after level k, which has lists and this token."""
     if k == 0:
         return contexts.p[token], contexts.log_p[token]
     value = _listed_value(token, context[k, 0], lists, directory)
@@ -189,7 +216,7 @@ def _p_of(token: int, k: int, contexts: Any, lists: Any, directory: Any, context
 
 @inner
 def _listed_value(token: int, slot: int, lists: Any, directory: Any) -> Any:
-    """ln p of a token in the list of a level; NaN if it has not got it."""
+    """Return ln p of a token in the list of a level; NaN if it is not there."""
     first, size = directory.places[slot, FIRST], directory.places[slot, ADDED]
     at = from_id(lists.ids_by_id, first, first + size, token)
     if at < first + size and lists.ids_by_id[at] == token:
@@ -201,7 +228,7 @@ def _listed_value(token: int, slot: int, lists: Any, directory: Any) -> Any:
 def _value_after(
     token: int, listed: int, contexts: Any, lists: Any, directory: Any, context: Any, backoff: Any
 ) -> Any:
-    """ln p of any token after the longest level with lists."""
+    """Return ln p of any token after the longest level with lists."""
     for k in range(listed, 0, -1):
         value = _listed_value(token, context[k, 0], lists, directory)
         if value == value:
@@ -214,13 +241,13 @@ def _gather(
     levels: Any, listed: int, counted: int, many: int, contexts: Any, plan: Any, lists: Any, directory: Any,
     spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
-    """Stack two more lists: the words seen after the levels without lists, and what they replace.
+    """Stack two more lists: the words seen after the levels without lists, and their entries in the other lists.
 
-    Tokens that the strategy forbids are among them, and those that occurred but are not in the log yet.
+    Forbidden tokens are among them, and those whose counts have changed in this edition.
     """
     ids, values, p, counts = lists.ids, lists.values, spare.values, spare.counts
     stamp, where, behind = scratch.stamp, scratch.where, scratch.gathered[0]
-    context, backoff, past = scratch.context[0], scratch.backoff[0], scratch.past
+    context, backoff, text = scratch.context[0], scratch.backoff[0], scratch.text
     scratch.clock[0] += 1
     now, found, top = scratch.clock[0], ZERO, listed
     if counted > listed:
@@ -238,9 +265,9 @@ def _gather(
             values[i] = np.log(p[i])
             values[behind + i] += backoff[top]
             scratch.chances[ids[i]] = values[i]
-    recent = past.numbers[NEW] if plan.looks_back else ZERO
-    for i in range(len(plan.forbidden) + recent):
-        token = plan.forbidden[i] if i < len(plan.forbidden) else past.new[i - len(plan.forbidden)]
+    changed = text.numbers[CHANGED] if plan.looks_back else ZERO
+    for i in range(len(plan.forbidden) + changed):
+        token = plan.forbidden[i] if i < len(plan.forbidden) else text.changed[i - len(plan.forbidden)]
         if stamp[token] != now:
             stamp[token], where[token], ids[found] = now, found, token
             value = _value_after(token, listed, contexts, lists, directory, context, backoff)

@@ -18,8 +18,8 @@ from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Opening
 from chainrule.errors import ModelError
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.sampling import desk, searcher
-from chainrule.ngram.sampling.writer import Writer
+from chainrule.ngram.sampling import beam, workspace
+from chainrule.ngram.sampling.sampler import NgramSampler
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.system.parallel import Patience
 
@@ -41,7 +41,7 @@ def ready(lm: cr.LanguageModel) -> NgramModel:
 
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Writer, "is_ready", lambda *_: True)
+    monkeypatch.setattr(NgramSampler, "is_ready", lambda *_: True)
 
 
 def check(lm: NgramModel, beam: cr.Beam, rows: list[list[int]], end: int | None, **asked: Any) -> None:
@@ -140,13 +140,13 @@ def test_tiny_texts_have_many_equal_and_impossible_hypotheses(
 
 def test_what_the_kernel_leaves_open_is_ranked_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked: list[int] = []
-    plainly = searcher._Search._rank_plainly
+    plainly = beam._Search._rank_slowly
 
     def noted(self: Any, row: int) -> None:
         ranked.append(row)
         plainly(self, row)
 
-    monkeypatch.setattr(searcher._Search, "_rank_plainly", noted)
+    monkeypatch.setattr(beam._Search, "_rank_slowly", noted)
     lm = ready(cr.train("ngram", "a b c\nb c a\nc c b a\n", order=3, tokenizer="char"))
     values, backoffs = lm.automaton.log_prob.plain, lm.automaton.log_backoff.plain
     values[values > -math.inf], backoffs[:] = -2.0, -1e-10  # differences that vanish beside ln p of a hypothesis
@@ -155,13 +155,13 @@ def test_what_the_kernel_leaves_open_is_ranked_the_plain_way(monkeypatch: pytest
 
 
 def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_FIRST_PAIRS", 1)
-    monkeypatch.setattr(desk, "_MOST_PAIRS", 1)
-    monkeypatch.setattr(searcher, "_PIECE", 8)
+    monkeypatch.setattr(workspace, "_FIRST_PAIRS", 1)
+    monkeypatch.setattr(workspace, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(beam, "_PIECE", 8)
     lm = model()
-    monkeypatch.delitem(vars(lm), "_writer", raising=False)
+    monkeypatch.delitem(vars(lm), "_sampler", raising=False)
     check(lm, cr.Beam(4), prompts(lm), None, max_tokens=40)
-    monkeypatch.delitem(vars(lm), "_writer", raising=False)
+    monkeypatch.delitem(vars(lm), "_sampler", raising=False)
 
 
 def test_a_model_with_a_nan_is_an_error() -> None:

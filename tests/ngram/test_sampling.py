@@ -1,8 +1,9 @@
-"""Text written by the kernels is, token by token, what the plain way over all probabilities writes."""
+"""Text sampled by the kernels is, token by token, that of the plain way over all probabilities."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -11,19 +12,23 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import PAD, pad
+from chainrule.contract.lm import Context
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid
 from chainrule.errors import ModelError
 from chainrule.ngram.arpa.model import from_arpa
 from chainrule.ngram.arpa.reading import read_arpa
+from chainrule.ngram.infinite.model import AnyLengthModel
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.sampling import desk
-from chainrule.ngram.sampling.writer import Writer
+from chainrule.ngram.sampling import sampler, workspace
+from chainrule.ngram.sampling.sampler import NgramSampler, Sampler
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.system import parallel
 from chainrule.system.parallel import Patience
 
-ROWS, STEPS = 6, 25
+PROMPTS = ["", "The", "If the value of", "a", "zzz qqq", "for x in range"]
+ROWS, STEPS = len(PROMPTS), 25
+IS_READY = Sampler.is_ready
 
 STRATEGIES = {
     "sample": cr.Sample(),
@@ -48,6 +53,11 @@ STRATEGIES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sampler, "is_ready", lambda *_: True)
+
+
 @cache
 def corpus() -> cr.Corpus:
     text = b"".join(cr.Corpus.open("builtin:python").blocks())[:60_000]
@@ -61,48 +71,80 @@ def model(smoothing: str = "modified-kneser-ney", tokenizer: str = "word", **set
     return lm
 
 
-def written_plainly(
-    lm: NgramModel, strategy: cr.decode.Strategy, uniforms_BT: np.ndarray, end: int | None
-) -> tuple:
-    """The reference: all probabilities, the strategy, inverse transform, `extend`."""
-    choose, rows = Choice(strategy, end), prompts(lm)
-    read_BT, state = pad(rows), lm.extend(lm.start(len(rows)), pad(rows))
-    going = np.ones(len(rows), bool)
-    tokens, scores = [], []
-    for uniforms in uniforms_BT.T:
-        read = np.concatenate([read_BT, *(t[:, None] for t in tokens)], axis=1)
-        token, score, going = choose(lm.next_log_probs(state), uniforms, going, lambda read=read: read)
-        tokens.append(token)
-        scores.append(score)
-        state = lm.extend(state, token[:, None])
-    return np.stack(tokens, axis=1), np.stack(scores, axis=1)
+@cache
+def anygram(tokenizer: str = "word", context: Context = "line") -> AnyLengthModel:
+    lm = cr.train("anygram", corpus(), tokenizer=tokenizer, context=context)
+    assert isinstance(lm, AnyLengthModel)
+    return lm
 
 
-def prompts(lm: NgramModel) -> list[list[int]]:
-    texts = ["", "The", "If the value of", "a", "zzz qqq", "for x in range"]
-    return [lm.tokenizer.encode(text).tolist() for text in texts]
-
-
-def check(lm: NgramModel, strategy: cr.decode.Strategy, end: int | None, steps: int = STEPS) -> int:
+def check(
+    lm: NgramModel | AnyLengthModel, strategy: cr.decode.Strategy, end: int | None, steps: int = STEPS
+) -> int:
+    """Compare the continuations of the prompts with those of the slow, obvious way; returns their tokens."""
     if lm.tokenizer.unk is not None:
         strategy = Forbid((lm.tokenizer.unk,)) | strategy
     uniforms_BT = np.random.default_rng(7).random((ROWS, steps)) * (1 - 2**-40)
     uniforms_BT[0, 1], uniforms_BT[1, 1] = 2**-40, 1 - 2**-40
-    state = lm.extend(lm.start(ROWS), pad(prompts(lm)))
-    scribe = Writer(lm.automaton)
-    scribe.is_ready = lambda *_: True  # type: ignore[method-assign]
-    found = scribe.write(state.words, Choice(strategy, end), uniforms_BT, pad(prompts(lm)))
+    read_BT = pad([lm.tokenizer.encode(text).tolist() for text in PROMPTS])
+    state = lm.extend(lm.start(ROWS), read_BT)
+    choose = Choice(strategy, end)
+    lm._patience.end()
+    found = lm.write(state, choose, uniforms_BT, read_BT if strategy.looks_back else None)
     assert found is not None, "every strategy here has a plan"
-    tokens, scores = written_plainly(lm, strategy, uniforms_BT, end)
-    np.testing.assert_array_equal(found[0], tokens)
-    np.testing.assert_allclose(found[1], scores, rtol=0, atol=1e-12)
-    return int((tokens != PAD).sum())
+    active, text_BT, scores_BT = np.ones(ROWS, bool), read_BT, []
+    for uniforms in uniforms_BT.T:
+        tokens, scores, active = choose(lm.next_log_probs(state), uniforms, active, lambda read=text_BT: read)
+        text_BT = np.concatenate([text_BT, tokens[:, None]], axis=1)
+        state = lm.extend(state, tokens[:, None])
+        scores_BT.append(scores)
+    np.testing.assert_array_equal(found[1], text_BT[:, read_BT.shape[1] :])
+    np.testing.assert_allclose(found[2], np.stack(scores_BT, axis=1), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(lm.next_log_probs(found[0]), lm.next_log_probs(state))
+    return int((found[1] != PAD).sum())
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy(name: str) -> None:
     assert check(model(), STRATEGIES[name], model().tokenizer.eos) > ROWS
     assert check(model(), STRATEGIES[name], None) == ROWS * STEPS
+
+
+ANY_LENGTH = ["sample", "greedy", "warm", "top-k", "top-p", "min-p", "chain", "penalty", "reward",
+              "repetition and top-p", "frequency and top-k"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANY_LENGTH)
+def test_every_strategy_with_contexts_of_any_length(name: str) -> None:
+    assert check(anygram(), STRATEGIES[name], anygram().tokenizer.eos) > ROWS
+    assert check(anygram(), STRATEGIES[name], None, 40) == ROWS * 40
+    if STRATEGIES[name].looks_back:
+        assert check(anygram("char", "stream"), STRATEGIES[name], None, steps=200) == ROWS * 200
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "context"),
+    [
+        pytest.param(tokenizer, context, marks=[] if (i + j) % 2 == 0 else [pytest.mark.slow])
+        for i, tokenizer in enumerate(["char", "bpe", "byte"])
+        for j, context in enumerate(["line", "stream"])
+    ],
+)
+def test_every_vocabulary_with_contexts_of_any_length(tokenizer: str, context: Context) -> None:
+    for name in ("sample", "chain", "top-p"):
+        check(anygram(tokenizer, context), STRATEGIES[name], None, 40)
+
+
+def test_text_that_repeats_itself_for_long() -> None:
+    """Contexts of more tokens than have counts, many times over, are left to the plain way."""
+    line = "".join(np.random.default_rng(1).choice([*"abcdefgh"], 400))
+    lm = cr.train("anygram", f"{line}\n" * 70 + "abc\n", tokenizer="char", context="line")
+    assert isinstance(lm, AnyLengthModel)
+    check(lm, cr.Sample(), None, steps=10)
+    state = lm.extend(lm.start(1), lm.tokenizer.encode(line[:300])[None].astype(np.int64))
+    found = lm.write(state, Choice(cr.Greedy(), None), np.full((1, 20), 0.5))
+    assert found is not None
+    assert lm.tokenizer.decode(found[1][0].tolist()) == line[300:320]
 
 
 PENALTIES = {
@@ -127,28 +169,28 @@ PENALTIES = {
     ],
 )
 def test_penalties_over_a_long_text(name: str, tokenizer: str) -> None:
-    """So long that most tokens are no longer looked up, but in lists of their own."""
+    """So long that most tokens that occurred are in lists, and not gathered at each step."""
     assert check(model(tokenizer=tokenizer), PENALTIES[name], None, steps=350) == ROWS * 350
 
 
-def test_lists_of_what_occurred_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_of_penalised_tokens_are_discarded_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     for pairs in (1 << 12, 1 << 15):
-        monkeypatch.setattr(desk, "_OCCURRED_PAIRS", pairs)
+        monkeypatch.setattr(workspace, "_OCCURRED_PAIRS", pairs)
+        monkeypatch.delitem(vars(model()), "_sampler", raising=False)
         for name in ("penalty and top-p", "frequency and top-p"):
             check(model(), PENALTIES[name], None, steps=250)
 
 
-def test_a_text_with_penalties_goes_on_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the text goes on that was written last or another, nothing is left of the other's tokens."""
+def test_a_text_with_penalties_continues_in_pieces() -> None:
+    """The counts of one text do not change those of another, whichever continues."""
     lm = model()
     choose, uniforms = Choice(PENALTIES["frequency and top-p"], None), np.random.default_rng(3).random((2, 300))
-    scribe, state, nothing = Writer(lm.automaton), lm.start(2), np.zeros((2, 0), np.int64)
-    monkeypatch.setattr(scribe, "is_ready", lambda *_: True)
-    whole = scribe.write(state.words, choose, uniforms, nothing)
+    kernels, state, nothing = NgramSampler(lm.automaton), lm.start(2), np.zeros((2, 0), np.int64)
+    whole = kernels.sample(state.words, choose, uniforms, nothing)
     assert whole is not None
     states, texts = [lm.start(1), lm.start(1)], [nothing[:1], nothing[:1]]
     for row, first, last in ((0, 0, 100), (0, 100, 180), (1, 0, 130), (0, 180, 300), (1, 130, 131), (1, 131, 300)):
-        piece = scribe.write(states[row].words, choose, uniforms[row : row + 1, first:last], texts[row])
+        piece = kernels.sample(states[row].words, choose, uniforms[row : row + 1, first:last], texts[row])
         assert piece is not None
         texts[row] = np.concatenate([texts[row], piece[0]], axis=1)
         states[row] = lm.extend(states[row], piece[0])
@@ -235,25 +277,26 @@ def test_a_model_of_an_arpa_file_whose_backoffs_raise_what_they_should_lower(tmp
         check(lm, strategy, None)
 
 
-def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_FIRST_PAIRS", 1)
-    for most in (1, 1 << 15):
-        monkeypatch.setattr(desk, "_MOST_PAIRS", most)
-        check(model(), STRATEGIES["chain"], None, steps=60)
+def test_lists_are_discarded_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "_FIRST_PAIRS", 1)
+    for lm in (model(), anygram()):
+        for most in (1, 1 << 15):
+            monkeypatch.setattr(workspace, "_MOST_PAIRS", most)
+            monkeypatch.delitem(vars(lm), "_sampler", raising=False)
+            check(lm, STRATEGIES["chain"], None, steps=60)
+        del vars(lm)["_sampler"]
 
 
-def test_the_rows_of_a_batch_are_written_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, many = model(), 300  # enough for several threads
-    uniforms = np.random.default_rng(1).random((many, 10))
-    state = lm.start(many)
-    nothing = np.zeros((many, 0), np.int64)
-    choose, scribe = Choice(cr.TopP(0.9), lm.tokenizer.eos), Writer(lm.automaton)
-    monkeypatch.setattr(scribe, "is_ready", lambda *_: True)
-    together = scribe.write(state.words, choose, uniforms, nothing)
+@pytest.mark.parametrize("kind", [model, anygram])
+def test_the_rows_of_a_batch_are_sampled_as_alone(kind: Callable[[], NgramModel | AnyLengthModel]) -> None:
+    lm, many = kind(), 300  # enough for several threads
+    uniforms, choose = np.random.default_rng(1).random((many, 10)), Choice(cr.TopP(0.9), lm.tokenizer.eos)
+    lm._patience.end()
+    together = lm.write(lm.start(many), choose, uniforms)
     for row in range(0, many, 60):
-        alone = scribe.write(state.words[:1], choose, uniforms[row : row + 1], nothing[:1])
+        alone = lm.write(lm.start(1), choose, uniforms[row : row + 1])
         assert together is not None and alone is not None
-        np.testing.assert_array_equal(together[0][row], alone[0][0])
+        np.testing.assert_array_equal(together[1][row], alone[1][0])
 
 
 @pytest.mark.parametrize("settings", [{}, {"prune": "0,0,1"}, {"bits": 4}], ids=str)
@@ -262,12 +305,13 @@ def test_stupid_backoff_charges_for_contexts_that_were_never_seen(settings: dict
         check(model("stupid-backoff", **settings), strategy, None)
 
 
-def test_the_model_writes_by_itself_once_that_pays() -> None:
+def test_the_kernels_sample_once_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sampler, "is_ready", IS_READY)
     lm = cr.train("ngram", corpus(), order=3)
     assert isinstance(lm, NgramModel)
     choose, uniforms = Choice(cr.TopP(0.9), None), np.random.default_rng(2).random((1, 40))
     assert lm.write(lm.start(1), choose, uniforms[:, :1]) is None, "a kernel takes longer to load than a token"
-    Writer(lm.automaton).write(lm.start(1).words, choose, np.tile(uniforms, 50), np.zeros((1, 0), np.int64))
+    NgramSampler(lm.automaton).sample(lm.start(1).words, choose, np.tile(uniforms, 50), np.zeros((1, 0), np.int64))
     found = lm.write(lm.start(1), choose, uniforms)
     assert found is not None
     state, tokens, _ = found
@@ -289,10 +333,11 @@ def test_a_model_with_a_nan_is_an_error() -> None:
 def test_compiling_waits_until_it_pays_and_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, said = model(), []
     choose, uniforms, nothing = Choice(cr.TopP(0.9), None), np.full((1, 600), 0.5), np.zeros((1, 0), np.int64)
-    monkeypatch.setattr(desk, "is_compiled", lambda _: False)
+    monkeypatch.setattr(Sampler, "is_ready", IS_READY)
+    monkeypatch.setattr(sampler, "is_compiled", lambda _: False)
     monkeypatch.setattr(parallel, "listeners", [said.append])
-    scribe = Writer(lm.automaton)
-    written = [scribe.write(lm.start(1).words, choose, uniforms, nothing) is not None for _ in range(3)]
+    kernels = NgramSampler(lm.automaton)
+    written = [kernels.sample(lm.start(1).words, choose, uniforms, nothing) is not None for _ in range(3)]
     assert written == [False, False, True]
     assert len(said) == 1 and "compiling" in said[0]
 
@@ -316,6 +361,8 @@ def test_a_choice_without_a_plan_is_left_to_the_plain_way(monkeypatch: pytest.Mo
         cr.PresencePenalty(-5.0) | cr.RepetitionPenalty(1.2),
     )
     for strategy in unknown:
-        assert Writer(lm.automaton).write(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
+        assert (
+            NgramSampler(lm.automaton).sample(lm.start(1).words, Choice(strategy, None), uniforms, nothing) is None
+        )
     monkeypatch.setattr(lm, "_patience", Patience(1e12))
     assert cr.generate(lm, "The", Odd(), max_tokens=20)

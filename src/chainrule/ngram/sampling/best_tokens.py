@@ -1,21 +1,25 @@
-"""The likeliest word after each context of an n-gram model, as a table that another device can keep."""
+"""The most likely word after each context of an n-gram model, as a table that another device can keep."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.contract.capabilities import Likeliest
-from chainrule.ngram.store.automaton import Automaton
+
+if TYPE_CHECKING:
+    from chainrule.ngram.store.automaton import Automaton
 
 Ints = NDArray[np.int64]
 
 MOST_CONTEXTS = 1 << 25
-"""Lengths whose contexts would make the table larger than this are left out, and with them all longer ones."""
+"""The most contexts of a table: it ends before the length that would exceed this."""
 
 
-def likeliest_words(automaton: Automaton, bos: int, longest: int) -> list[Likeliest]:
-    """The contexts of 1 to `longest` words that something followed, with the likeliest of what did."""
+def best_words(automaton: Automaton, bos: int, longest: int) -> list[Likeliest]:
+    """Return the contexts of 1 to `longest` words that words were seen after, with the most likely of these."""
     trie, found, total = automaton.trie, list[Likeliest](), 0
     nodes = np.arange(1, trie.vocab_size + 1)
     contexts = np.asarray(automaton.words)[trie.word(nodes)][:, None]
@@ -28,7 +32,7 @@ def likeliest_words(automaton: Automaton, bos: int, longest: int) -> list[Likeli
         words = np.asarray(automaton.words)[trie.word(children)]
         log_prob = np.where(words == bos, -np.inf, automaton.log_prob.at(children - 1, n))
         has = last > first
-        best = first_best(log_prob, first[has] - trie.first_of_length[n + 1])
+        best = first_maxima(log_prob, first[has] - trie.first_of_length[n + 1])
         possible = log_prob[best] > -np.inf
         found.append(Likeliest(contexts[has][possible], words[best[possible]]))
         contexts = np.concatenate([np.repeat(contexts, last - first, axis=0), words[:, None]], axis=1)
@@ -36,8 +40,8 @@ def likeliest_words(automaton: Automaton, bos: int, longest: int) -> list[Likeli
     return found
 
 
-def first_best(values: np.ndarray, begins: Ints) -> Ints:
-    """The index of the largest value of each stretch, the first of equals; the stretches fill the array."""
+def first_maxima(values: np.ndarray, begins: Ints) -> Ints:
+    """Return the index of the largest value of each stretch, the first of equals; stretches follow each other."""
     if not len(begins):
         return np.zeros(0, np.int64)
     highest = np.maximum.reduceat(values, begins)

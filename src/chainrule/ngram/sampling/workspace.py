@@ -1,6 +1,6 @@
-"""What writing with a model keeps between calls: the lists of its contexts, and arrays for one step.
+"""The arrays that a thread keeps between calls of the kernels: lists of contexts, and scratch arrays for one step.
 
-Nothing here knows what kind of n-gram model it is: that is a `Source`.
+Nothing here depends on the kind of n-gram model: a `Source` describes it.
 """
 
 from __future__ import annotations
@@ -10,46 +10,39 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.contract.capabilities import Choose
-from chainrule.ngram.sampling.compiled import is_compiled
 from chainrule.ngram.sampling.cut_kernels import FIELDS
 from chainrule.ngram.sampling.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
 from chainrule.ngram.sampling.level_kernels import COLUMNS, Directory, Spare
-from chainrule.ngram.sampling.occurred_kernels import ENTRY
-from chainrule.ngram.sampling.past_kernels import EDITION, NUMBERS, RECENT, USED, Past
+from chainrule.ngram.sampling.penalty_kernels import EDITION, ENTRY, NUMBERS, RECENT, USED, Text
+from chainrule.ngram.sampling.sample_kernels import DONE, NO_ROOM
 from chainrule.ngram.sampling.stack_kernels import FEW, TOGETHER, Plan, Scratch, make_unigrams
-from chainrule.ngram.sampling.step_kernels import DONE, NO_ROOM
-from chainrule.system.parallel import Patience, announce, cores
 
 _FIRST_PAIRS = 1 << 17
 _MOST_PAIRS = 1 << 23
-"""The most pairs that a thread keeps, of 56 bytes each; when there is room for no more, all are forgotten."""
+"""The most pairs that a thread keeps, of 56 bytes each; when these are full, all lists are discarded."""
 _OCCURRED_PAIRS = 1 << 22
-"""The pairs that lists of tokens that occurred have at least; when there is room for no more, all are forgotten."""
+"""The least room for pairs of tokens that occurred; when it is full, the lists of these are discarded."""
 _SLOTS = 1 << 18
-_AXES = (0, 0, 1, 0, 0, 0, 0, 0)  # of each array of `Lists`, along which there are more and more
-
-_MOST_DESKS = cores()
-_PLAIN_NANOSECONDS = (1 << 22) / 100  # for a token the plain way, as a share of compiling: 1,600 tokens come first
+_AXES = (0, 0, 1, 0, 0, 0, 0, 0)  # the axis along which each array of `Lists` grows
 
 
 class Source(NamedTuple):
-    """The model that lists are made from."""
+    """The model that lists are built from."""
 
     arrays: tuple[Any, ...]
-    """What kernels are given of it, between their task and the plan."""
+    """The arguments of a kernel between its task and the plan."""
     vocab_size: int
     order: int
-    """One more than the most contexts of a text."""
+    """One more than the greatest number of contexts of a text."""
     words: Any
-    """The token of each code,"""
+    """The token of each code."""
     log_probs: Any
-    """and its ln p without context."""
+    """ln p of each code without context."""
 
 
 @dataclass
-class Desk:
-    """The lists of one thread, for the powers of one kind of plan, and its scratch arrays."""
+class Workspace:
+    """The lists of one thread, for plans with the same powers, and its scratch arrays."""
 
     source: Source
     plan: Plan
@@ -87,12 +80,12 @@ class Desk:
             np.zeros(TOGETHER, np.int64),
             np.zeros((3, width)),
             np.asarray([room]),
-            _past(size + 1, 2 * room) if looks_back else _past(0, 0),
+            _empty_text(size + 1, 2 * room) if looks_back else _empty_text(0, 0),
         )
-        self._begin(max(_FIRST_PAIRS, 4 * (room + size)) + int(self.scratch.past.region[1]))
+        self._discard_lists(max(_FIRST_PAIRS, 4 * (room + size)) + int(self.scratch.text.region[1]))
 
     def fits(self, plan: Plan) -> bool:
-        """Whether the lists serve for another plan, too."""
+        """Return True if the lists serve another plan too."""
         own = self.plan
         return bool(
             np.array_equal(own.betas, plan.betas)
@@ -102,24 +95,24 @@ class Desk:
         )
 
     def advance(self, run: Any, task: Any, rows: tuple[int, int], plan: Plan) -> int | None:
-        """Run a kernel on some rows of a task; returns the row that has to go on the plain way, or None.
+        """Run a kernel on some rows of a task; returns the row whose next token it cannot choose, or None.
 
-        A task is a named tuple; its `done_B` grows with what is done.
+        A task is a named tuple of arguments; its `done_B` counts the tokens that are done.
         """
         is_stuck = False
         while True:
             arrays = (*self.source.arrays, plan, self.lists, self.directory, self.spare, self.scratch)
-            written = int(task.done_B.sum())
+            before = int(task.done_B.sum())
             status, row = run(rows, *task, *arrays)
             if status != NO_ROOM:
                 return None if status == DONE else int(row)
-            self._make_room(is_stuck and int(task.done_B.sum()) == written)
+            self._make_room(is_stuck and int(task.done_B.sum()) == before)
             is_stuck = True
 
-    def _begin(self, pairs: int) -> None:
-        """Begin with no lists but that of all words, with room for so many pairs."""
-        powers, past = len(self.plan.betas), self.scratch.past
-        begin, end = past.region
+    def _discard_lists(self, pairs: int) -> None:
+        """Discard all lists but that of all words, and make room for so many pairs."""
+        powers, text = len(self.plan.betas), self.scratch.text
+        begin, end = text.region
         self.lists = Lists(
             np.empty(pairs, np.int32),
             np.empty(pairs, np.float64),
@@ -136,40 +129,36 @@ class Desk:
             np.zeros((_SLOTS, 3)),
             np.asarray([max(2 * self.scratch.gathered[0], end), end // BLOCK, 0]),
         )
-        past.numbers[EDITION] += 1
-        past.numbers[USED] = begin
+        text.numbers[EDITION] += 1
+        text.numbers[USED] = begin
         make_unigrams(self.lists, self.directory, self.spare, self.source.words, self.source.log_probs, self.plan)
 
     def _make_room(self, is_stuck: bool) -> None:
-        """Make the arrays larger, or empty them if they are large enough and were not emptied just now."""
+        """Discard the lists if they have their full size and were not discarded just now; else double the room."""
         pairs = len(self.lists.ids)
-        if pairs - int(self.scratch.past.region[1]) >= _MOST_PAIRS and not is_stuck:
-            self._begin(pairs)
+        if pairs - int(self.scratch.text.region[1]) >= _MOST_PAIRS and not is_stuck:
+            self._discard_lists(pairs)
             return
         self.lists = Lists(*(_doubled(array, axis) for array, axis in zip(self.lists, _AXES, strict=True)))
 
 
 def _doubled(array: Any, axis: int) -> Any:
-    """An array with twice the room along an axis."""
+    """Return a copy of an array with twice the room along an axis."""
     more = np.empty([size * 2 if k == axis else size for k, size in enumerate(array.shape)], array.dtype)
     more[tuple(slice(size) for size in array.shape)] = array
     return more
 
 
-def _past(size: int, begin: int) -> Past:
-    """An empty text of a vocabulary; lists of its tokens have room from a pair on."""
+def _empty_text(size: int, begin: int) -> Text:
+    """Return the counts of an empty text; the lists of its tokens have room from the pair `begin` on."""
     room = max(_OCCURRED_PAIRS, 8 * size) if size else 0
     slots = 2 * _SLOTS if size else 0
-    return Past(
+    return Text(
         np.zeros(size, np.int64),
         np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.full(size, -1),
-        np.zeros(2 * size + 4 * RECENT, np.int64),
         np.zeros(size, np.int64),
         np.zeros(RECENT, np.int64),
         np.zeros(NUMBERS, np.int64),
-        np.zeros(1, np.uint64),
         np.zeros((slots, ENTRY), np.int64),
         np.zeros(slots),
         np.zeros(size),
@@ -179,47 +168,3 @@ def _past(size: int, begin: int) -> Past:
 
 def _penalties(plan: Plan) -> tuple[bool, float, float, float]:
     return plan.looks_back, plan.slope, plan.per_time, plan.offset
-
-
-def choose_plainly(task: Any, row: int, choose: Choose, log_probs_BV: Any) -> Any:
-    """Choose the next token of one row of a task from ln p of all tokens; returns it, as an array of one."""
-    t = int(task.done_B[row])
-    read_BT = np.concatenate([task.read_BT[row], task.tokens_BT[row, :t]])[None]
-    tokens, scores, going = choose(
-        log_probs_BV, task.uniforms_BT[row, t : t + 1], np.ones(1, bool), lambda: read_BT
-    )
-    task.tokens_BT[row, t], task.scores_BT[row, t] = tokens[0], scores[0]
-    task.done_B[row] = t + 1 if going[0] else task.tokens_BT.shape[1]
-    return tokens
-
-
-class Desks:
-    """The desks of the threads that write with a model at the same time, one each."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._desks: list[Desk] = []
-        self._patience = Patience(_PLAIN_NANOSECONDS)
-
-    def is_ready(self, run: Any, tokens: int) -> bool:
-        """Whether a kernel is compiled, or so much has been written the plain way that compiling it pays."""
-        if is_compiled(run):
-            return True
-        if not self._patience.count(tokens):
-            return False
-        announce(
-            "compiling the code that writes with n-grams, once on this machine; that takes about half a minute"
-        )
-        return True
-
-    def take_desk(self, plan: Plan) -> Desk:
-        """A desk that no other thread uses, with lists that suit a plan."""
-        while self._desks:
-            desk = self._desks.pop()
-            if desk.fits(plan):
-                return desk
-        return Desk(self.source, plan)
-
-    def put_back(self, desk: Desk) -> None:
-        """Keep a desk for what is written next."""
-        self._desks = [desk, *self._desks][:_MOST_DESKS]

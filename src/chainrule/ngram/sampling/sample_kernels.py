@@ -1,4 +1,4 @@
-"""Numba kernels that write with an n-gram model: walk, stack the lists, apply the strategy, draw, and walk on."""
+"""Numba kernels that sample: locate the contexts, stack the lists, apply the strategy, draw, and move on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from chainrule.ngram.sampling.compiled import inner, kernel
 from chainrule.ngram.sampling.cut_kernels import (
-    BESIDE,
     COUNT,
     KEPT,
     KIND,
     LEVEL,
+    OCCURRED,
     PENALISED,
     effective,
     find_cut,
@@ -23,41 +23,40 @@ from chainrule.ngram.sampling.cut_kernels import (
     values_of,
 )
 from chainrule.ngram.sampling.draw_kernels import draw, trailing_bits
-from chainrule.ngram.sampling.past_kernels import begin_text, note
+from chainrule.ngram.sampling.penalty_kernels import begin_text, count
 from chainrule.ngram.sampling.stack_kernels import TOGETHER, stack_up
 from chainrule.ngram.sampling.walk_kernels import locate, walk
 
 DONE, NO_ROOM, HELP = 0, 1, 2
-"""What a kernel returns: all is done; there is no room for more lists; it cannot do a row itself."""
+"""The results of a kernel: all is done; there is no room for more lists; a row needs the plain way."""
 
 TOP_K, TOP_P, MIN_P = 0, 1, 2
-"""The operations of a plan that keep the most likely tokens."""
+"""The kinds of operations that keep the most likely tokens."""
 
 _ENOUGH = 1 - 1e-9  # as decode.strategies.TopP has it
-_NEAR = 64  # so many tokens are counted from the fronts of the lists; the place of more is searched
-_MOST_OFF = 12.0  # the largest ratio, as a logarithm, of a mass that is taken out to what remains, for exact sums
+_NEAR = 64  # up to this many tokens are counted from the fronts of the lists; for more, the place is searched
+_MOST_OFF = 12.0  # the largest logarithm of removed mass over remaining mass for which sums are exact
 
 
 @kernel
-def write_rows(
-    rows: Any, ends_BN: Any, uniforms_BT: Any, read_BT: Any, end: int, tokens_BT: Any, scores_BT: Any, done_B: Any,
+def sample_rows(
+    rows: Any, position: Any, uniforms_BT: Any, read_BT: Any, end: int, tokens_BT: Any, scores_BT: Any, done_B: Any,
     trie: Any, prob: Any, back: Any, words: Any, plan: Any, lists: Any, directory: Any, spare: Any, scratch: Any,
 ) -> Any:  # fmt: skip
-    """Write a token for each column of `uniforms_BT` into the rows first to last - 1, from where they stand.
+    """Sample a token for each column of `uniforms_BT` in the rows from rows[0] to rows[1] - 1.
 
-    A row stands after the tokens that `done_B` counts and the nodes `ends_BN` of its context; both move on with it,
-    so that a call after one that has not returned DONE goes on with what is left.
+    `done_B` counts the tokens that each row has, and `position` holds `ends_BN`, the nodes of its contexts. Both
+    change with each token, so that a call continues where one before, that did not return DONE, stopped.
     """
-    steps = uniforms_BT.shape[1]
-    looks_back = plan.looks_back
-    together = 1 if looks_back else TOGETHER  # what has occurred is known for one row at a time
+    ends_BN, steps, looks_back = position[0], uniforms_BT.shape[1], plan.looks_back
+    together = 1 if looks_back else TOGETHER  # the tokens of one text are counted at a time
     for first in range(rows[0], rows[1], together):
         last = min(first + together, rows[1])
         if looks_back and done_B[first] < steps:
-            begin_text(read_BT[first], tokens_BT[first, : done_B[first]], plan, scratch.past)
-        is_going = True
-        while is_going:
-            is_going = False
+            begin_text(read_BT[first], tokens_BT[first, : done_B[first]], plan, scratch.text)
+        is_active = True
+        while is_active:
+            is_active = False
             for row in range(first, last):
                 if done_B[row] < steps:
                     context, backoff = scratch.context[row - first], scratch.backoff[row - first]
@@ -83,9 +82,9 @@ def write_rows(
                 tokens_BT[row, t] = token
                 scores_BT[row, t] = walk(ends_BN[row], top, code, context, backoff, trie, prob, back)
                 done_B[row] = steps if token == end else t + 1
-                is_going |= done_B[row] < steps
+                is_active |= done_B[row] < steps
                 if looks_back:
-                    note(token, plan, scratch.past)
+                    count(token, plan, scratch.text)
     return DONE, rows[1]
 
 
@@ -93,7 +92,7 @@ def write_rows(
 def choose(
     many: int, top: int, uniform: float, size: int, backoff: Any, plan: Any, lists: Any, scratch: Any
 ) -> Any:
-    """A token by the strategy; -1 if none can follow, if there is a NaN, or if sums would not be exact enough."""
+    """Draw a token by the strategy; -1 if none is possible, if there is a NaN, or if sums would not be exact."""
     stack, factor, heads = scratch.stack, scratch.factor, scratch.work[1]
     values = values_of(lists, plan)
     best = -np.inf
@@ -102,7 +101,7 @@ def choose(
             scratch.tops[j] += plan.slope * effective(0.0, stack[j, LEVEL], top, backoff)
         else:
             scratch.tops[j] = effective(scratch.tops[j], stack[j, LEVEL], top, backoff)
-        if scratch.tops[j] != scratch.tops[j] or (scratch.tops[j] > 0 and stack[j, BESIDE] >= 0):
+        if scratch.tops[j] != scratch.tops[j] or (scratch.tops[j] > 0 and stack[j, KIND] == OCCURRED):
             return np.int64(-1)
         best = max(best, scratch.tops[j])
     if plan.by_value:
@@ -116,7 +115,7 @@ def choose(
     for k in range(len(plan.kinds)):
         number, power = plan.numbers[k], plan.powers[k]
         if plan.kinds[k] == TOP_K:
-            if number <= _NEAR and not plan.looks_back:  # the fronts of lists hold tokens that occurred
+            if number <= _NEAR and not plan.looks_back:  # with penalties, the fronts may hold removed tokens only
                 cut, above = find_near_cut(stack, many, values, top, backoff, number, heads)
             else:
                 cut, above = find_cut(stack, many, lists.mass, factor, values, top, backoff, COUNT, number)
@@ -131,7 +130,4 @@ def choose(
         else:
             before = plan.temperatures[: plan.cooled[k]]
             keep_above_share(stack, many, values, top, backoff, best, before, number)
-    shift, beta = trailing_bits(size), plan.betas[len(plan.betas) - 1]
-    return draw(
-        stack, many, lists, factor, uniform, shift, scratch.work, best, top, backoff, beta, values, scratch.past
-    )
+    return draw(stack, many, lists, factor, uniform, trailing_bits(size), scratch.work)

@@ -1,0 +1,230 @@
+"""Sampling by kernels: the plan of a strategy, and the calls that sample with a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainrule.arrays import PAD
+from chainrule.contract.capabilities import Choose
+from chainrule.ngram.sampling.compiled import is_compiled
+from chainrule.ngram.sampling.sample_kernels import MIN_P, TOP_K, TOP_P, sample_rows
+from chainrule.ngram.sampling.stack_kernels import Plan
+from chainrule.ngram.sampling.walk_kernels import find_all_ends
+from chainrule.ngram.sampling.workspace import Source, Workspace
+from chainrule.ngram.store.automaton import Automaton
+from chainrule.system.parallel import Patience, announce, at_once, cores, stretches
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Operations = tuple[tuple[str, Any], ...]
+
+_NARROWING = {"top_k": TOP_K, "top_p": TOP_P, "min_p": MIN_P}
+_WITHOUT_EFFECT = {("top_p", 1.0), ("min_p", 0.0)}
+
+_WORTH_A_THREAD = 256  # tokens
+_PLAIN_NANOSECONDS = (1 << 22) / 100  # for a token the plain way, as a share of compiling: 1,600 tokens come first
+
+
+def plan_of(operations: Operations | None, codes: Any = None, log_alpha: float = 0.0) -> Plan | None:
+    """Return the plan of operations; None if one is unknown, or changes single tokens after another operation.
+
+    `codes` maps tokens to codes, if they differ; `log_alpha` is the backoff of stupid backoff, else 0.
+    """
+    if operations is None:
+        return None
+    forbidden: list[int] = []
+    penalties: list[tuple[str, float]] = []
+    temperatures: list[float] = []
+    narrowing: list[tuple[int, float, float, int]] = []
+    beta = 1.0
+    for name, value in operations:
+        if name == "temperature":
+            temperatures.append(value)
+            beta /= value
+        elif name in _NARROWING:
+            if (name, value) not in _WITHOUT_EFFECT:
+                narrowing.append((_NARROWING[name], value, beta, len(temperatures)))
+        elif narrowing or temperatures:
+            return None
+        elif name == "forbid":
+            forbidden += value
+        elif name.endswith("_penalty"):
+            if name == "repetition_penalty" and any(strength < 0 for _, strength in penalties):
+                return None  # it divides what is above 0 by then
+            penalties.append((name, value))
+        else:
+            return None
+    others = {b for kind, _, b, _ in narrowing if kind == TOP_P} - {beta}
+    betas = [*sorted(others), beta]
+    kinds, numbers, powers, cooled = zip(*narrowing, strict=True) if narrowing else ((), (), (), ())
+    never = np.asarray(sorted(set(forbidden)), dtype=np.int64)
+    return Plan(
+        never if codes is None else codes[never],
+        bool(penalties),
+        *_together(penalties),
+        np.asarray(kinds, dtype=np.int64),
+        np.asarray(numbers, dtype=np.float64),
+        np.asarray([betas.index(b) if b in betas else -1 for b in powers], dtype=np.int64),
+        np.asarray(cooled, dtype=np.int64),
+        np.asarray(temperatures, dtype=np.float64),
+        np.asarray(betas, dtype=np.float64),
+        float(max(betas)),
+        bool(narrowing) or beta > 1,
+        float(log_alpha),
+    )
+
+
+def _together(penalties: list[tuple[str, float]]) -> tuple[float, float, float]:
+    """Return the slope, per_time and offset of `Plan` that the penalties have together."""
+    slope, per_time, offset = 1.0, 0.0, 0.0
+    for name, strength in penalties:
+        if name == "repetition_penalty":
+            slope, per_time, offset = slope * strength, per_time * strength, offset * strength
+        elif name == "frequency_penalty":
+            per_time += strength
+        else:
+            offset += strength
+    return float(slope), float(per_time), float(offset)
+
+
+class Task(NamedTuple):
+    """Rows of tokens to sample, and the progress of each."""
+
+    position: tuple[Ints, ...]
+    """The contexts of each row, in the form of the model's kernel."""
+    uniforms_BT: Floats
+    read_BT: Ints
+    end: int
+    tokens_BT: Ints
+    scores_BT: Floats
+    done_B: Ints
+    """The number of tokens that each row has."""
+
+
+class Sampler:
+    """Runs the kernels of one model, in several threads with a workspace each."""
+
+    def __init__(self, source: Source, codes: Any = None, log_alpha: float = 0.0) -> None:
+        self.source, self.codes, self.log_alpha = source, codes, log_alpha
+        self._workspaces: list[Workspace] = []
+        self._patience = Patience(_PLAIN_NANOSECONDS)
+
+    def plan(self, kernel: Any, operations: Operations | None, tokens: int) -> Plan | None:
+        """Return the plan of operations for so many tokens; None if there is none, or the kernel is not ready."""
+        plan = plan_of(operations, self.codes, self.log_alpha)
+        return plan if plan is not None and self.is_ready(kernel, tokens) else None
+
+    def is_ready(self, kernel: Any, tokens: int) -> bool:
+        """Return True if a kernel is compiled, or if compiling it pays after so many tokens more."""
+        if is_compiled(kernel):
+            return True
+        if not self._patience.count(tokens):
+            return False
+        announce(
+            "compiling the code that writes with n-grams, once on this machine; that takes about half a minute"
+        )
+        return True
+
+    def take_workspace(self, plan: Plan) -> Workspace:
+        """Return a workspace that no other thread uses, with lists that suit a plan."""
+        while self._workspaces:
+            workspace = self._workspaces.pop()
+            if workspace.fits(plan):
+                return workspace
+        return Workspace(self.source, plan)
+
+    def put_back(self, workspace: Workspace) -> None:
+        """Keep a workspace for the next call."""
+        self._workspaces = [workspace, *self._workspaces][: cores()]
+
+    def run(
+        self, kernel: Any, plan: Plan, position: tuple[Ints, ...], choose: Choose, uniforms_BT: Floats,
+        read_BT: Ints, step: Callable[[Task, int], None],
+    ) -> Task:  # fmt: skip
+        """Sample a token for each column of `uniforms_BT`; `step` samples one that the kernel cannot."""
+        task = Task(
+            position,
+            np.ascontiguousarray(uniforms_BT, dtype=np.float64),
+            np.ascontiguousarray(read_BT, dtype=np.int64),
+            PAD if choose.end is None else choose.end,
+            np.full(uniforms_BT.shape, PAD, dtype=np.int64),
+            np.zeros(uniforms_BT.shape),
+            np.zeros(len(uniforms_BT), np.int64),
+        )
+
+        def sample_some(some: tuple[int, int]) -> None:
+            workspace = self.take_workspace(plan)
+            while (row := workspace.advance(kernel, task, some, plan)) is not None:
+                step(task, row)
+            self.put_back(workspace)
+
+        at_once(sample_some, stretches(len(uniforms_BT), min(cores(), uniforms_BT.size // _WORTH_A_THREAD)))
+        return task
+
+
+def sample_one(task: Task, row: int, choose: Choose, log_probs_BV: Any) -> Ints:
+    """Choose the next token of one row of a task from ln p of all tokens; returns it, as an array of one."""
+    t = int(task.done_B[row])
+    read_BT = np.concatenate([task.read_BT[row], task.tokens_BT[row, :t]])[None]
+    tokens, scores, active = choose(
+        log_probs_BV, task.uniforms_BT[row, t : t + 1], np.ones(1, bool), lambda: read_BT
+    )
+    task.tokens_BT[row, t], task.scores_BT[row, t] = tokens[0], scores[0]
+    task.done_B[row] = t + 1 if active[0] else task.tokens_BT.shape[1]
+    return np.asarray(tokens)
+
+
+class NgramSampler(Sampler):
+    """Samples with an automaton."""
+
+    def __init__(self, automaton: Automaton) -> None:
+        self.automaton = automaton
+        self.trie, prob, back, words = frozen(automaton)
+        source = Source(
+            (self.trie, prob, back, words), automaton.trie.vocab_size, automaton.trie.order, words, prob.plain
+        )
+        super().__init__(source, automaton.codes, automaton.log_alpha)
+
+    def sample(
+        self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints
+    ) -> tuple[Ints, Floats, Ints] | None:
+        """Return a token for each column after the words of each row, its ln p, and the last node of each row.
+
+        None if the choice has no plan, or if it is too early to compile the kernel.
+        """
+        plan = self.plan(sample_rows, choose.operations, uniforms_BT.size)
+        if plan is None:
+            return None
+        rows, order = len(words_BN), self.automaton.trie.order
+        ends_BN = np.zeros((rows, order), np.int64)
+        find_all_ends(words_BN, self.trie, ends_BN)
+
+        def step(task: Task, row: int) -> None:
+            t = int(task.done_B[row])
+            history = np.concatenate([words_BN[row], task.tokens_BT[row, :t]])[t:]
+            tokens = sample_one(task, row, choose, self.automaton.next_after(history[None]))
+            if tokens[0] != PAD:
+                find_all_ends(np.append(history, tokens)[None, 1:], self.trie, ends_BN[row : row + 1])
+
+        task = self.run(sample_rows, plan, (ends_BN,), choose, uniforms_BT, read_BT, step)
+        # the state is the node of the longest context: the columns hold the nodes of longer and longer ones
+        ends_BN[:, 0] = 0
+        longest = order - 1 - np.argmax(ends_BN[:, ::-1] > 0, axis=1)
+        return task.tokens_BT, task.scores_BT, ends_BN[np.arange(rows), longest]
+
+
+def frozen(automaton: Automaton) -> tuple[Any, ...]:
+    """Return the arrays of an automaton and the word of each code, all read-only, so that kernels compile once."""
+    named: tuple[Any, ...] = (automaton.trie_arrays, *automaton.value_arrays)
+    return (*(arrays._make(map(_read_only, arrays)) for arrays in named), _read_only(automaton.words))
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.view(np.ndarray)
+        value.flags.writeable = False
+    return value
