@@ -27,7 +27,7 @@ from __future__ import annotations
 class ChainruleError(Exception):
     """The base class of these errors: a problem that the user can solve."""
 
-    is_told = False
+    is_reported = False
     """Whether another process already shows the error to the user."""
 
 

@@ -84,7 +84,7 @@ def refused(folder: Path) -> None:
         try:
             cr.train("transformer", corpus, **{**TRANSFORMER, **settings})
         except ChainruleError as error:
-            refused[name] = [str(error), error.is_told]
+            refused[name] = [str(error), error.is_reported]
     (folder / f"refused-{rank()}.json").write_text(json.dumps(refused))
 
 

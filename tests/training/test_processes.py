@@ -100,10 +100,10 @@ def test_a_memory_is_carried_on_by_the_process_of_its_row(folder: Path) -> None:
 
 @pytest.mark.parametrize("what", ["data", "settings"])
 def test_processes_with_different_settings_are_refused_once(what: str, folder: Path) -> None:
-    (first, is_told), (second, is_told_too) = (
+    (first, is_reported), (second, is_reported_too) = (
         json.loads((folder / f"refused-{number}.json").read_text())[what] for number in (0, 1)
     )
-    assert (is_told, is_told_too) == (False, True)
+    assert (is_reported, is_reported_too) == (False, True)
     expected = {
         "data": "process 1 has another text than process 0 (corpus, held-out text, tokenizer)",
         "settings": "process 1 has other settings than process 0: clip=2.0, not 1.0",

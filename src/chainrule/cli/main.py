@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (ChainruleError, OSError, MemoryError) as error:
         if debug:
             raise
-        if not getattr(error, "is_told", False):
+        if not getattr(error, "is_reported", False):
             _say(f"error: {_message(error)}")
         sys.exit(2)
     except Exception as error:

@@ -2,14 +2,12 @@
 
 tensors.py     arrays in safetensors files, memory-mapped when they are read
 integrity.py   sizes and checksums, and errors for files that do not match them
-jsontext.py    strict JSON that can hold infinity
 manifest.py    `ModelFolder`: writing and reading it
 """
 
 from __future__ import annotations
 
 from chainrule.folder.integrity import check_file, files_in
-from chainrule.folder.jsontext import to_json
 from chainrule.folder.manifest import (
     CARD,
     MANIFEST,
@@ -25,6 +23,7 @@ from chainrule.folder.manifest import (
     write_folder,
 )
 from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
+from chainrule.system.disk.checksums import to_json
 
 __all__ = [
     "CARD",

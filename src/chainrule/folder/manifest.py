@@ -23,10 +23,9 @@ import numpy as np
 
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 from chainrule.folder.integrity import check_file, files_in, is_large, remember, sha256, what_it_is
-from chainrule.folder.jsontext import to_json
 from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
 from chainrule.system.disk import naming, new_folder, recover, sweep
-from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, to_json, unsigned
 from chainrule.tokens.registry import FILE_NAME as TOKENIZER
 
 Context: TypeAlias = Literal["line", "stream"]

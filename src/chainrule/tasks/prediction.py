@@ -19,7 +19,7 @@ While a word is typed, the model is asked about one history many times: `Remembe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -75,17 +75,8 @@ class Keystrokes:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
-        return {
-            "k": self.k,
-            "saved": self.saved,
-            "baseline": self.baseline,
-            "limit": self.limit,
-            "keys": self.keys,
-            "characters": self.characters,
-            "taken": self.taken,
-            "words": self.words,
-            "lines": self.lines,
-        }
+        shares = {"saved": self.saved, "baseline": self.baseline, "limit": self.limit}
+        return {"k": self.k, **shares, **asdict(self)}
 
 
 def keystrokes(

@@ -142,7 +142,7 @@ class Processes(Team):
 
     def _refuse(self, message: str) -> None:
         error = TrainingError(f"{message}: the same command and the same text are wanted everywhere")
-        error.is_told = self.rank > 0
+        error.is_reported = self.rank > 0
         raise error
 
     # -- steps --------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 atomic.py     files and folders that are written whole or not at all; errors that name their file
 locks.py      locks that end with their process, and folders for one process at a time
 scratch.py    temporary files and folders, and the removal of those of killed processes
-checksums.py  JSON texts with a checksum of themselves
+checksums.py  strict JSON texts, and texts with a checksum of themselves
 tables.py     results as pandas frames and CSV files
 """
 

@@ -1,14 +1,29 @@
-"""JSON texts with a checksum of themselves."""
+"""JSON texts that every reader accepts, and texts with a checksum of themselves."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from typing import Any
 
 CHECKSUM = "checksum"
 """The key of the checksum in a text."""
 _ZEROS = "0" * 64
 _SIGNED = re.compile(rf'("{CHECKSUM}": ?")([0-9a-f]{{64}})"'.encode())
+
+_STRINGS_AND_CONSTANTS = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+_STANDARD = {"Infinity": "1e999", "-Infinity": "-1e999", "NaN": "null"}
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return the value as strict JSON: infinity is written 1e999, which reads back as infinity, and NaN is null.
+
+    >>> to_json({"loss": float("inf")})
+    '{"loss": 1e999}'
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _STRINGS_AND_CONSTANTS.sub(lambda found: _STANDARD.get(found[0], found[0]), text)
 
 
 def unsigned() -> str:

@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -28,18 +28,18 @@ LOCK = ".lock"
 _FRESH_SECONDS = 60.0  # a younger file or folder that is empty may be about to be locked
 
 
-def lock(path: Path) -> int:
-    """Lock a file or a folder until the returned descriptor is closed.
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Lock a file or a folder for as long as the block lasts.
 
     Raises BlockingIOError if a process has locked it, and another OSError if it cannot be locked.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         lock_open(descriptor)
-    except BaseException:
+        yield
+    finally:
         os.close(descriptor)
-        raise
-    return descriptor
 
 
 def lock_open(descriptor: int) -> None:
@@ -52,42 +52,30 @@ def lock_open(descriptor: int) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Lock a file or a folder for as long as the block lasts, if the system can."""
-    descriptor = None
-    with suppress(OSError):
-        descriptor = lock(path)
-    try:
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(exclusive(path))
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def is_abandoned(path: Path) -> bool:
     """Return True if no living process has locked a file or a folder; False if that is not known."""
     try:
-        descriptor = lock(path)
+        with exclusive(path):
+            return True
     except OSError:
         return False
-    os.close(descriptor)
-    return True
 
 
 def remove_abandoned(path: Path) -> None:
     """Remove a file or a folder, unless a living process has locked it or may be about to lock it."""
-    try:
-        descriptor = lock(path)
-    except OSError:
-        return
-    try:
+    # an OSError: it is locked, another process removed it, or it belongs to another user
+    with suppress(OSError), exclusive(path):
         if not _may_be_new(path):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-    except OSError:  # another process removed it, or it belongs to someone else
-        pass
-    finally:
-        os.close(descriptor)
 
 
 def _may_be_new(path: Path) -> bool:

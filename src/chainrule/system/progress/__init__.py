@@ -31,23 +31,17 @@ class Progress(Protocol):
         """Show the user a line, such as that text was replaced or a model left out of a comparison."""
 
 
-class _Nothing:
-    def advance(self, amount: float) -> None:
-        pass
-
-    def show(self, figures: str) -> None:
-        pass
-
-
 class Silent:
-    """A `Progress` that shows nothing; the default."""
+    """A `Progress` that shows nothing, and its own tasks; the default."""
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        yield _Nothing()
+        yield self
 
-    def note(self, message: str) -> None:
+    def _ignore(self, report: object) -> None:
         pass
+
+    note = advance = show = _ignore
 
     def __repr__(self) -> str:
         return "SILENT"
