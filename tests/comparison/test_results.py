@@ -34,7 +34,7 @@ def test_a_model_is_on_the_frontier_if_none_on_it_beats_it(points: list[tuple[in
 
 def test_costs_may_be_missing() -> None:
     one = result("one", 1.0, 5.0, 2.0, 3.0)
-    assert {cost.key: cost.of(one) for cost in COSTS} == {
+    assert {key: cost.of(one) for key, cost in COSTS.items()} == {
         "training_seconds": 3.0,
         "megabytes": 2.0,
         "tokens_per_second": 5.0,

@@ -13,7 +13,7 @@ import numpy as np
 from chainrule import settings as settings_of
 from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.ladder import FULL, MINUTES, Budget, Ladder, find_ladder
-from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, timed_as
+from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, on_part, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, advise, read_comparison
 from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surprisals, write_text
@@ -162,7 +162,7 @@ def _train_all(
             except (ChainruleError, RuntimeError, MemoryError) as error:
                 message = str(error) or type(error).__name__
                 comparison.failures.append(Failure(job.entry.name, job.kind.name, message, job.share))
-                progress.note(f"{job.label} failed, and the others go on: {error}")
+                progress.note(f"{on_part(job.entry.name, job.share)} failed, and the others go on: {error}")
             add_whole_text(comparison, drawn)
             comparison.write(training.out)
             task.advance(1)

@@ -49,11 +49,6 @@ class Job:
         """Counted models come first, since they need no time of the budget; the whole text before its parts."""
         return "minutes" in self.entry.settings, self.share < 1
 
-    @property
-    def label(self) -> str:
-        """The name of the model, and the part of the text that it is trained on."""
-        return on_part(self.entry.name, self.share)
-
 
 def curve_jobs(ladder: Ladder) -> list[Job]:
     """Return the trainings on parts of the text: of the models of the short ladder, or of all if there are none."""

@@ -158,21 +158,19 @@ class Cost:
         return ours / other if self.more_is_better else other / ours
 
 
-COSTS = (
-    Cost("training_seconds", "training", "s"),
-    Cost("megabytes", "size", "MB"),
-    Cost("tokens_per_second", "scoring speed", "tokens/s", True, True),
-    Cost("writing_tokens_per_second", "writing speed", "tokens/s", True, True),
-    Cost("peak_megabytes", "peak memory", "MB", is_large=True),
-    Cost("parameters", "parameters", "", is_large=True),
-    Cost("flops_per_token", "arithmetic", "FLOPs/token", is_large=True),
-)
+COSTS = {
+    cost.key: cost
+    for cost in (
+        Cost("training_seconds", "training", "s"),
+        Cost("megabytes", "size", "MB"),
+        Cost("tokens_per_second", "scoring speed", "tokens/s", True, True),
+        Cost("writing_tokens_per_second", "writing speed", "tokens/s", True, True),
+        Cost("peak_megabytes", "peak memory", "MB", is_large=True),
+        Cost("parameters", "parameters", "", is_large=True),
+        Cost("flops_per_token", "arithmetic", "FLOPs/token", is_large=True),
+    )
+}
 """In the order of the table."""
-
-
-def cost_of(key: str) -> Cost:
-    """Return the cost of that key."""
-    return next(one for one in COSTS if one.key == key)
 
 
 @dataclass(frozen=True)
@@ -225,14 +223,14 @@ class Comparison:
     @property
     def costs(self) -> list[Cost]:
         """The costs that were measured of at least one model."""
-        return [cost for cost in COSTS if any(cost.of(one) is not None for one in self.results)]
+        return [cost for cost in COSTS.values() if any(cost.of(one) is not None for one in self.results)]
 
     def frontier(self, key: str) -> set[str]:
         """Return the names of the models that no other beats, by loss and by the cost of that key.
 
         One model beats another if it is at least as good and as cheap, and better in one of the two.
         """
-        cost = cost_of(key)
+        cost = COSTS[key]
         sign = -1 if cost.more_is_better else 1
         points = {
             one.name: (one.rank, sign * price)
@@ -291,7 +289,7 @@ def advise(comparison: Comparison) -> str | None:
     near = [one for one in comparison.results if one.rank <= best.rank * (1 + NEAR) and one is not best]
     purposes: dict[str, list[str]] = {}
     for key, (purpose, gained) in _PURPOSES.items():
-        gains = [(cost_of(key).gain(one, best), one.name) for one in near]
+        gains = [(COSTS[key].gain(one, best), one.name) for one in near]
         gain, name = max(gains, key=lambda one: one[0], default=(0.0, ""))
         if gain >= _WORTH_SAYING:
             purposes.setdefault(name, []).append(f"{purpose} ({gain:.0f}x {gained})")
