@@ -224,6 +224,6 @@ def test_rows_are_reordered_at_every_step_as_in_a_search(positions: str) -> None
             reading.features_BTD[:, 0], whole(transformer, ids_BT[rows, : t + 1])[:, -1], **CLOSE
         )
         memory = reading.memory
-    for before, rows, t in old:
+    for before, rows, t in old[::5]:
         again, _ = read(transformer, before, ids_BT[rows, t:], [1] * (24 - t))
         torch.testing.assert_close(again, whole(transformer, ids_BT[rows])[:, t:], **CLOSE)
