@@ -13,7 +13,6 @@ import pytest
 from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Value
 from chainrule.autodiff.networks.cells import CellState, elman, gru, lstm
 from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
-from chainrule.autodiff.networks.weights import shapes
 from chainrule.explanation.pictures.drawing import to_svg
 from chainrule.explanation.pictures.graph import Graph, differentiate
 from chainrule.explanation.pictures.layout import Layout, lay_out
@@ -41,7 +40,7 @@ def unrolled(cell: Cell, gates: int, parts: int, steps: int = 3) -> Graph:
 def transformer(**settings: Any) -> Graph:
     config = TransformerConfig(**{"width": 4, "heads": 2, "hidden": 6, "layers": 2, "window": 3, **settings})
     rng = np.random.default_rng(0)
-    tensors = {name: rng.normal(size=shape) for name, shape in shapes(config, 8).items()}
+    tensors = {name: rng.normal(size=shape) for name, shape in TapeTransformer.shapes(config, 8).items()}
     with Tape() as tape:
         found = Prediction(TapeTransformer(config, 8, 1, tensors), [1, 4, 6], 3, str)
         return differentiate(tape, found.symbols)

@@ -13,8 +13,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.contract.lm import LanguageModel
-from chainrule.explanation.formulas import FORMULAS
-from chainrule.explanation.ngrams import BackoffLine, MixtureLine, NgramExplanation
+from chainrule.explanation.ngrams import FORMULAS, BackoffLine, MixtureLine, NgramExplanation
 from chainrule.ngram.settings import SMOOTHINGS
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"

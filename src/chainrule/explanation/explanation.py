@@ -1,4 +1,4 @@
-"""One prediction of a trained model, explained: by its contexts and weights, or by the graph of a network."""
+"""`Explanation`: the prediction of one token by a trained model, explained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule.arrays import Array, to_numpy
 from chainrule.contract.lm import LanguageModel
-from chainrule.explanation.reading import word
+from chainrule.explanation.reading import word, words
 
 TOP = 5
 """The number of most likely tokens that an explanation lists."""
@@ -33,16 +33,16 @@ class Explanation(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What is predicted and how well, in one line."""
+        """The token that is predicted, and its probability or loss, in one line."""
 
     @property
     def is_probability(self) -> bool:
-        """Whether e^-nats is a probability, and not a mere score."""
+        """True if e^-nats is a probability, and not only a score."""
         return True
 
     @abstractmethod
     def steps(self) -> dict[str, Any]:
-        """What leads to the probability, as entries of `record`."""
+        """The steps that lead to the probability, as entries of `record`."""
 
     def record(self) -> dict[str, Any]:
         """The whole explanation as a dictionary that can be written as JSON."""
@@ -59,8 +59,20 @@ class Explanation(ABC):
         }
 
 
+def common_fields(lm: LanguageModel, first: int, ids: list[int], target: int, nats: float) -> dict[str, Any]:
+    """The fields that all explanations share, for a model that starts with the token `first` and reads the ids."""
+    state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
+    return {
+        "kind": lm.kind,
+        "tokens": words(lm.tokenizer, [first, *ids]),
+        "target": word(lm.tokenizer, target),
+        "nats": nats,
+        "likely": most_likely(lm, lm.next_log_probs(state)[0]),
+    }
+
+
 def most_likely(lm: LanguageModel, log_probs_V: Array) -> tuple[tuple[str, float], ...]:
-    """The most likely tokens, and their probabilities, by ln p of every token."""
+    """The most likely tokens and their probabilities, by ln p of every token."""
     p_V = np.exp(to_numpy(log_probs_V).astype(np.float64))
     best = np.argsort(-p_V, kind="stable")[:TOP]
-    return tuple((word(lm, int(i)), float(p_V[i])) for i in best)
+    return tuple((word(lm.tokenizer, int(i)), float(p_V[i])) for i in best)

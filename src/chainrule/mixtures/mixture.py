@@ -20,7 +20,7 @@ from array_api_compat import array_namespace
 from chainrule.arrays import PAD, Array, batches, check_ids, impossible, to_numpy
 from chainrule.contract.lm import LanguageModel, State, check_rows, expect_state, predictions, read, score_sequences
 from chainrule.errors import SettingsError
-from chainrule.explanation.mixtures import Part, Weighed
+from chainrule.explanation.mixtures import MixturePart, Weighed
 from chainrule.mixtures.caches import Cache, CacheState, HasFeatures
 from chainrule.mixtures.gates import Floats, Gate, HasMatches, entropies
 from chainrule.mixtures.settings import MixtureSettings
@@ -81,6 +81,7 @@ class Mixture(LanguageModel):
     """A probability for every next token from those of several models."""
 
     kind = KIND_NAME
+    explained_by = "chainrule.explanation.mixtures:explain_mixture"
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class Mixture(LanguageModel):
         names = [*(f"{number}: {lm.kind}" for number, lm in enumerate(self.models, start=1)), *caches]
         weights_K = self.gate.weights(self.weights_GK, columns.values_BT)[0, 0]
         parts = (
-            Part(name, float(weight), float(to_numpy(scores_BT)[0, 0]))
+            MixturePart(name, float(weight), float(to_numpy(scores_BT)[0, 0]))
             for name, weight, scores_BT in zip(names, weights_K, columns.scores, strict=True)
         )
         log_prob = float(to_numpy(self.score(target_BT, state))[0, 0])

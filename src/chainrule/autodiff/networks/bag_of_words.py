@@ -9,15 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from chainrule.autodiff.networks.hidden import hidden_layers
-from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.modules import Multiply, RunningMean
-from chainrule.autodiff.tape.nodes import Value
+from chainrule.autodiff import Array, Multiply, RunningMean, Value
+from chainrule.autodiff.networks.feedforward import fill_hidden, hidden_layers, hidden_shapes
+from chainrule.autodiff.networks.network import Randomness, Reading, Shape, TapeNetwork, shapes_with_tables
 from chainrule.networks.config import AveragingConfig
 from chainrule.networks.memory import Sums
 
@@ -25,9 +21,15 @@ from chainrule.networks.memory import Sums
 class TapeBagOfWords(TapeNetwork):
     """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
 
-    def __init__(self, config: AveragingConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
-        super().__init__(vocab_size, bos, tensors, tied=config.tied)
-        self.config, self.window = config, config.window
+    config: AveragingConfig
+
+    @classmethod
+    def shapes(cls, config: AveragingConfig, vocab_size: int) -> dict[str, Shape]:
+        return shapes_with_tables(config, vocab_size, hidden_shapes(config, config.embedding), config.hidden)
+
+    @classmethod
+    def fill(cls, weight: Array, name: str, config: AveragingConfig, randomness: Randomness) -> None:
+        fill_hidden(weight, name, config, randomness)
 
     def begin(self, batch_size: int) -> Sums:
         table = self.table.out_tensor

@@ -109,6 +109,7 @@ class AnyLengthModel(LanguageModel):
     """p(x_t | x_<t) from every suffix of x_<t that occurs in training text."""
 
     kind = KIND_NAME
+    explained_by = "chainrule.explanation.ngrams:explain_any_length"
 
     def __init__(
         self,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from chainrule.autodiff.model import TapeModel, from_folder
-from chainrule.autodiff.networks import weights
+from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.contract.kinds import TrainingData
 from chainrule.folder import ModelFolder
 from chainrule.networks.settings import NeuralSettings
@@ -20,7 +20,9 @@ from chainrule.training.engines.tape_engine import TapeEngine, check_offered
 class TapeBackend(Backend):
     """Builds, trains and loads the networks of one kind on the tape."""
 
-    def __init__(self, kind: str, network: Callable[..., Any]) -> None:
+    network: type[TapeNetwork]
+
+    def __init__(self, kind: str, network: type[TapeNetwork]) -> None:
         super().__init__(kind, network)
         self._randomness: WeakKeyDictionary[TapeModel, np.random.Generator] = WeakKeyDictionary()
 
@@ -31,7 +33,7 @@ class TapeBackend(Backend):
         tokenizer, context, seed = data.tokenizer, data.context, data.seed
         # weights and dropout draw from one generator, one after the other
         randomness = np.random.default_rng(seed % 2**64)
-        tensors = weights.initial(settings, tokenizer.vocab_size, randomness)
+        tensors = self.network.initial(settings, tokenizer.vocab_size, randomness)
         network = self.network(settings, tokenizer.vocab_size, tokenizer.bos, tensors)
         lm = TapeModel(network, tokenizer, context, kind=self.kind, settings=settings, slide=settings.slide_share)
         self._randomness[lm] = randomness

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.autodiff import Tape, no_grad
 from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
-from chainrule.autodiff.tape.tape import Tape, no_grad
 from chainrule.errors import NotANumberError, SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import peak_memory

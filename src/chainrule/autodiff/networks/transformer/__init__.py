@@ -6,5 +6,4 @@ In reading order:
     attention.py   multi-head self-attention, with shared keys and values
     blocks.py      norms, the feed-forward part, and the block
     decoder.py     the network: embeddings, blocks, head
-    weights.py     names, shapes and initial values of the parameters
 """

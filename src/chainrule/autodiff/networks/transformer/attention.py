@@ -19,11 +19,9 @@ import numpy as np
 from chainrule.autodiff.networks.network import Randomness, keep_mask
 from chainrule.autodiff.networks.transformer.positions import Places
 from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.modules import Linear
+from chainrule.autodiff.tape.modules import Linear, RMSNorm
 from chainrule.autodiff.tape.moves import Reshape, Slice
-from chainrule.autodiff.tape.nodes import Node, Parameter
-from chainrule.autodiff.tape.norms import RMSNorm
+from chainrule.autodiff.tape.nodes import Array, Node, Parameter
 from chainrule.autodiff.tape.tape import Module
 from chainrule.networks.transformer.config import TransformerConfig
 

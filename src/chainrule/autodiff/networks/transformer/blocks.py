@@ -15,10 +15,9 @@ import numpy as np
 from chainrule.autodiff.networks.network import Randomness, dropout
 from chainrule.autodiff.networks.transformer.attention import linear, self_attention
 from chainrule.autodiff.networks.transformer.positions import Places
-from chainrule.autodiff.tape.modules import GELU, Add, ErfGELU, Multiply, ReLU, Sigmoid
+from chainrule.autodiff.tape.modules import GELU, Add, ErfGELU, LayerNorm, Multiply, ReLU, RMSNorm, Sigmoid
 from chainrule.autodiff.tape.moves import Slice
 from chainrule.autodiff.tape.nodes import Node, Parameter
-from chainrule.autodiff.tape.norms import LayerNorm, RMSNorm
 from chainrule.autodiff.tape.tape import Module
 from chainrule.networks.transformer.config import TransformerConfig
 

@@ -10,17 +10,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork, dropout
+from chainrule.autodiff import Add, Array, Module, Node, Parameter, Slice, Value
+from chainrule.autodiff.networks.network import Randomness, Reading, Shape, TapeNetwork, dropout
 from chainrule.autodiff.networks.transformer.blocks import block, norm
 from chainrule.autodiff.networks.transformer.positions import find_places, sinusoidal_table
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.modules import Add
-from chainrule.autodiff.tape.moves import Slice
-from chainrule.autodiff.tape.nodes import Node, Parameter, Value
-from chainrule.autodiff.tape.tape import Module
+from chainrule.networks.config import padded_size
 from chainrule.networks.transformer.config import TransformerConfig
 
 
@@ -29,9 +25,35 @@ class TapeTransformer(TapeNetwork):
 
     table_setting = "width"
 
-    def __init__(self, config: TransformerConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
-        super().__init__(vocab_size, bos, tensors, tied=config.tied)
-        self.config, self.window = config, config.window
+    config: TransformerConfig
+
+    @classmethod
+    def shapes(cls, config: TransformerConfig, vocab_size: int) -> dict[str, Shape]:
+        rows, width = padded_size(vocab_size), config.width
+        found: dict[str, Shape] = {"embedding": (rows, width)}
+        if config.positions == "learned":
+            found["positions.added_TD"] = config.window, width
+        if config.embedding_norm:
+            found |= _norm(config, "embedding_norm")
+        for layer in range(config.layers):
+            found |= _block(config, f"blocks.{layer}")
+        if config.placement == "pre":
+            found |= _norm(config, "norm")
+        return found if config.tied else {**found, "head.weight": (rows, width)}
+
+    @classmethod
+    def fill(cls, weight: Array, name: str, config: TransformerConfig, randomness: Randomness) -> None:
+        if weight.ndim == 2:
+            # weights whose output is added to x: the variance of a sum of 2L parts is 2L times theirs
+            added = 0.0 if config.zero_init else (2 * config.layers) ** -0.5
+            std = config.initial_std * (added if name.endswith(".out.weight") else 1.0)
+            weight[:] = randomness.normal(0, std, weight.shape)
+        elif name.endswith(("norm.weight", "gain_K")):
+            weight[:] = 1
+
+    @property
+    def tokens_at_once(self) -> int:
+        return self.config.window
 
     @property
     def table(self) -> Parameter:
@@ -94,3 +116,28 @@ class TapeTransformer(TapeNetwork):
 def _as_module(x: Node) -> Module:
     assert isinstance(x, Module)  # there is at least one layer
     return x
+
+
+def _block(config: TransformerConfig, name: str) -> dict[str, Shape]:
+    width, size = config.width, config.head_size
+    halves = 2 if config.activation == "swiglu" else 1
+    return {
+        **_norm(config, f"{name}.attention_norm"),
+        **_linear(config, f"{name}.attention.qkv", (config.heads + 2 * config.kv_heads) * size, width),
+        **({f"{name}.attention.{each}_gain_K": (size,) for each in "qk"} if config.qk_gain else {}),
+        **_linear(config, f"{name}.attention.out", width, config.heads * size),
+        **_norm(config, f"{name}.feedforward_norm"),
+        **_linear(config, f"{name}.feedforward.up", halves * config.hidden, width),
+        **_linear(config, f"{name}.feedforward.out", width, config.hidden),
+    }
+
+
+def _linear(config: TransformerConfig, name: str, rows: int, columns: int) -> dict[str, Shape]:
+    bias: dict[str, Shape] = {f"{name}.bias": (rows,)} if config.bias else {}
+    return {f"{name}.weight": (rows, columns), **bias}
+
+
+def _norm(config: TransformerConfig, name: str) -> dict[str, Shape]:
+    """The gain, and the shift that only a LayerNorm with biases has."""
+    parts = ("weight", "bias") if config.norm == "layernorm" and config.bias else ("weight",)
+    return {f"{name}.{part}": (config.width,) for part in parts} if config.gain else {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff import Array
 from chainrule.networks.transformer.config import TransformerConfig
 
 
