@@ -4,7 +4,6 @@ In reading order:
 
     prediction.py    the prediction, computed token by token under the symbols of the lectures
     graph.py         `Graph`: the nodes and edges recorded on a tape, with the norms of their gradients
-    layout.py        the position of each node
-    routes.py        the path of each arrow
+    layout.py        the place of each box and the path of each arrow
     drawing.py       the SVG
 """
