@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from benchmarks.harness import Side, race, show
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.recurrent.rnn import Recurrent

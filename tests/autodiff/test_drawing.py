@@ -12,7 +12,7 @@ import pytest
 
 from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Value
 from chainrule.autodiff.networks.cells import CellState, elman, gru, lstm
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.explanation.pictures.drawing import to_svg
 from chainrule.explanation.pictures.graph import Graph, differentiate
 from chainrule.explanation.pictures.layout import Picture, lay_out

@@ -17,7 +17,7 @@ from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.tape import no_grad
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError

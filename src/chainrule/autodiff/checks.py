@@ -15,7 +15,7 @@ from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape import attention, losses, modules, moves
 from chainrule.autodiff.tape.gradcheck import GradientReport, check
 from chainrule.autodiff.tape.nodes import Array, Node

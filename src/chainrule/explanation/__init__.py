@@ -3,8 +3,7 @@
 In reading order:
 
     reading.py       the text that is explained, as token ids
-    explanation.py   `Explanation`: the fields that the explanations of all kinds share
-    explain.py       `explain`: how a model predicts one token
+    explanation.py   `explain`: how a model predicts one token, as an `Explanation`
     ngrams.py        the explanation of an n-gram model: contexts, weights, and the product or sum that gives p
     mixtures.py      the explanation of a mixture: the weight of each model, and the probability by each of them
     networks.py      the explanation of a network: its graph, and the gradients that flow back

@@ -7,5 +7,5 @@ In reading order:
     bag_of_words.py   hidden layers over the mean of all tokens read
     cells.py          one step of an Elman, LSTM or GRU cell
     recurrent.py      recurrent networks, made of layers of cells
-    transformer/      the Transformer decoder
+    transformer.py    the Transformer decoder: blocks, attention, positions
 """

@@ -156,7 +156,7 @@ class _Thickness:
 
 
 def _beside(way: Sequence[Point]) -> list[Point]:
-    """A path parallel to `way`, _BESIDE to its right in the direction of travel, and its ends at the same heights."""
+    """A path parallel to `way`, _BESIDE to its right in the direction of travel, with ends at the same heights."""
     sides = []
     for (x0, y0), (x1, y1) in pairwise(way):
         length = math.hypot(x1 - x0, y1 - y0)

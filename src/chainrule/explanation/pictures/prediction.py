@@ -30,9 +30,7 @@ from chainrule.autodiff.networks.cells import CellState, find_cell
 from chainrule.autodiff.networks.feedforward import ACTIVATIONS, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
-from chainrule.autodiff.networks.transformer.blocks import block, norm
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
-from chainrule.autodiff.networks.transformer.positions import find_places
+from chainrule.autodiff.networks.transformer import TapeTransformer, block, find_places, norm
 from chainrule.autodiff.tape.attention import ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sum

@@ -15,7 +15,7 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.explanation.diagnosis import Diagnosis, diagnose, is_diagnosed
-from chainrule.explanation.explain import explain, is_explained
+from chainrule.explanation.explanation import explain, is_explained
 from chainrule.explanation.neighbours import neighbours
 from chainrule.explanation.reading import text_ids
 from chainrule.seq2seq.alignments import align_ids
