@@ -33,7 +33,7 @@ class Case:
     """A module or a network with small tensors by name: `build` applies it to them and returns the last module."""
 
     title: str
-    """Its name, then what is special about the case: Linear without bias."""
+    """The name, then the variant, such as Linear without bias."""
     build: Callable[..., Module]
     tensors: dict[str, Array]
 

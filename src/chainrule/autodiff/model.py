@@ -28,7 +28,7 @@ from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
 TOKENS_AT_ONCE = 1 << 13
-"""The most tokens read in one forward pass; more would only take more memory."""
+"""The most tokens read in one forward pass: more would take memory and save no time."""
 LOGITS_AT_ONCE = 1 << 22
 """The most logits computed at once, vocabulary times tokens."""
 
@@ -148,7 +148,7 @@ class TapeModel(LanguageModel):
         return "float32"
 
     def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        """This model, which computes on the CPU in float32; elsewhere, or in another precision, a torch model."""
+        """This model if it stays on the CPU in float32; a torch model for another device or precision."""
         if (device, dtype) == ("cpu", "float32"):
             return self
         if not has_torch():
@@ -205,7 +205,7 @@ class TapeModel(LanguageModel):
     def _read_windows(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
     ) -> Iterator[tuple[TapeState, Array]]:
-        """The same as `_read`, for a network with a window: what is in the window is read again with each piece."""
+        """The same as `_read`, for a network with a window, which is read again with each piece."""
         place = 0
         while place < ids_BT.shape[1]:
             assert isinstance(state.memory, WindowTokens)
@@ -230,7 +230,7 @@ class TapeModel(LanguageModel):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def in_window(self, ids: list[int]) -> list[int]:
-        """The last of these ids, which begin a text, that the network still sees when it predicts the next."""
+        """The ids of a text that are still in the window when the network predicts the next one."""
         if self.network.window is None:
             return ids
         # the first of the windows [k·slide, k·slide + window) that holds the last id

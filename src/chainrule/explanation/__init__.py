@@ -1,4 +1,4 @@
-"""One prediction of a model looked into: how its probability comes about, and what goes on inside a network.
+"""One prediction of a model, explained: its probability step by step, and the values and gradients of a network.
 
 In reading order:
 

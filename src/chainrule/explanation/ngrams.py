@@ -32,9 +32,9 @@ FORMULAS = {
     "katz": "p(w | h) = d c(h w) / c(h) if h w was seen, else α(h) p(w | h')",
     "stupid-backoff": "S(w | h) = c(h w) / c(h) if h w was seen, else α S(w | h')",
 }
-"""By the name of the method; a model that was imported or mixed has none."""
+"""The equation of each smoothing method; a model that was imported or mixed has none."""
 INTERPOLATED = ("jelinek-mercer", "witten-bell", "absolute-discounting", "kneser-ney", "modified-kneser-ney")
-_ROUNDING = 0.05  # how far from a whole number a count may be that is worked out from stored probabilities
+_ROUNDING = 0.05  # a count computed from stored probabilities may differ by this much from a whole number
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class BackoffLine:
 
     context: tuple[str, ...]
     seen: bool
-    """Whether the context is in the model."""
+    """True if the context is in the model."""
     weight: float | None
     """The factor for backing off to the next shorter context; None for the last line."""
     stored: float | None
@@ -51,11 +51,11 @@ class BackoffLine:
     probability: float
     """p(target | context)"""
     count: int | None = None
-    """c(h w), by which the target is known after the context h; None if the model does not tell."""
+    """c(h w), the count of the target after the context h; None if the model does not store it."""
     total: int | None = None
     """c(h), the sum of all such counts."""
     types: int | None = None
-    """T(h), how many different tokens were seen after the context."""
+    """T(h), the number of different tokens seen after the context."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class SumLine:
 
     context: tuple[str, ...]
     count: int | None
-    """c(h w); of Kneser-Ney the different tokens before h w. None if the model does not tell."""
+    """c(h w); of Kneser-Ney the different tokens before h w. None if the model does not store it."""
     total: int | None
     types: int
     discount: float | None
-    """D, which is taken off the count; None if the method has none, or the count is not known."""
+    """D, which is subtracted from the count; None if the method has none, or the count is not known."""
     own: float | None
-    """What the context's own counts give; None for the empty context, whose weight is not stored."""
+    """The part that comes from the context's own counts; None for the empty context, whose weight is not stored."""
     weight: float | None
     """γ(h), the weight of the shorter context."""
     lower: float
@@ -80,12 +80,12 @@ class SumLine:
 
 @dataclass(frozen=True)
 class MixtureLine:
-    """A context in the explanation of a model that mixes contexts of all lengths; the last is 1 / V for all."""
+    """A context in the explanation of a model that mixes contexts of all lengths; the last line is 1 / V."""
 
     context: tuple[str, ...] | None
     """None for the uniform distribution, which is below the empty context."""
     count: int | None
-    """N(· h w), by which the target is known after the context h."""
+    """N(· h w), the count of the target after the context h."""
     total: int | None
     """N(· h ·), the sum of all such counts."""
     own: float
@@ -93,7 +93,7 @@ class MixtureLine:
     weight: float | None
     """λ, the weight of the next shorter context; None for the last line."""
     share: float
-    """What the line adds to the model's probability: its own part times the weights of all longer contexts."""
+    """The term of this line in the model's probability: its own part times the weights of all longer contexts."""
     probability: float
     """p(target | context)"""
 
@@ -104,13 +104,13 @@ class NgramExplanation(Explanation):
 
     lines: tuple[BackoffLine, ...] | tuple[MixtureLine, ...]
     normalised: bool
-    """Whether the model gives probabilities, which stupid backoff and some imported models do not."""
+    """True if the model gives probabilities, which stupid backoff and some imported models do not."""
     formula: str = ""
     """The equation of the smoothing method; empty for a model that was imported or mixed, or mixes contexts."""
     sums: tuple[str, ...] = ()
-    """The equation with its numbers, for the context whose probability is stored and those that it has mixed in."""
+    """The equation with its numbers, for the context whose probability is stored and the contexts mixed into it."""
     terms: tuple[SumLine, ...] = ()
-    """The same as numbers; empty where the method does not mix in shorter contexts."""
+    """The same as numbers; empty if the method does not mix in shorter contexts."""
 
     @property
     def is_probability(self) -> bool:
@@ -120,7 +120,7 @@ class NgramExplanation(Explanation):
     def title(self) -> str:
         """The value that is explained, in one line."""
         longest = self.lines[0].context or ()
-        if isinstance(self.lines[0], MixtureLine):  # nothing but the empty context may have been seen
+        if isinstance(self.lines[0], MixtureLine):  # perhaps only the empty context was seen
             longest = longest or self.tokens[-1:]
         before = "… " if 0 < len(longest) < len(self.tokens) else ""
         given = f" | {before}{' '.join(longest)}" if longest else ""
@@ -217,7 +217,7 @@ def _written_out(lm: NgramModel, steps: list[BackoffStep], target: int) -> tuple
     sums = sum_steps(lm, steps[-1].context, target)
     if smoothing in INTERPOLATED:
         return tuple(f"{_name(lm, one.context, target)} = {_interpolated(lm, one)}" for one in sums)
-    # the others have nothing of shorter contexts in what is stored
+    # the stored probabilities of the other methods do not mix in shorter contexts
     count, total, p = sums[0].count, sums[0].total, sums[0].probability
     if not count or not total:
         return ()
@@ -226,7 +226,7 @@ def _written_out(lm: NgramModel, steps: list[BackoffStep], target: int) -> tuple
 
 
 def _interpolated(lm: NgramModel, step: SumStep) -> str:
-    """own + γ p(w | h') = p, with the counts that make its own part where they are known."""
+    """own + γ p(w | h') = p, with the counts in the own part if they are known."""
     p, v = f"{step.probability:.4g}", predictable(lm)
     discounts = _discounts(lm, len(step.context) + 1)
     own = None
@@ -234,7 +234,7 @@ def _interpolated(lm: NgramModel, step: SumStep) -> str:
         if discounts:
             discount = _discount(lm, step) or 0.0
             own = f"({step.count:,} - {discount:.4g}) / {step.total:,}"
-            if step.weight is None:  # that of the empty context is not stored: it is what 1/V has of p
+            if step.weight is None:  # not stored for the empty context: the rest of p is its share of 1/V
                 rest = step.probability - max(step.count - discount, 0.0) / step.total
                 return f"{own} + {max(rest, 0.0) * v:.4g} / {v:,} = {p}"
         elif lm.settings.smoothing == "jelinek-mercer" and step.weight is not None:
@@ -249,7 +249,7 @@ def _interpolated(lm: NgramModel, step: SumStep) -> str:
 
 
 def _discount(lm: NgramModel, step: SumStep) -> float | None:
-    """D, which is taken off the count of a step; None where there is none, or the count is not known."""
+    """D, which is subtracted from the count of a step; None if there is none, or the count is not known."""
     discounts = _discounts(lm, len(step.context) + 1)
     if not discounts or step.count is None:
         return None
@@ -258,13 +258,13 @@ def _discount(lm: NgramModel, step: SumStep) -> float | None:
 
 
 def _discounts(lm: NgramModel, n: int) -> list[float]:
-    """D of n-grams of n tokens: one, or those of counts of 1, 2, and 3 or more; none where the method has none."""
+    """D of n-grams of n tokens: one, or three for counts of 1, 2, and 3 or more; empty if the method has none."""
     every = lm.metrics.get("discounts", [])
     return list(every[n - 1]) if n <= len(every) else []
 
 
 def _add_k(lm: NgramModel, whole: BackoffStep, target: int) -> str:
-    """(c(h w) + k) / (c(h) + k V): counts that are not kept follow from p and from the backoff weight."""
+    """(c(h w) + k) / (c(h) + k V); counts that are not stored are computed from p and the backoff weight."""
     v, settings = predictable(lm), lm.settings
     k = 1.0 if settings.smoothing == "laplace" else settings.k
     parameters = f"V = {v:,}" if settings.smoothing == "laplace" else f"k = {k:g}, V = {v:,}"

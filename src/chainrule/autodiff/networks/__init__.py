@@ -2,7 +2,7 @@
 
 In reading order:
 
-    network.py        `TapeNetwork`: what all networks share, from embeddings to the loss
+    network.py        `TapeNetwork`: the interface and the parts that all networks share
     feedforward.py    the feed-forward network over the last n-1 tokens, and its hidden layers
     bag_of_words.py   hidden layers over the mean of all tokens read
     cells.py          one step of an Elman, LSTM or GRU cell

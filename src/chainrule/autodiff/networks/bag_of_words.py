@@ -1,6 +1,6 @@
 """The bag of words on the tape: the mean of all tokens read, whatever their order.
 
-    m_t = 1/t Σ_{i<=t} E x_i                     all the past, or what a window holds of it
+    m_t = 1/t Σ_{i<=t} E x_i                     over all tokens read, or those in a window
     h_t = f(W m_t + b)                           one hidden layer or more
     p(next | all tokens before) = softmax(U h_t + c)
 
@@ -46,7 +46,7 @@ class TapeBagOfWords(TapeNetwork):
         embedded = self.embed(ids_BT, 0.0, randomness)
         counts_B: Array | int = ids_BT.shape[1]
         if is_token_BT is not None:
-            # padding adds nothing to the sum, and stands behind all tokens whose mean is asked for
+            # padding adds nothing to the sum, and stands after all tokens whose mean is used
             embedded = Multiply().apply_fwd(embedded, Value(is_token_BT[..., None].astype(np.float64), "tokens"))
             counts_B = is_token_BT.sum(axis=1)
         # m_t = 1/t Σ_{i<=t} E x_i

@@ -1,4 +1,4 @@
-"""The interface of networks on the tape: named parameters, token ids in, features out, a memory of what was read.
+"""The interface of networks on the tape: parameters by name, token ids in, features and a memory out.
 
 A network computes the same function as the torch network of the same settings: its parameters have the names and
 shapes of the model folder, so that one folder serves both. Without a random generator there is no dropout, as in

@@ -1,4 +1,4 @@
-"""Recurrent language models on the tape: a state of fixed size carries all that was read.
+"""Recurrent language models on the tape: a state of fixed size stands for all tokens read.
 
     h_t = cell(E x_t, h_{t-1})                   an Elman network, an LSTM or a GRU (cells.py), in layers
     p(next | all tokens before) = softmax(U h_t + c)
@@ -76,7 +76,7 @@ class TapeRecurrent(TapeNetwork):
         is_token_BT: Array | None = None,
         randomness: Randomness | None = None,
     ) -> Reading:
-        """Read tokens as `TapeNetwork.read` says; with `is_token_BT`, no gradient flows through the states."""
+        """Read tokens as in `TapeNetwork.read`; with `is_token_BT`, no gradient flows through the states."""
         config = self.config
         states = self._first(len(ids_BT)) if memory is None else _as_nodes(memory)
         # time first, so that a step is contiguous in memory
@@ -157,10 +157,10 @@ def _one_mask(x_TBD: Node) -> tuple[int, ...]:
     return (1, *x_TBD.out_tensor.shape[1:])
 
 
-def _keep_where(goes_on_B: Array, new: CellState, old: CellState) -> CellState:
-    """The new state of the rows that go on, the old state of the others; no gradient flows through either."""
+def _keep_where(is_token_B: Array, new: CellState, old: CellState) -> CellState:
+    """The new state of rows that read a token, the old state of the others; no gradient flows through either."""
     pairs = zip(new, old, strict=True)
-    return tuple(Value(np.where(goes_on_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
+    return tuple(Value(np.where(is_token_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
 
 
 def _value(part: Node) -> Array:

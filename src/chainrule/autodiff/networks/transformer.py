@@ -76,7 +76,7 @@ class TapeTransformer(TapeNetwork):
         return math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0
 
     def begin(self, batch_size: int) -> None:
-        """Nothing: there is no memory but the tokens of the window, which are read again with each new one."""
+        """Return None: there is no memory but the tokens of the window, which are read again with each new one."""
 
     def read(
         self,
@@ -193,7 +193,7 @@ def feed_forward(
 
 
 def activate(activation: str, z: Module) -> Module:
-    """φ(z); of swiglu, z is two halves: a gate, and what it lets through."""
+    """φ(z); for swiglu, the first half of z is a gate for the second half."""
     if activation == "gelu":
         # z Φ(z)
         return GELU().apply_fwd(z)
@@ -217,7 +217,7 @@ def _residual(
     part: Callable[[Node], Module],
     randomness: Randomness | None,
 ) -> Module:
-    """A part of a block, with what it adds to x, and its norm."""
+    """Apply a part of a block with its residual connection and its norm."""
     if config.placement == "pre":
         # x + f(Norm(x))
         return Add().apply_fwd(x, _dropped(part(norm(parameters, name, config, x)), config, randomness))
@@ -226,7 +226,7 @@ def _residual(
 
 
 def _dropped(added: Node, config: TransformerConfig, randomness: Randomness | None) -> Node:
-    """f(x), in training with dropout of single features and, as `layer_dropout`, of whole rows."""
+    """f(x) after dropout, in training: of single features and, by `layer_dropout`, of whole rows."""
     added = dropout(added, config.dropout, randomness)
     return dropout(added, config.layer_dropout, randomness, (len(added.out_tensor), 1, 1))
 
@@ -270,7 +270,7 @@ def self_attention(
 
 
 def _positioned(x: Module, config: TransformerConfig, places: Places, gain_K: Node | None) -> Module:
-    """Queries or keys [..., T, K], normalised and rotated where the design says so."""
+    """Queries or keys [..., T, K], normalised and rotated if the design says so."""
     if config.qk_norm:
         x = RMSNorm(config.norm_eps).apply_fwd(*(x,) if gain_K is None else (x, gain_K))
     return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
@@ -343,7 +343,7 @@ def alibi_bias(heads: int, steps: int) -> Array:
 
 @dataclass(frozen=True)
 class Places:
-    """What the attention of every layer has to know of the positions 0 to T-1."""
+    """The positions 0 to T-1, as the attention of every layer uses them."""
 
     rotation: tuple[Array, Array] | None = None
     """cos and sin for `Rotate`, where positions are rotary."""
@@ -352,7 +352,7 @@ class Places:
 
 
 def find_places(config: TransformerConfig, steps: int) -> Places:
-    """The positions of a text of so many tokens."""
+    """The positions of a text of `steps` tokens."""
     if config.positions == "rotary":
         return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
     if config.positions == "alibi":

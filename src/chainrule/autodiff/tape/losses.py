@@ -51,7 +51,7 @@ class _Targets:
         wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
         fit_all(module, wide, targets, range(targets.ndim))
         wide = np.where(targets == PAD, 0.0, wide)
-        # a batch of nothing but padding has loss 0, not 0 / 0
+        # a batch of padding alone has loss 0, not 0 / 0
         total = count if count is not None else wide.sum() or 1.0
         return cls(np.maximum(targets, 0).reshape(-1), (wide / total).reshape(-1).astype(scores.dtype))
 

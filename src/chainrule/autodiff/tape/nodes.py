@@ -19,7 +19,7 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """The gradient of a table of which only some rows were read: `rows[n]` belongs to row `ids[n]`.
+    """The gradient of a table when only some rows were read: `rows[n]` belongs to row `ids[n]`.
 
     An id that was read twice is listed twice; the gradient of its row is the sum of both.
     """
@@ -55,7 +55,7 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The gradient of an array of which only `array[where]` was used: zero everywhere else."""
+    """The gradient of an array when only `array[where]` was used: zero everywhere else."""
 
     where: Any
     gradient: Array
@@ -76,7 +76,7 @@ def add_to(array: Array, gradient: Gradient) -> None:
 
 
 class Allocator(Protocol):
-    """What lends arrays: a tape, or a pool."""
+    """A tape or a pool, which allocates arrays."""
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array: ...
 
@@ -120,7 +120,7 @@ class Parameter(Node):
 
     The tensor is not copied if it is row-major; any other, such as a transposed one, is. An optimiser updates it in
     place and never replaces it. Dense gradients reuse one buffer: copy `out_gradient` to keep it. The gradient of a
-    table of which only rows were read is SparseRows.
+    table is SparseRows if only some rows were read.
     """
 
     needs_gradient = True

@@ -128,7 +128,7 @@ class Module(Node):
         return self.formula.format(*names) if self.formula else f"{self.name}({', '.join(names)})"
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An uninitialised array of the tape, for the module's value or for what it keeps for `backward`."""
+        """An uninitialised array of the tape, for the module's value or for values that `backward` uses."""
         return self._tape.empty(shape, dtype)
 
     def empty_like(self, tensor: Array) -> Array:
@@ -211,7 +211,7 @@ class Tape:
 
     @property
     def modules(self) -> tuple[Module, ...]:
-        """The modules on the tape, in the order they were pushed."""
+        """The modules on the tape, in the order in which they were pushed."""
         return tuple(self._modules)
 
     @property

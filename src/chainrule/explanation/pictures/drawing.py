@@ -191,7 +191,7 @@ def _towards(here: Point, there: Point, length: float) -> Point:
 
 
 def _legend(y: float) -> Iterator[str]:
-    """The legend, in SVG lines: what the shapes and colours mean."""
+    """The SVG lines of the legend, which explains shapes and colours."""
     x = MARGIN
     for kind, rounded, text in (("module", 3, "module"), ("parameter", 8, "parameter"), ("value", 0, "data")):
         yield f'<g class="{kind}">{_rect(x + 13, y, 26, 16, rounded)}</g>'

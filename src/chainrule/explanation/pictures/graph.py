@@ -59,7 +59,7 @@ class GraphNode:
     step: int
     """The time step that the node belongs to, from 0; 0 for all nodes if nothing is unrolled."""
     is_unrolled: bool
-    """Whether the node depends on a parameter that is applied again at each time step."""
+    """True if the node depends on a parameter that is applied again at each time step."""
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _ranks(graph: Graph, shown: Sequence[int], columns: dict[int, int]) -> dict[
 def _place(graph: Graph, boxes: dict[int, Box], mine: Sequence[Box]) -> None:
     """Place the boxes of a column: near the mean of their neighbours in the graph, without overlaps.
 
-    Sweeps up and down the ranks, each of which sorts a rank by the wanted x and spreads it out.
+    Each of several sweeps, up or down the ranks, sorts the boxes of each rank by the wanted x and spreads them out.
     """
     rows: dict[int, list[Box]] = defaultdict(list)
     for box in mine:
