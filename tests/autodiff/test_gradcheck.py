@@ -69,7 +69,7 @@ def test_a_wrong_module_is_caught(kind: type[Module]) -> None:
     assert "FAIL" in str(report)
 
 
-def test_it_is_caught_inside_a_network() -> None:
+def test_a_wrong_module_is_caught_inside_a_network() -> None:
     def network(hidden: type[Module]) -> bool:
         def build(x: Parameter, W: Parameter, b: Parameter) -> Module:
             return Sum().apply_fwd(hidden().apply_fwd(Linear().apply_fwd(x, W, b)))

@@ -136,7 +136,7 @@ def test_tables_of_positions_are_torchs() -> None:
     )
 
 
-def test_what_is_left_open_is_what_the_tape_has() -> None:
+def test_settings_left_open_are_chosen_for_the_tape() -> None:
     """Muon and averaged weights, which are chosen for torch, are not chosen; they are refused if they are set."""
     text = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
     lm = cr.train("transformer", text, valid=text, epochs=40, layers=1, width=8, engine="tape")

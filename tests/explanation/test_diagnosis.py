@@ -233,19 +233,19 @@ def test_the_gradient_of_an_elman_network_vanishes() -> None:
     assert 0 < found <= 0.5**49 < 1e-6
 
 
-def test_or_explodes() -> None:
+def test_the_gradient_of_an_elman_network_explodes() -> None:
     """With inputs so small that tanh is a straight line, each step back is a multiplication by U = 1.2 Q."""
     found = ratio(diagnose(with_recurrent_weights("elman", 1.2, inputs=1e-6), LONG), "h")
     assert 1.2**49 > 7500
     assert found == pytest.approx(1.2**49, rel=0.01)
 
 
-def test_or_stays_where_the_weights_are_orthogonal() -> None:
+def test_the_gradient_stays_if_the_weights_are_orthogonal() -> None:
     found = ratio(diagnose(with_recurrent_weights("elman", 1.0, inputs=1e-6), LONG), "h")
     assert found == pytest.approx(1, rel=1e-5)  # float32, over many steps
 
 
-def test_the_cell_of_an_lstm_carries_it() -> None:
+def test_the_cell_of_an_lstm_keeps_the_gradient() -> None:
     """With the U of the network that forgets: through the cell alone about σ(6)^49 = 0.886 is left.
 
     What reaches c_t through the states h in between may add to that or take from it.
@@ -268,7 +268,7 @@ def test_through_the_cell_only_the_forget_gate_multiplies() -> None:
 # -- texts and records --------------------------------------------------------------------------------------
 
 
-def test_records_say_all_of_it(tmp_path: Path) -> None:
+def test_records_hold_all_figures(tmp_path: Path) -> None:
     found = diagnose(recurrent("lstm"), TEXT)
     found.save(tmp_path / "records.jsonl")
     lines = (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines()
@@ -333,7 +333,7 @@ def test_an_empty_text_shows_nothing(text: str) -> None:
         diagnose(recurrent("gru"), text)
 
 
-def test_only_networks_are_looked_into() -> None:
+def test_only_networks_are_diagnosed() -> None:
     ngram = NgramModel.__new__(NgramModel)
     with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(kinds_on_tape())}"):
         diagnose(ngram, TEXT)

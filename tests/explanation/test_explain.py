@@ -116,7 +116,7 @@ def lm(request: pytest.FixtureRequest, corpus: Path) -> LanguageModel:
     return cr.train("gru", corpus, steps=2, embedding=4, hidden=4, layers=1, engine=request.param)
 
 
-def test_it_is_what_the_model_says(lm: LanguageModel) -> None:
+def test_the_explanation_agrees_with_the_model(lm: LanguageModel) -> None:
     found = explain(lm, "cats chase mice", last=2)
     ids = lm.tokenizer.encode("cats chase mice")[None]
     assert found.nats == pytest.approx(-float(to_numpy(lm.score(ids))[0, -1]), abs=1e-5)

@@ -117,7 +117,14 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a network while it reads a text and predicts its last token, or the `token`-th.
 
-    At most the last `longest` tokens before that are read, and no more than the network's window holds.
+    At most the last `longest` tokens are read, and no more than the network's window holds.
+
+    >>> import chainrule as cr
+    >>> corpus = cr.Corpus.from_text("i love cats\\ni love dogs\\n")
+    >>> lm = cr.train("elman", corpus, engine="tape", steps=1, embedding=4, hidden=4, layers=1)
+    >>> found = diagnose(lm, "i love cats")
+    >>> found.tokens, found.state_gradients["h"].shape
+    (('<s>', 'i', 'love'), (1, 3))
     """
     if longest < 1:
         raise DiagnosisError(f"longest should be at least 1, not {longest}")
