@@ -36,7 +36,7 @@ from .errors import ChainruleError
 from .evaluation.measure import evaluate
 from .evaluation.surprisal import score
 from .explanation.diagnosis import diagnose
-from .explanation.explain import explain
+from .explanation.explanation import explain
 from .masked.filling import fill
 from .mixtures.mix import mix
 from .ngram.arpa.model import load_arpa, save_arpa

@@ -59,7 +59,7 @@ def test_loss_curves_agree(kind: str, optimiser: str) -> None:
     ],
     ids=lambda more: " ".join(f"{key}={value}" for key, value in more.items()),
 )
-def test_they_agree_with_other_settings(more: dict[str, Any]) -> None:
+def test_engines_agree_with_other_settings(more: dict[str, Any]) -> None:
     expected, found = curves("elman", "stream", steps=FEWER, **more)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
@@ -72,6 +72,6 @@ def test_transformers_agree(design: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-def test_they_agree_on_lines() -> None:
+def test_engines_agree_on_lines() -> None:
     expected, found = curves("lstm", "line", steps=FEWER)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)

@@ -36,7 +36,7 @@ def without_torch(script: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_one_of_these_kinds_can_be_told(kind: str) -> None:
+def test_the_settings_of_each_kind_choose_the_engine(kind: str) -> None:
     entry = next(item for item in describe(find_kind(kind).settings) if item["name"] == "engine")
     assert (entry["type"], entry["default"]) == ("auto|torch|tape", "auto")
 
@@ -143,7 +143,7 @@ print([kind.name for kind, _ in ladder_entries() if kind.name not in ("ngram", "
     assert lines[7] == str([*KINDS])
 
 
-def test_compare_trains_without_torch(tmp_path: Path) -> None:
+def test_compare_trains_its_ladder_without_torch(tmp_path: Path) -> None:
     script = """
 import chainrule as cr
 text = cr.Corpus.from_text("i love cats\\ni love dogs\\ncats chase mice\\n" * 20)

@@ -38,9 +38,10 @@ from chainrule.autodiff import (
     Tape,
     Transpose,
     Value,
+    no_grad,
     tape_bwd,
 )
-from chainrule.autodiff.tape.cases import Case, cases
+from chainrule.autodiff.checks import Case, module_cases
 
 Build = Callable[..., Module]
 
@@ -83,7 +84,7 @@ def torch_cross_entropy(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def torch_weighted(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    case = case_of("SoftmaxCrossEntropy, weighted").make()
+    case = applied("SoftmaxCrossEntropy, weighted")
     assert isinstance(case, SoftmaxCrossEntropy)
     nats = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1), ignore_index=PAD, reduction="none")
     return (nats * torch.tensor(case.weights).reshape(-1)).sum() / case.count
@@ -91,7 +92,7 @@ def torch_weighted(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def torch_rotate(x: torch.Tensor) -> torch.Tensor:
     """Pairs of features as complex numbers, of which e^iθ rotates each by its θ."""
-    case = case_of("Rotate").make()
+    case = applied("Rotate")
     assert isinstance(case, Rotate)
     first, second = x.chunk(2, dim=-1)
     turned = torch.complex(first, second) * torch.complex(torch.tensor(case.cos), torch.tensor(case.sin))
@@ -99,15 +100,18 @@ def torch_rotate(x: torch.Tensor) -> torch.Tensor:
 
 
 def torch_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    case = case_of("ScaledDotProductAttention, bias and dropout").make()
+    case = applied("ScaledDotProductAttention, bias and dropout")
     assert isinstance(case, ScaledDotProductAttention)
     scores = q @ k.transpose(-2, -1) / 2 + torch.tensor(case.bias)  # sqrt(4) features
     hidden = torch.ones(3, 3, dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -math.inf).softmax(dim=-1) * torch.tensor(case.keep) @ v
 
 
-def case_of(title: str) -> Case:
-    return next(case for case in cases() if case.title == title)
+def applied(title: str) -> Module:
+    """The module of a case, applied to its tensors."""
+    case = next(case for case in module_cases() if case.title == title)
+    with no_grad():
+        return case.build(*case.tensors.values())
 
 
 TORCH: dict[str, Callable[..., torch.Tensor]] = {
@@ -160,17 +164,17 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.title)
+@pytest.mark.parametrize("case", list(module_cases()), ids=lambda case: case.title)
 class TestTorch:
     def test_agrees_in_float64(self, case: Case) -> None:
-        ours = value_and_gradients(lambda *inputs: case.make().apply_fwd(*inputs), case.tensors)
+        ours = value_and_gradients(case.build, case.tensors)
         assert_same(ours, by_torch(TORCH[case.title], case.tensors))
 
     def test_stays_in_float32(self, case: Case) -> None:
         narrow = {k: t.astype(np.float32) if t.dtype.kind == "f" else t for k, t in case.tensors.items()}
-        ours = value_and_gradients(lambda *inputs: case.make().apply_fwd(*inputs), narrow)
+        ours = value_and_gradients(case.build, narrow)
         assert {a.dtype for a in ours} == {np.dtype(np.float32)}
-        wide = value_and_gradients(lambda *inputs: case.make().apply_fwd(*inputs), case.tensors)
+        wide = value_and_gradients(case.build, case.tensors)
         assert_same([a.astype(np.float64) for a in ours], wide, tolerance=2e-5)
 
     def test_writes_into_nothing_it_was_given(self, case: Case) -> None:
@@ -179,7 +183,7 @@ class TestTorch:
             tensor.setflags(write=False)
         with Tape() as tape:
             nodes = [Parameter(k, t) if t.dtype.kind == "f" else Value(t, k) for k, t in tensors.items()]
-            out = case.make().apply_fwd(*nodes)
+            out = case.build(*nodes)
             before = out.out_tensor.copy()
             g = projection(before.shape, before.dtype, 1)
             g.setflags(write=False)
@@ -188,7 +192,7 @@ class TestTorch:
 
 
 def test_every_case_has_its_torch_function() -> None:
-    assert set(TORCH) == {case.title for case in cases()}
+    assert set(TORCH) == {case.title for case in module_cases()}
 
 
 class TestAnyShape:

@@ -14,12 +14,11 @@ from chainrule.arrays import PAD
 from chainrule.autodiff import Tape, Value, no_grad
 from chainrule.autodiff.model import TapeModel, as_tape_model, in_engine
 from chainrule.autodiff.networks.network import dropout, keep_mask
-from chainrule.autodiff.networks.weights import initial, shapes
 from chainrule.autodiff.tape.gradcheck import check_parameters
 from chainrule.errors import DamagedFileError, ModelError
 from chainrule.inference.model import NeuralModel
 
-from .twins import DESIGNS, IN_TORCH, KINDS, TOKENIZER, WINDOWED, V, settings_of, twins
+from .twins import DESIGNS, IN_TORCH, KINDS, ON_TAPE, TOKENIZER, WINDOWED, V, settings_of, twins
 
 RNG = np.random.default_rng(0)
 IDS_BT = np.array([[3, 5, 4, 10, 2, 7], [9, 3, 3, PAD, PAD, PAD]])
@@ -36,7 +35,7 @@ def torch_model(design: str) -> NeuralModel:
 def test_parameters_have_the_names_shapes_and_order_of_torchs(design: str) -> None:
     network, _ = twins(design)
     expected = {name: tuple(weight.shape) for name, weight in network.named_parameters()}
-    found = shapes(settings_of(design), V)
+    found = ON_TAPE[DESIGNS[design][0]].shapes(settings_of(design), V)
     assert found == expected
 
 
@@ -189,7 +188,7 @@ def test_a_network_begins_as_torchs_does(design: str) -> None:
     settings = settings_of(design, **wide, hidden=64)
     torch.manual_seed(0)
     expected = IN_TORCH[DESIGNS[design][0]](settings, 800, TOKENIZER.bos)
-    found = initial(settings, 800, np.random.default_rng(0))
+    found = ON_TAPE[DESIGNS[design][0]].initial(settings, 800, np.random.default_rng(0))
     for name, weight in expected.named_parameters():
         theirs = weight.detach().numpy()
         assert found[name].dtype == theirs.dtype == np.float32

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 
 from chainrule.autodiff import Embedding, Linear, Parameter, SoftmaxCrossEntropy, Tanh, Tape, tape_bwd
-from chainrule.autodiff.tape.pool import Pool
+from chainrule.autodiff.tape.tape import Pool
 
 
 def step(tape: Tape, table: Parameter, head: Parameter, ids: np.ndarray) -> float:
@@ -84,7 +84,7 @@ def test_memory_does_not_grow() -> None:
     assert after - before < 100_000 and peak - before < 400 * 500 * 8
 
 
-def test_the_pool_lends_nothing_twice() -> None:
+def test_the_pool_gives_no_array_twice() -> None:
     pool = Pool()
     first, second = pool.empty((100, 100), np.float64), pool.empty((100, 100), np.float64)
     assert not np.may_share_memory(first, second)

@@ -96,7 +96,7 @@ def test_the_best_weights_are_kept_and_patience_ends_a_run() -> None:
     assert any(not np.array_equal(trained.best[name], trained.last[name]) for name in trained.best)
 
 
-def test_progress_is_told_as_torchs_loop_tells_it() -> None:
+def test_progress_is_reported_as_by_the_loop_of_torch() -> None:
     listener = Listening()
     told = {"steps": 8, "validate_every": 4, "learning_rate": 0.05, "progress": listener}
     trained = trainer(**told).run(lambda: "some text")

@@ -14,8 +14,8 @@ import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.autodiff import Tape, no_grad
 from chainrule.autodiff.model import TapeModel
-from chainrule.autodiff.networks.transformer import positions as on_tape
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks import transformer as on_tape
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.gradcheck import check_parameters
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.networks.transformer import positions as in_torch
@@ -136,7 +136,7 @@ def test_tables_of_positions_are_torchs() -> None:
     )
 
 
-def test_what_is_left_open_is_what_the_tape_has() -> None:
+def test_settings_left_open_are_chosen_for_the_tape() -> None:
     """Muon and averaged weights, which are chosen for torch, are not chosen; they are refused if they are set."""
     text = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
     lm = cr.train("transformer", text, valid=text, epochs=40, layers=1, width=8, engine="tape")

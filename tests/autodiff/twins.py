@@ -12,7 +12,7 @@ from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.networks.bag_of_words import BagOfWords
 from chainrule.networks.feedforward import Feedforward

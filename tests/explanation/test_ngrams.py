@@ -13,8 +13,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.contract.lm import LanguageModel
-from chainrule.explanation.formulas import FORMULAS
-from chainrule.explanation.ngrams import BackoffLine, MixtureLine, NgramExplanation
+from chainrule.explanation.ngrams import FORMULAS, BackoffLine, MixtureLine, NgramExplanation
 from chainrule.ngram.settings import SMOOTHINGS
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -68,7 +67,7 @@ def explained(lm: LanguageModel, text: str, next_word: str | None = None) -> Ngr
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_what_the_model_scores(name: str) -> None:
+def test_the_explanation_agrees_with_the_score(name: str) -> None:
     lm = model(name)
     for text in PROMPTS:
         ids = lm.tokenizer.encode(text)[None].astype(np.int64)

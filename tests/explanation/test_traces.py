@@ -1,4 +1,4 @@
-"""A network is diagnosed on the tape as it is in torch, to the last digits, and without torch."""
+"""A network is diagnosed on the tape, without torch, and its gradients are those of torch to the last digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ import pytest
 
 import chainrule as cr
 from chainrule.autodiff.model import TapeModel, in_engine
+from chainrule.contract.lm import start_token
+from chainrule.errors import DiagnosisError
 from chainrule.explanation.diagnosis import Diagnosis
+from chainrule.explanation.torch_trace import trace_embeddings
+from chainrule.inference.model import NeuralModel
 
 CORPUS = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 3)
 TEXT = "i love cats chase mice cats"
@@ -66,18 +70,36 @@ def assert_same(found: Diagnosis, expected: Diagnosis) -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_the_tape_says_what_torch_says(design: str) -> None:
+def test_the_tape_gives_the_gradients_of_torch(design: str) -> None:
     lm = made(design)
-    found = cr.diagnose(lm, TEXT)
-    assert_same(found, cr.diagnose(in_engine(lm, "torch"), TEXT))
+    found, in_torch = cr.diagnose(lm, TEXT), in_engine(lm, "torch")
+    assert isinstance(in_torch, NeuralModel)
+    assert_same(found, cr.diagnose(in_torch, TEXT))
     assert found.embedding_gradient_T[-1] > 1e-6
+    ids = lm.tokenizer.encode(TEXT).tolist()[-len(found.tokens) :]
+    read = [start_token(lm.tokenizer, lm.context), *ids[:-1]]
     if DESIGNS[design][0] == "transformer":
         assert found.attention_LHTT is not None
         np.testing.assert_allclose(found.attention_LHTT.sum(axis=-1), 1, rtol=1e-12)
+        with pytest.raises(DiagnosisError, match="the kind transformer has no layer `embedding`"):
+            trace_embeddings(in_torch, read, ids[-1])
     else:
         assert found.attention_LHTT is None
+        by_torch = trace_embeddings(in_torch, read, ids[-1])
+        assert found.nats == pytest.approx(by_torch.nats, abs=1e-9)
+        np.testing.assert_allclose(found.embedding_gradient_T, by_torch.embedding_gradient_T, rtol=1e-9, atol=1e-12)
     # the model itself stays in single precision
     assert {one.out_tensor.dtype for one in lm.network.parameters.values()} == {np.dtype(np.float32)}
+
+
+def test_a_torch_network_of_a_plug_in_is_diagnosed_by_its_embeddings() -> None:
+    lm = in_engine(made("gru"), "torch")
+    expected = cr.diagnose(lm, TEXT)
+    lm.kind = "another"
+    found = cr.diagnose(lm, TEXT)
+    np.testing.assert_allclose(found.embedding_gradient_T, expected.embedding_gradient_T, rtol=1e-9, atol=1e-12)
+    assert not found.gates and not found.state_gradients and found.attention_LHTT is None
+    assert sum(1 for _ in found.records()) == 1 + len(found.tokens)
 
 
 def test_diagnosis_needs_no_torch(tmp_path: Path) -> None:

@@ -12,18 +12,19 @@ In reading order:
 from __future__ import annotations
 
 from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
-from chainrule.autodiff.tape.gradients import Array, Part, SparseRows
 from chainrule.autodiff.tape.losses import CrossEntropy, Softmax, SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import (
     GELU,
     Add,
     Embedding,
     ErfGELU,
+    LayerNorm,
     Linear,
     MatMul,
     Mean,
     Multiply,
     ReLU,
+    RMSNorm,
     RunningMean,
     Scale,
     Sigmoid,
@@ -31,8 +32,7 @@ from chainrule.autodiff.tape.modules import (
     Tanh,
 )
 from chainrule.autodiff.tape.moves import Concat, Reshape, Slice, Stack, Transpose
-from chainrule.autodiff.tape.nodes import Node, Parameter, Value
-from chainrule.autodiff.tape.norms import LayerNorm, RMSNorm
+from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Part, SparseRows, Value
 from chainrule.autodiff.tape.tape import Module, Stage, Tape, current_tape, no_grad, tape_bwd
 
 __all__ = [

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from chainrule.arrays import PAD
+from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.weights import Design, make_network, shapes
-from chainrule.autodiff.tape.cases import Case, all_cases
-from chainrule.autodiff.tape.gradcheck import GradientReport, check_parameters
-from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.transformer import TapeTransformer
+from chainrule.autodiff.tape import attention, losses, modules, moves
+from chainrule.autodiff.tape.gradcheck import GradientReport, check
+from chainrule.autodiff.tape.nodes import Array, Node
+from chainrule.autodiff.tape.tape import Module
 from chainrule.errors import AutodiffError
 from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
@@ -23,23 +29,20 @@ _VOCABULARY = 7
 
 
 @dataclass(frozen=True)
-class NetworkCase:
-    """A whole network, and a batch of text on which its loss is differentiated."""
+class Case:
+    """A module or a network with small tensors by name: `build` applies it to them and returns the last module."""
 
-    name: str
     title: str
-    network: TapeNetwork
-    inputs_BT: Array
-    targets_BT: Array
+    """The name, then the variant, such as Linear without bias."""
+    build: Callable[..., Module]
+    tensors: dict[str, Array]
+
+    @property
+    def name(self) -> str:
+        return self.title.split(" ")[0].rstrip(",")
 
     def check(self, *, eps: float = 1e-6, tolerance: float = 1e-6) -> GradientReport:
-        return check_parameters(
-            lambda: self.network.loss(self.inputs_BT, self.targets_BT).module,
-            list(self.network.parameters.values()),
-            name=self.title,
-            eps=eps,
-            tolerance=tolerance,
-        )
+        return check(self.build, self.tensors, name=self.title, eps=eps, tolerance=tolerance)
 
 
 def every_check(
@@ -50,14 +53,19 @@ def every_check(
     seed: int = 0,
     progress: Reports = False,
 ) -> list[GradientReport]:
-    """Run the checks of all modules and networks, or of those in `names`, and report on each."""
+    """Run the checks of all modules and networks, or of those in `names`, and report on each.
+
+    >>> [report] = every_check(["Sigmoid"])
+    >>> report.passed
+    True
+    """
     known = check_names()
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise AutodiffError(f"there is no module {name!r}{hint} (there are: {', '.join(known)})")
-    cases = [case for case in _all(seed) if not names or case.name in names]
+    cases = [case for case in all_cases(seed) if not names or case.name in names]
     reports = []
     with as_progress(progress).task("checking", len(cases), "modules") as task:
         for case in cases:
@@ -67,37 +75,148 @@ def every_check(
     return reports
 
 
-def _all(seed: int) -> list[Case | NetworkCase]:
-    return [*all_cases(seed), *network_cases(seed)]
-
-
 def check_names() -> list[str]:
     """The names of all modules and networks that `every_check` knows."""
-    return list(dict.fromkeys(case.name for case in _all(seed=0)))
+    return list(dict.fromkeys(case.name for case in all_cases()))
 
 
-def network_cases(seed: int = 0) -> Iterator[NetworkCase]:
+def all_cases(seed: int = 0) -> list[Case]:
+    """The cases of all modules and networks; a module without a case is an error."""
+    some = [*module_cases(seed), *network_cases(seed)]
+    missing = {kind.name for kind in module_classes()} - {case.name for case in some}
+    if missing:
+        raise AutodiffError(f"modules without a case in checks.py: {', '.join(sorted(missing))}")
+    return some
+
+
+def module_classes() -> set[type[Module]]:
+    """Every module class defined in modules.py, attention.py, moves.py and losses.py."""
+    return {
+        kind
+        for file in (modules, attention, moves, losses)
+        for _, kind in inspect.getmembers(file, inspect.isclass)
+        if issubclass(kind, Module) and kind.__module__ == file.__name__
+    }
+
+
+def module_cases(seed: int = 0) -> Iterator[Case]:
+    """Cases for each module."""
+    rng = np.random.default_rng(seed % 2**64)
+
+    def some(*shape: int) -> Array:
+        return rng.normal(size=shape)
+
+    yield from _of_modules(some)
+    yield from _of_attention(some, rng)
+    yield from _of_moves(some)
+    yield from _of_losses(some, rng)
+
+
+def _case(title: str, make: Callable[[], Module], tensors: dict[str, Array]) -> Case:
+    """The case of one module; `make` makes it anew, since one application is one module."""
+    return Case(title, lambda *inputs: make().apply_fwd(*inputs), tensors)
+
+
+def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
+    yield _case("Linear", modules.Linear, {"x": some(2, 3, 4), "W": some(5, 4), "b": some(5)})
+    yield _case("Linear without bias", modules.Linear, {"x": some(3, 4), "W": some(2, 4)})
+    yield _case("MatMul", modules.MatMul, {"A": some(2, 3, 4), "B": some(2, 4, 5)})
+    yield _case("MatMul, one B for all", modules.MatMul, {"A": some(2, 3, 4), "B": some(4, 5)})
+    yield _case("Embedding", modules.Embedding, {"E": some(5, 3), "ids": np.array([[0, 4], [4, 2]])})
+    yield _case("Sigmoid", modules.Sigmoid, {"x": some(3, 4)})
+    yield _case("Tanh", modules.Tanh, {"x": some(3, 4)})
+    x = some(3, 4)
+    # away from 0, where max(0, x) has no derivative
+    yield _case("ReLU", modules.ReLU, {"x": x + np.sign(x) * 0.1})
+    yield _case("GELU", modules.GELU, {"x": some(3, 4)})
+    yield _case("ErfGELU", modules.ErfGELU, {"x": some(3, 4)})
+    yield _case("Add", modules.Add, {"a": some(3, 4), "b": some(3, 4)})
+    yield _case("Add, repeated", modules.Add, {"a": some(2, 3, 4), "b": some(3, 1)})
+    yield _case("Multiply", modules.Multiply, {"a": some(3, 4), "b": some(3, 4)})
+    yield _case("Multiply, repeated", modules.Multiply, {"a": some(4), "b": some(2, 3, 4)})
+    yield _case("Scale", lambda: modules.Scale(-1, 1), {"x": some(3, 4)})
+    yield _case("Sum", modules.Sum, {"x": some(3, 4)})
+    yield _case("Sum of rows", lambda: modules.Sum(axis=0), {"x": some(3, 4)})
+    yield _case("Mean", modules.Mean, {"x": some(3, 4)})
+    yield _case("RunningMean", modules.RunningMean, {"x": some(2, 3, 4)})
+    before = {"x": some(2, 3, 4), "s": some(2, 4), "n": np.array([2, 0])}
+    yield _case("RunningMean, continued", modules.RunningMean, before)
+    yield _case("LayerNorm", modules.LayerNorm, {"x": some(2, 3, 5), "gain": some(5), "shift": some(5)})
+    yield _case("LayerNorm without shift", modules.LayerNorm, {"x": some(3, 5), "gain": some(5)})
+    yield _case("LayerNorm without gain", modules.LayerNorm, {"x": some(3, 5)})
+    yield _case("RMSNorm", modules.RMSNorm, {"x": some(2, 3, 5), "gain": some(5)})
+    yield _case("RMSNorm without gain", lambda: modules.RMSNorm(eps=0.1), {"x": some(3, 5)})
+
+
+def _of_attention(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
+    yield _case("SplitHeads", lambda: attention.SplitHeads(2), {"x": some(2, 3, 8)})
+    yield _case("MergeHeads", attention.MergeHeads, {"x": some(2, 4, 3, 2)})
+    angles = rng.uniform(-3, 3, size=(3, 2))
+    yield _case("Rotate", lambda: attention.Rotate(np.cos(angles), np.sin(angles)), {"x": some(2, 3, 4)})
+    attend = attention.ScaledDotProductAttention
+    yield _case("ScaledDotProductAttention", attend, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)})
+    qkv = {name: some(2, 2, 3, 4) for name in "qkv"}
+    yield _case("ScaledDotProductAttention, causal", lambda: attend(causal=True), qkv)
+    # two heads of queries share each of three heads of keys and values
+    shared = {"q": some(3, 2, 4, 5), "k": some(3, 1, 4, 5), "v": some(3, 1, 4, 5)}
+    yield _case("ScaledDotProductAttention, shared keys", lambda: attend(causal=True), shared)
+    bias, keep = some(2, 3, 3), 2.0 * rng.integers(0, 2, size=(2, 2, 3, 3))
+    yield _case(
+        "ScaledDotProductAttention, bias and dropout", lambda: attend(causal=True, bias=bias, keep=keep), qkv
+    )
+
+
+def _of_moves(some: Callable[..., Array]) -> Iterator[Case]:
+    yield _case("Concat", moves.Concat, {"x1": some(3, 2), "x2": some(3, 1), "x3": some(3, 4)})
+    yield _case("Stack", lambda: moves.Stack(axis=1), {"x1": some(3, 2), "x2": some(3, 2)})
+    yield _case("Slice", lambda: moves.Slice(np.s_[..., 1:3]), {"x": some(2, 3, 4)})
+    yield _case("Slice of one step", lambda: moves.Slice(np.s_[:, 1]), {"x": some(2, 3, 4)})
+    yield _case("Reshape", lambda: moves.Reshape(2, -1), {"x": some(2, 3, 4)})
+    yield _case("Transpose", moves.Transpose, {"x": some(2, 3, 4)})
+
+
+def _of_losses(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
+    yield _case("Softmax", losses.Softmax, {"z": some(3, 5)})
+    targets = np.array([[1, 4, PAD], [0, 0, 3]])
+    p = rng.uniform(0.1, 1, size=(2, 3, 5))
+    yield _case("CrossEntropy", losses.CrossEntropy, {"p": p, "y": targets})
+    fused = losses.SoftmaxCrossEntropy
+    yield _case("SoftmaxCrossEntropy", fused, {"z": some(2, 3, 5), "y": targets})
+    weights = rng.uniform(size=(2, 3))
+    yield _case(
+        "SoftmaxCrossEntropy, weighted", lambda: fused(weights=weights, count=4), {"z": some(2, 3, 5), "y": targets}
+    )
+
+
+def network_cases(seed: int = 0) -> Iterator[Case]:
     """Cases for each kind of network, small enough to check every weight."""
     rng = np.random.default_rng(seed % 2**64)
     small = RecurrentConfig(embedding=3, hidden=4, layers=1)
     block = TransformerConfig(preset="gpt2", layers=1, width=4, heads=2, hidden=3, window=3)
-    designs: list[tuple[str, str, Design]] = [
-        ("feedforward", "", FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")),
-        ("bagofwords", ", two layers", BagOfWordsConfig(embedding=3, hidden=4, layers=2, activation="tanh")),
-        ("elman", ", not tied", replace(small, cell="elman", tied=False)),
-        ("lstm", ", two layers", replace(small, cell="lstm", layers=2)),
-        ("gru", ", learned start", replace(small, cell="gru", learned_start=True)),
-        ("transformer", ", gpt2", block),
-        (
-            "transformer",
-            ", rotary, rmsnorm, swiglu, shared keys",
-            replace(block, positions="rotary", norm="rmsnorm", activation="swiglu", kv_heads=1),
-        ),
+    llama = replace(block, positions="rotary", norm="rmsnorm", activation="swiglu", kv_heads=1)
+    feedforward = FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")
+    bag_of_words = BagOfWordsConfig(embedding=3, hidden=4, layers=2, activation="tanh")
+    designs: list[tuple[str, type[TapeNetwork], Any]] = [
+        ("feedforward", TapeFeedforward, feedforward),
+        ("bagofwords, two layers", TapeBagOfWords, bag_of_words),
+        ("elman, not tied", TapeRecurrent, replace(small, cell="elman", tied=False)),
+        ("lstm, two layers", TapeRecurrent, replace(small, cell="lstm", layers=2)),
+        ("gru, learned start", TapeRecurrent, replace(small, cell="gru", learned_start=True)),
+        ("transformer, gpt2", TapeTransformer, block),
+        ("transformer, rotary, rmsnorm, swiglu, shared keys", TapeTransformer, llama),
     ]
-    # the second row ends in padding, so that masks are checked too
-    text_BT = np.array([[1, 4, 2, 6], [1, 5, 3, PAD]])
-    for name, variant, design in designs:
+    for title, kind, config in designs:
         # larger weights than training starts with: gradients near zero would pass any check
-        tensors = {key: rng.normal(0, 0.5, shape) for key, shape in shapes(design, _VOCABULARY).items()}
-        network = make_network(design, _VOCABULARY, 1, tensors)
-        yield NetworkCase(name, name + variant, network, text_BT[:, :-1], text_BT[:, 1:])
+        tensors = {key: rng.normal(0, 0.5, shape) for key, shape in kind.shapes(config, _VOCABULARY).items()}
+        yield Case(title, _loss_of(kind(config, _VOCABULARY, 1, tensors)), tensors)
+
+
+def _loss_of(network: TapeNetwork) -> Callable[..., Module]:
+    """A function of the network's parameters: its loss on a text whose second row ends in padding."""
+    text_BT = np.array([[1, 4, 2, 6], [1, 5, 3, PAD]])
+
+    def loss(*parameters: Node) -> Module:
+        network.parameters = dict(zip(network.parameters, parameters, strict=True))  # type: ignore[arg-type]
+        return network.loss(text_BT[:, :-1], text_BT[:, 1:]).module
+
+    return loss

@@ -5,7 +5,8 @@ Nothing is recorded on the tape while it scores. <s> is never predicted: its log
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,24 +15,20 @@ import numpy as np
 
 from chainrule.arrays import PAD, check_ids, to_numpy
 from chainrule.arrays import Array as AnyArray
+from chainrule.autodiff import Array, Value, no_grad
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.nodes import Value
-from chainrule.autodiff.tape.tape import no_grad
 from chainrule.contract.capabilities import Capabilities
-from chainrule.contract.kinds import check_task, load_content, present_name
+from chainrule.contract.kinds import check_task, find_kind, kind_names, load_content, present_name
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
-from chainrule.errors import MissingExtraError, ModelError
+from chainrule.errors import ChainruleError, MissingExtraError, ModelError
 from chainrule.folder import read_folder
 from chainrule.networks.memory import Memory, WindowTokens
+from chainrule.networks.settings import EngineSettings
 from chainrule.system.devices import has_torch
 from chainrule.tokens.base import Tokenizer
 
-KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
-"""The kinds that the tape computes."""
-
 TOKENS_AT_ONCE = 1 << 13
-"""The most tokens read in one forward pass; more would only take more memory."""
+"""The most tokens read in one forward pass: more would take memory and save no time."""
 LOGITS_AT_ONCE = 1 << 22
 """The most logits computed at once, vocabulary times tokens."""
 
@@ -58,6 +55,9 @@ class TapeState(State):
 class TapeModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
+    explained_by = "chainrule.explanation.networks:explain_network"
+    diagnosed_by = "chainrule.explanation.diagnosis:trace_network"
+
     def __init__(
         self,
         network: TapeNetwork,
@@ -82,9 +82,8 @@ class TapeModel(LanguageModel):
         return self._last(nothing, self._read(nothing, first_B1, None))
 
     def extend(self, state: State, ids_BT: AnyArray) -> TapeState:
-        state = expect_state(state, TapeState)
-        check_rows(state, ids_BT)
-        return self._last(state, self._read(state, *self._checked(ids_BT)))
+        state, ids_BT, is_token_BT = self._checked(state, ids_BT)
+        return self._last(state, self._read(state, ids_BT, is_token_BT))
 
     def next_log_probs(self, state: State) -> Array:
         state = expect_state(state, TapeState)
@@ -102,40 +101,21 @@ class TapeModel(LanguageModel):
 
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
         """The scores of the ids and the state after them, from one pass: a fast path."""
-        state = expect_state(state, TapeState)
-        check_rows(state, ids_BT)
-        ids_BT, is_token_BT = self._checked(ids_BT)
-        scores_BT = np.zeros(ids_BT.shape, np.float32)
-        place = 0
-        for before_BTD, after in self._read_before(state, ids_BT, is_token_BT):
-            end = place + before_BTD.shape[1]
-            scores_BT[:, place:end] = self._pick(before_BTD, ids_BT[:, place:end])
-            state, place = after, end
-        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
+        return self._read_and_score(state, ids_BT, lambda features_BTD: None)
 
     def features(self, state: State) -> Array:
         """The features from which the next token of each row is predicted, [B, D]."""
-        state = expect_state(state, TapeState)
-        return state.features_BD
+        return expect_state(state, TapeState).features_BD
 
     def read_features(self, state: State, ids_BT: AnyArray) -> tuple[Array, Array, TapeState]:
         """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
-        state = expect_state(state, TapeState)
-        check_rows(state, ids_BT)
-        ids_BT, is_token_BT = self._checked(ids_BT)
-        pieces = [state.features_BD[:, None][:, :0]]
-        for before_BTD, after in self._read_before(state, ids_BT, is_token_BT):
-            pieces.append(before_BTD)
-            state = after
-        features_BTD = np.concatenate(pieces, axis=1)
-        scores_BT = self._pick(features_BTD, ids_BT)
-        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), features_BTD, state
+        pieces = [self.features(state)[:, None][:, :0]]
+        scores_BT, after = self._read_and_score(state, ids_BT, pieces.append)
+        return scores_BT, np.concatenate(pieces, axis=1), after
 
     def predictions(self, state: State, ids_BT: AnyArray) -> Iterator[Array]:
         """The distributions before many tokens, from one pass over them: a fast path."""
-        state = expect_state(state, TapeState)
-        check_rows(state, ids_BT)
-        ids_BT, is_token_BT = self._checked(ids_BT)
+        state, ids_BT, is_token_BT = self._checked(state, ids_BT)
         at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)
         for before_BTD, _ in self._read_before(state, ids_BT, is_token_BT):
             for first in range(0, before_BTD.shape[1], at_once):
@@ -143,6 +123,20 @@ class TapeModel(LanguageModel):
                 logits_NV = self._logits(some_BTD.reshape(-1, some_BTD.shape[2]))
                 log_probs_NV = logits_NV - _log_sum_exp(logits_NV)[:, None]
                 yield log_probs_NV.reshape(*some_BTD.shape[:2], -1)
+
+    def _read_and_score(
+        self, state: State, ids_BT: AnyArray, keep: Callable[[Array], None]
+    ) -> tuple[Array, TapeState]:
+        """The scores of the ids and the state after them; `keep` is called with the features of each piece."""
+        state, ids_BT, is_token_BT = self._checked(state, ids_BT)
+        scores_BT = np.zeros(ids_BT.shape, np.float32)
+        place = 0
+        for before_BTD, after in self._read_before(state, ids_BT, is_token_BT):
+            end = place + before_BTD.shape[1]
+            scores_BT[:, place:end] = self._pick(before_BTD, ids_BT[:, place:end])
+            keep(before_BTD)
+            state, place = after, end
+        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
 
     def _read_before(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
@@ -159,7 +153,7 @@ class TapeModel(LanguageModel):
         return "float32"
 
     def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        """This model, which computes on the CPU in float32; elsewhere, or in another precision, a torch model."""
+        """This model if it stays on the CPU in float32; a torch model for another device or precision."""
         if (device, dtype) == ("cpu", "float32"):
             return self
         if not has_torch():
@@ -167,24 +161,30 @@ class TapeModel(LanguageModel):
         return in_engine(self, "torch").on(device, dtype)
 
     def as_torch(self) -> LanguageModel:
-        """The same network, computed by torch."""
+        """Return the same network, computed by torch."""
         if not has_torch():
             raise MissingExtraError("torch", "neural", "a network computed by torch")
         return in_engine(self, "torch")
+
+    def token_vectors(self) -> Array:
+        """The vectors of all tokens, [V, D], without the padding rows of the table."""
+        return self.network.table.out_tensor[: self.tokenizer.vocab_size]
 
     def tensors(self) -> dict[str, Array]:
         return {name: parameter.out_tensor for name, parameter in self.network.parameters.items()}
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def _checked(self, ids_BT: AnyArray) -> tuple[Array, Array | None]:
-        """The ids with padding replaced by token 0, and the mask of the tokens, which is None without padding."""
+    def _checked(self, state: State, ids_BT: AnyArray) -> tuple[TapeState, Array, Array | None]:
+        """The state, the ids with padding replaced by token 0, and the mask of the tokens; None without padding."""
+        state = expect_state(state, TapeState)
+        check_rows(state, ids_BT)
         ids_BT = to_numpy(ids_BT)
         check_ids(ids_BT, self.tokenizer.vocab_size)
         is_token_BT = ids_BT != PAD
         if is_token_BT.all():
-            return ids_BT.astype(np.int64, copy=False), None
-        return np.where(is_token_BT, ids_BT, 0), is_token_BT
+            return state, ids_BT.astype(np.int64, copy=False), None
+        return state, np.where(is_token_BT, ids_BT, 0), is_token_BT
 
     def _read(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
@@ -216,7 +216,7 @@ class TapeModel(LanguageModel):
     def _read_windows(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
     ) -> Iterator[tuple[TapeState, Array]]:
-        """The same as `_read`, for a network with a window: what is in the window is read again with each piece."""
+        """The same as `_read`, for a network with a window, which is read again with each piece."""
         place = 0
         while place < ids_BT.shape[1]:
             assert isinstance(state.memory, WindowTokens)
@@ -241,7 +241,7 @@ class TapeModel(LanguageModel):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def in_window(self, ids: list[int]) -> list[int]:
-        """The last of these ids, which begin a text, that the network still sees when it predicts the next."""
+        """The ids of a text that are still in the window when the network predicts the next one."""
         if self.network.window is None:
             return ids
         # the first of the windows [k·slide, k·slide + window) that holds the last id
@@ -278,6 +278,24 @@ class TapeModel(LanguageModel):
         return picked_N.reshape(ids_BT.shape)
 
 
+def is_on_tape(kind: str) -> bool:
+    """Return True if the tape computes models of a kind, whose settings then choose between engines.
+
+    >>> is_on_tape("lstm"), is_on_tape("ngram")
+    (True, False)
+    """
+    return present_name(kind) in kind_names() and issubclass(find_kind(kind).settings, EngineSettings)
+
+
+def kinds_on_tape() -> list[str]:
+    """The kinds of model that the tape computes, plug-ins included; kinds that cannot be loaded are left out."""
+    found = []
+    for kind in kind_names():
+        with suppress(ChainruleError):
+            found += [kind] if is_on_tape(kind) else []
+    return found
+
+
 def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:
     """The model with the same weights, computed by `engine`."""
     content = lm.content()
@@ -287,21 +305,22 @@ def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:
 def load_on_tape(path: str | Path) -> LanguageModel:
     """The model of a folder: a network on the tape, whichever engine trained it, so that torch is not imported.
 
-    A model of a kind that is not one of `KINDS` is loaded as always.
+    A model of a kind that the tape does not compute is loaded as always.
     """
     content = read_folder(path)
     check_task(content, ["language"])
-    if present_name(content.kind) in KINDS:
+    if is_on_tape(content.kind):
         content = replace(content, config={**content.config, "engine": "tape"})
     return cast(LanguageModel, load_content(content))
 
 
 def as_tape_model(lm: LanguageModel) -> TapeModel:
-    """The model with the same weights on the tape; ModelError if its kind is not one of `KINDS`."""
+    """The model with the same weights on the tape; ModelError if the tape does not compute its kind."""
     if isinstance(lm, TapeModel):
         return lm
-    if LanguageModel.expect(lm).kind not in KINDS:
-        raise ModelError(f"a model of the kind {lm.kind} is not one that the tape computes: {', '.join(KINDS)}")
+    if not is_on_tape(LanguageModel.expect(lm).kind):
+        known = ", ".join(kinds_on_tape())
+        raise ModelError(f"a model of the kind {lm.kind} is not one that the tape computes: {known}")
     return cast(TapeModel, in_engine(lm, "tape"))
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array, SparseRows
-from chainrule.autodiff.tape.nodes import Parameter
+from chainrule.autodiff import Array, Parameter, SparseRows
 from chainrule.networks.training_settings import TrainingSettings, shrinks
 
 _BLOCK = 1 << 14  # weights updated at a time: few enough to stay in the CPU cache throughout an update

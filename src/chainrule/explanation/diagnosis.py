@@ -1,7 +1,8 @@
-"""Diagnosis of a network while it reads a text: gradients through time, gates, and attention maps.
+"""`diagnose`: gradients through time, gates, and attention weights of a network that reads a text.
 
-One token is looked at: the loss of predicting it, L = -ln p(x_T | x_<T), is differentiated with respect to the
-embeddings and hidden states of all steps before.
+The loss of predicting one token, L = -ln p(x_T | x_<T), is differentiated with respect to the embeddings and
+hidden states of all steps before. A model declares the function that does so as `diagnosed_by`, a path MODULE:NAME:
+it takes the model, the ids that are read, and the id that is predicted, and returns a `Trace`.
 """
 
 from __future__ import annotations
@@ -9,44 +10,66 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff import (
+    Embedding,
+    Module,
+    Scale,
+    ScaledDotProductAttention,
+    Slice,
+    SoftmaxCrossEntropy,
+    Tape,
+    Value,
+)
+from chainrule.autodiff.model import TapeModel, as_tape_model, is_on_tape, kinds_on_tape
+from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.errors import DiagnosisError
-from chainrule.explanation.reading import note_unknown, text_ids, up_to
-from chainrule.explanation.tape_trace import trace as trace_tape
+from chainrule.explanation.reading import ids_and_target
 from chainrule.folder import to_json
-from chainrule.system.devices import has_torch
 from chainrule.system.disk import replaced_file
-from chainrule.system.progress import Progress, Reports, as_progress
+from chainrule.system.plugins import import_object
+from chainrule.system.progress import Reports, as_progress
 
 LONGEST = 200
-"""The most steps that are looked at, unless told otherwise; the records grow with their square."""
-KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
-"""The kinds of model that can be diagnosed."""
+"""The most steps that are looked at by default; the records grow with their square."""
+
+
+class Trace(NamedTuple):
+    """The loss and the gradients of one prediction, with the values that were kept on the way."""
+
+    nats: float
+    """The loss of the target, -ln p."""
+    embedding_gradient_T: np.ndarray
+    """||∂L/∂e_t||, of the vector that the first layer reads at each step: how much a token matters."""
+    state_gradients: Mapping[str, np.ndarray] = MappingProxyType({})
+    """||∂L/∂h_t|| as "h", for an LSTM also ||∂L/∂c_t|| as "c", each [L, T]. Empty if nothing is recurrent."""
+    gates: Mapping[str, list[np.ndarray]] = MappingProxyType({})
+    """The values of gates by name, then layer: [T, H]. Empty if there are none."""
+    attention_LHTT: np.ndarray | None = None
+    """Attention weights of each query (the third axis) over the keys (the last axis). None without attention."""
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The results of `diagnose`. Step 0 reads the token that begins a text, such as <s>; step t its t-th token."""
+    """The results of `diagnose`: a `Trace` and its tokens.
+
+    Step 0 reads the token that begins a text, such as <s>; step t reads the t-th token of the text.
+    """
 
     tokens: tuple[str, ...]
     """The tokens read at the T steps."""
     target: str
     """The token after them, whose loss is differentiated."""
     nats: float
-    """The loss of the target, -ln p."""
     embedding_gradient_T: np.ndarray
-    """||∂L/∂e_t||, of the vector that the first layer reads at each step: how much a token matters."""
     state_gradients: Mapping[str, np.ndarray]
-    """||∂L/∂h_t|| as "h", for an LSTM also ||∂L/∂c_t|| as "c", each [L, T]. Empty if nothing is recurrent."""
     gates: Mapping[str, list[np.ndarray]]
-    """The values of gates by name, then layer: [T, H]. Empty if there are none."""
     attention_LHTT: np.ndarray | None
-    """Attention weights of each query (the third axis) over the keys (the last axis). None without attention."""
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The results as flat records, for plots; gates and attention are rounded to six decimals."""
@@ -94,79 +117,110 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a network while it reads a text and predicts its last token, or the `token`-th.
 
-    At most the last `longest` tokens before that are read, and no more than the network's window holds.
+    At most the last `longest` tokens are read, and no more than the network's window holds.
+
+    >>> import chainrule as cr
+    >>> corpus = cr.Corpus.from_text("i love cats\\ni love dogs\\n")
+    >>> lm = cr.train("elman", corpus, engine="tape", steps=1, embedding=4, hidden=4, layers=1)
+    >>> found = diagnose(lm, "i love cats")
+    >>> found.tokens, found.state_gradients["h"].shape
+    (('<s>', 'i', 'love'), (1, 3))
     """
-    reports = as_progress(progress)
-    if isinstance(lm, TapeModel):
-        return _by_tape(lm, *_read_and_target(lm, text, token, longest, lm.network.window, reports))
-    if lm.dtype != "float64":
-        lm = lm.on("cpu", "float64")
-    network = network_of(lm)
-    return _by_torch(lm, network, *_read_and_target(lm, text, token, longest, network.window, reports))
-
-
-def _by_tape(lm: TapeModel, read: list[int], target: int) -> Diagnosis:
-    """The diagnosis of a network on the tape, which needs no torch."""
-    traced = trace_tape(lm.network, lm.settings, read, target)
-    return _diagnosis(lm, read, target, traced.nats, traced, traced.attention)
-
-
-def _by_torch(lm: LanguageModel, network: Any, read: list[int], target: int) -> Diagnosis:
-    from chainrule.explanation.torch_trace import trace  # only now: a model without a network needs no torch
-
-    traced = trace(network, read, target, lm.tokenizer.bos)
-    attention = [weights_HTT.numpy() for weights_HTT in traced.attention]
-    return _diagnosis(lm, read, target, traced.loss.item(), traced, attention)
-
-
-def _diagnosis(
-    lm: LanguageModel, read: list[int], target: int, nats: float, traced: Any, attention: list[np.ndarray]
-) -> Diagnosis:
-    embedding_gradient_T, state_gradients = traced.gradient_norms()
-    return Diagnosis(
-        tokens=tuple(map(lm.tokenizer.token, read)),
-        target=lm.tokenizer.token(target),
-        nats=nats,
-        embedding_gradient_T=embedding_gradient_T,
-        state_gradients=state_gradients,
-        gates=traced.gate_values(),
-        attention_LHTT=np.stack(attention) if attention else None,
-    )
-
-
-def network_of(lm: LanguageModel) -> Any:
-    """The torch network of a model; a model that has none is refused."""
-    if has_torch():
-        from chainrule.inference.model import NeuralModel
-
-        if isinstance(lm, NeuralModel):
-            return lm.network
-    raise DiagnosisError(
-        f"a model of the kind {lm.kind} has nothing to differentiate; the kinds that have are {', '.join(KINDS)}"
-    )
-
-
-def _read_and_target(
-    lm: LanguageModel, text: str, token: int | None, longest: int, window: int | None, progress: Progress
-) -> tuple[list[int], int]:
-    """The ids that the network reads, from the start token on, and the id that it is to predict."""
-    *ids, target = _ids(lm, text, token, min(longest, window or longest), progress)
-    return [start_token(lm.tokenizer, lm.context), *ids], target
-
-
-def _ids(lm: LanguageModel, text: str, token: int | None, longest: int, progress: Progress) -> list[int]:
-    """The ids of the last `longest` tokens of a text, up to the `token`-th; the last one is to be predicted."""
     if longest < 1:
         raise DiagnosisError(f"longest should be at least 1, not {longest}")
-    ids = text_ids(lm, text, progress)
-    if not ids:
-        raise DiagnosisError("the text has no token to predict: give some words")
-    ids = up_to(ids, token)
-    if len(ids) > longest:
-        progress.note(f"of {len(ids):,} tokens the last {longest:,} are read, as if the text began there")
-        ids = ids[-longest:]
-    note_unknown(lm, ids, progress)
-    return ids
+    if not is_diagnosed(lm):
+        known = ", ".join(kinds_on_tape())
+        raise DiagnosisError(
+            f"a model of the kind {lm.kind} has nothing to differentiate; the kinds that have are {known}"
+        )
+    window = getattr(getattr(lm, "network", None), "window", None)
+    most = min(longest, window or longest)
+    ids, target = ids_and_target(lm, text, as_progress(progress), token=token, longest=most)
+    read = [start_token(lm.tokenizer, lm.context), *ids]
+    trace: Trace = import_object(lm.diagnosed_by)(lm, read, target)  # type: ignore[attr-defined]
+    return Diagnosis(tuple(map(lm.tokenizer.token, read)), lm.tokenizer.token(target), *trace)
+
+
+def is_diagnosed(lm: LanguageModel) -> bool:
+    """Return True if a model declares the function that diagnoses it."""
+    return hasattr(lm, "diagnosed_by")
+
+
+def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
+    """Trace a network that reads the ids, the first of which begins a text, and predicts the target.
+
+    The network is computed on the tape, so that torch is not needed; a torch network that the tape does not compute
+    is differentiated by its embeddings only.
+    """
+    if not isinstance(lm, TapeModel) and not is_on_tape(lm.kind):
+        trace: Trace = import_object("chainrule.explanation.torch_trace:trace_embeddings")(lm, ids, target)
+        return trace
+    network, steps = _in_double(as_tape_model(lm).network), len(ids)
+    with Tape() as tape:
+        features = network.read(np.array([ids])).features
+        logits = network.logits(Slice(np.s_[:, -1]).apply_fwd(features))
+        loss = SoftmaxCrossEntropy().apply_fwd(logits, Value(np.array([target]), "y"))
+        modules = tape.modules
+        tape.backward()
+    states = {letter: [one for one in modules if one.symbol == letter] for letter in "hc"}
+    gates: dict[str, list[Module]] = {}
+    for one in modules:
+        if one.gate:
+            gates.setdefault(one.gate, []).append(one)
+    attention = [one.weights for one in modules if isinstance(one, ScaledDotProductAttention)]
+    # the last T rows are the tokens; a feed-forward network has <s> before them
+    embedded = _gradient(_embedded(modules))
+    return Trace(
+        float(loss.out_tensor),
+        np.linalg.norm(embedded.reshape(-1, embedded.shape[-1])[-steps:], axis=-1),
+        {
+            letter: np.reshape([np.linalg.norm(_gradient(one)) for one in found], (-1, steps))
+            for letter, found in states.items()
+            if found
+        },
+        {
+            name: [np.concatenate([one.out_tensor for one in layer]) for layer in _by_layer(found, steps)]
+            for name, found in gates.items()
+        },
+        # heads that share keys stand in two axes of a module, here in one
+        np.stack([weights.reshape(-1, steps, steps) for weights in attention]) if attention else None,
+    )
+
+
+def _in_double(network: TapeNetwork) -> TapeNetwork:
+    """A copy in double precision, without the padding rows of the tables; <s>, never predicted, has the bias -∞.
+
+    A gradient that vanishes soon leaves the range of single precision. Only the embedding table is a parameter: the
+    gradients of the others are not needed.
+    """
+    tensors = {name: parameter.out_tensor.astype(np.float64) for name, parameter in network.parameters.items()}
+    for name in {network.table.name, "head.weight", "head.bias"} & tensors.keys():
+        tensors[name] = tensors[name][: network.vocab_size]
+    tensors.setdefault("head.bias", np.zeros(network.vocab_size))[network.bos] = -np.inf
+    found = type(network)(network.config, network.vocab_size, network.bos, tensors)
+    table, nodes = found.table, found.parameters.items()
+    data: Any = {name: one if one is table else Value(one.out_tensor, name) for name, one in nodes}
+    found.parameters = data
+    return found
+
+
+def _embedded(modules: tuple[Module, ...]) -> Module:
+    """The embeddings, scaled where the table is tied to the head."""
+    # learned first states may come before it
+    place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
+    first, second = modules[place : place + 2]
+    return second if isinstance(second, Scale) and second.in_modules[0] is first else first
+
+
+def _by_layer(found: list[Module], steps: int) -> Iterator[list[Module]]:
+    """The modules of each layer, which has one for each step."""
+    for first in range(0, len(found), steps):
+        yield found[first : first + steps]
+
+
+def _gradient(module: Module) -> np.ndarray:
+    """The gradient of a module; zeros if none flowed in."""
+    return np.zeros_like(module.out_tensor) if module.out_gradient is None else module.out_gradient
 
 
 def _rounded(values: np.ndarray) -> list[float]:

@@ -1,4 +1,9 @@
-"""One prediction of a trained model, explained: by its contexts and weights, or by the graph of a network."""
+"""`explain`: how a model predicts one token, in the way that the model declares.
+
+A model declares the function that explains it as `explained_by`, a path MODULE:NAME. The function takes the model,
+the ids that it reads, the id that it predicts, the number of `last` tokens that a graph covers, and a `Progress`,
+and returns an `Explanation`. A model of a plug-in declares its own.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,15 @@ import numpy as np
 
 from chainrule.arrays import Array, to_numpy
 from chainrule.contract.lm import LanguageModel
-from chainrule.explanation.reading import word
+from chainrule.errors import DiagnosisError, ModelError
+from chainrule.explanation.reading import ids_and_target, word, words
+from chainrule.system.plugins import import_object
+from chainrule.system.progress import Reports, as_progress
 
 TOP = 5
 """The number of most likely tokens that an explanation lists."""
+LAST = 3
+"""The default number of tokens, the last ones, that the graph of a recurrent network covers."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +43,16 @@ class Explanation(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What is predicted and how well, in one line."""
+        """The token that is predicted, and its probability or loss, in one line."""
 
     @property
     def is_probability(self) -> bool:
-        """Whether e^-nats is a probability, and not a mere score."""
+        """True if e^-nats is a probability, and not only a score."""
         return True
 
     @abstractmethod
     def steps(self) -> dict[str, Any]:
-        """What leads to the probability, as entries of `record`."""
+        """The steps that lead to the probability, as entries of `record`."""
 
     def record(self) -> dict[str, Any]:
         """The whole explanation as a dictionary that can be written as JSON."""
@@ -59,8 +69,57 @@ class Explanation(ABC):
         }
 
 
+def explain(
+    lm: LanguageModel,
+    text: str,
+    *,
+    next_word: str | None = None,
+    token: int | None = None,
+    last: int = LAST,
+    progress: Reports = False,
+) -> Explanation:
+    """Explain how a model predicts the last token of a text, the `token`-th, or `next_word` after the text.
+
+    An n-gram model gives an `NgramExplanation`: contexts, weights, and the product or sum that they make. A mixture
+    gives a `MixtureExplanation`: the weight of each of its models, and the probability by each of them. A network
+    gives a `NetworkExplanation` with its graph, which for a recurrent network and a bag of words covers the `last`
+    tokens before the target, and for other networks all tokens that they read.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", cr.Corpus.from_text("i love cats\\ni love dogs\\n"), order=2, smoothing="mle")
+    >>> print(explain(lm, "i love cats").title)
+    p(cats | … love) = 0.5
+    """
+    if last < 1:
+        raise DiagnosisError(f"the last tokens of the graph should be at least 1, not {last}")
+    LanguageModel.expect(lm)
+    reports = as_progress(progress)
+    if not is_explained(lm):
+        raise ModelError(f"a model of the kind {lm.kind} cannot be explained: it declares no `explained_by`")
+    ids, target = ids_and_target(lm, text, reports, next_word=next_word, token=token)
+    explained: Explanation = import_object(lm.explained_by)(lm, ids, target, last, reports)  # type: ignore[attr-defined]
+    return explained
+
+
+def is_explained(lm: LanguageModel) -> bool:
+    """Return True if a model declares the function that explains it."""
+    return hasattr(lm, "explained_by")
+
+
+def common_fields(lm: LanguageModel, first: int, ids: list[int], target: int, nats: float) -> dict[str, Any]:
+    """The fields that all explanations share, for a model that starts with the token `first` and reads the ids."""
+    state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
+    return {
+        "kind": lm.kind,
+        "tokens": words(lm.tokenizer, [first, *ids]),
+        "target": word(lm.tokenizer, target),
+        "nats": nats,
+        "likely": most_likely(lm, lm.next_log_probs(state)[0]),
+    }
+
+
 def most_likely(lm: LanguageModel, log_probs_V: Array) -> tuple[tuple[str, float], ...]:
-    """The most likely tokens, and their probabilities, by ln p of every token."""
+    """The most likely tokens and their probabilities, by ln p of every token."""
     p_V = np.exp(to_numpy(log_probs_V).astype(np.float64))
     best = np.argsort(-p_V, kind="stable")[:TOP]
-    return tuple((word(lm, int(i)), float(p_V[i])) for i in best)
+    return tuple((word(lm.tokenizer, int(i)), float(p_V[i])) for i in best)

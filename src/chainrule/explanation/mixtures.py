@@ -1,21 +1,19 @@
-"""One prediction of a mixture, explained: the weight of each of its parts, and what each part says."""
+"""One prediction of a mixture, explained: the weight of each of its parts, and the probability by each part."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
-import numpy as np
-
-from chainrule.contract.lm import LanguageModel, start_token
-from chainrule.explanation.explanation import Explanation, most_likely
-from chainrule.explanation.reading import word
+from chainrule.contract.lm import start_token
+from chainrule.explanation.explanation import Explanation, common_fields
+from chainrule.system.progress import Progress
 
 
 @dataclass(frozen=True)
-class Part:
-    """A model or a cache of a mixture, and what it says of one token."""
+class MixturePart:
+    """A model or a cache of a mixture, and the probability that it gives to one token."""
 
     name: str
     weight: float
@@ -31,24 +29,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What a mixture makes of one token."""
+    """The weights of a mixture for one token, and the probability by each part."""
 
     form: Literal["linear", "log-linear"]
     by: str
-    """What the weights depend on; "none": they are always the same."""
+    """The property of the context by which weights are chosen; "none" if they are always the same."""
     value: float | None
-    """The number that the weights depend on here; None if there is none."""
-    parts: tuple[Part, ...]
+    """The value of that property here; None if there is none."""
+    parts: tuple[MixturePart, ...]
     log_prob: float
     """ln p of the token by the mixture."""
-
-
-@runtime_checkable
-class WeighsParts(Protocol):
-    """A language model that mixes others."""
-
-    def weigh(self, ids: list[int], target: int) -> Weighed:
-        """The weights after the ids, and what each part says of the target."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,7 @@ class MixtureExplanation(Explanation):
 
     @property
     def shares(self) -> list[float]:
-        """What each part of a linear mixture adds to p; of a log-linear one, the factor that it multiplies by."""
+        """The terms w p of a linear mixture, whose sum is p; the factors p^λ of a log-linear one."""
         if self.weighed.form == "linear":
             return [part.weight * part.probability for part in self.weighed.parts]
         return [
@@ -99,16 +89,8 @@ class MixtureExplanation(Explanation):
         }
 
 
-def explain_mixture(lm: LanguageModel, ids: list[int], target: int) -> MixtureExplanation:
-    """Explain how a mixture predicts the target after the ids; the start token comes before them."""
-    assert isinstance(lm, WeighsParts)
-    weighed = lm.weigh(ids, target)
-    state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
-    return MixtureExplanation(
-        kind=lm.kind,
-        tokens=tuple(word(lm, token) for token in [start_token(lm.tokenizer, lm.context), *ids]),
-        target=word(lm, target),
-        nats=-weighed.log_prob,
-        likely=most_likely(lm, lm.next_log_probs(state)[0]),
-        weighed=weighed,
-    )
+def explain_mixture(lm: Any, ids: list[int], target: int, last: int, progress: Progress) -> MixtureExplanation:
+    """Explain how a mixture, a model with the method `weigh`, predicts the target after the ids."""
+    weighed: Weighed = lm.weigh(ids, target)
+    start = start_token(lm.tokenizer, lm.context)
+    return MixtureExplanation(**common_fields(lm, start, ids, target, -weighed.log_prob), weighed=weighed)

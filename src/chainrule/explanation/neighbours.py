@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from chainrule.autodiff.model import TapeModel
 from chainrule.contract.model import Model
 from chainrule.errors import DiagnosisError
 from chainrule.explanation.reading import one_token
@@ -27,11 +25,18 @@ class Neighbour(NamedTuple):
     """The cosine of the angle between the two vectors."""
 
 
+@runtime_checkable
+class HasVectors(Protocol):
+    """A model that has a vector for each token."""
+
+    def token_vectors(self) -> np.ndarray:
+        """The vectors of all tokens, [V, D]."""
+
+
 def table_of(model: Model) -> np.ndarray:
     """The vectors of all tokens, [V, D]; a model without a table is refused."""
-    if isinstance(model, TapeModel):
-        table_VD: np.ndarray = model.network.table.out_tensor
-        return table_VD[: model.tokenizer.vocab_size]
+    if isinstance(model, HasVectors):
+        return model.token_vectors()
     if has_torch():
         from chainrule.inference.torch_model import TorchModel
 
@@ -56,8 +61,9 @@ def neighbours(model: Model, text: str, top: int = TOP) -> tuple[Neighbour, list
     # cos(a, b) = a·b / (|a| |b|)
     cosines_V = table_VD @ table_VD[token] / np.maximum(norms_V * norms_V[token], 1e-12)
     order = np.argsort(-cosines_V, kind="stable")
-    found = _named(tokenizer, cosines_V, order[: top + 1])
-    return Neighbour(token, tokenizer.token(token), 1.0), [one for one in found if one.id != token][:top]
+    nearest = [int(i) for i in order[: top + 1] if i != token][:top]
+    found = [Neighbour(i, tokenizer.token(i), float(cosines_V[i])) for i in nearest]
+    return Neighbour(token, tokenizer.token(token), 1.0), found
 
 
 def _token(tokenizer: Tokenizer, text: str) -> int:
@@ -70,7 +76,3 @@ def _token(tokenizer: Tokenizer, text: str) -> int:
     if token == tokenizer.unk and text != tokenizer.token(token):
         raise DiagnosisError(f"{text!r} is unknown to the model: it has no vector of its own")
     return token
-
-
-def _named(tokenizer: Tokenizer, cosines_V: np.ndarray, ids: Sequence[int] | np.ndarray) -> list[Neighbour]:
-    return [Neighbour(int(i), tokenizer.token(int(i)), float(cosines_V[i])) for i in ids]

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.autodiff.model import TapeModel, as_tape_model
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
-from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
-from chainrule.autodiff.tape.tape import Tape, no_grad
+from chainrule.autodiff import Tape, no_grad
+from chainrule.autodiff.model import as_tape_model
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.explanation.explanation import Explanation, most_likely
 from chainrule.explanation.pictures.drawing import to_svg
 from chainrule.explanation.pictures.graph import Graph, differentiate
 from chainrule.explanation.pictures.prediction import Prediction
-from chainrule.explanation.reading import word
+from chainrule.explanation.reading import word, words
 from chainrule.system.progress import Progress
 
 MOST_IN_TITLE = 12
@@ -65,34 +62,23 @@ def explain_network(
     read = model.in_window([start_token(model.tokenizer, model.context), *ids])
     if len(read) <= len(ids):
         progress.note(f"of {len(ids) + 1:,} tokens the last {len(read):,} are in the window of the network")
-    reach = _reach(model.network, last)
-    shown, memory = read[-reach:], _memory(model, read[:-reach])
+    network, memory = model.network, None
+    reach = network.tokens_at_once or last
+    shown, before = read[-reach:], read[:-reach]
+    if before and network.tokens_at_once is None:
+        with no_grad():
+            memory = network.read(np.array([before])).memory
     with Tape() as tape:
-        found = Prediction(model.network, shown, target, lambda token: word(model, token), memory)
+        found = Prediction(network, shown, target, lambda token: word(model.tokenizer, token), memory)
         nats, logits_V = float(found.loss.out_tensor), found.logits.out_tensor
         graph = differentiate(tape, found.symbols)
     return NetworkExplanation(
         kind=model.kind,
-        tokens=tuple(word(model, token) for token in read),
-        target=word(model, target),
+        tokens=words(model.tokenizer, read),
+        target=word(model.tokenizer, target),
         nats=nats,
         # ln p_i = z_i - ln Σ e^z, and ln Σ e^z = z_y + L
         likely=most_likely(model, logits_V - logits_V[target] - nats),
         shown=len(shown),
         graph=graph,
     )
-
-
-def _reach(network: TapeNetwork, last: int) -> int:
-    """The number of tokens in the graph: all that the network reads at once, or the last of them."""
-    if isinstance(network, TapeFeedforward):
-        return network.config.order - 1
-    return network.config.window if isinstance(network, TapeTransformer) else last
-
-
-def _memory(model: TapeModel, before: list[int]) -> Any:
-    """The memory of a network after the tokens `before`; None without tokens or for a feed-forward network."""
-    if not before or isinstance(model.network, TapeFeedforward):
-        return None
-    with no_grad():
-        return model.network.read(np.array([before])).memory

@@ -1,20 +1,40 @@
-"""One prediction of an n-gram model, explained: contexts, weights, and the product or sum that gives p."""
+"""One prediction of an n-gram model, explained: contexts, weights, and the product or sum that gives p.
+
+In the equations of smoothing methods (ngram/estimate/smooth.py), c(h w) is the number of times that w followed the
+context h, c(h) the same for all w, T(h) the number of different w that followed h, h' is h without its first token,
+and V is the number of tokens that can be predicted.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from chainrule.contract.lm import LanguageModel
-from chainrule.explanation.explanation import Explanation, most_likely
-from chainrule.explanation.formulas import FORMULAS, INTERPOLATED, discount_of, written_out
-from chainrule.explanation.reading import word
-from chainrule.ngram.evidence import SumStep, backoff_steps, mixture, product, sum_steps
+from chainrule.explanation.explanation import Explanation, common_fields
+from chainrule.explanation.reading import word, words
+from chainrule.ngram.evidence import BackoffStep, SumStep, backoff_steps, mixture, predictable, product, sum_steps
 from chainrule.ngram.infinite.model import AnyLengthModel
 from chainrule.ngram.model import NgramModel
+from chainrule.system.progress import Progress
+
+_DISCOUNTED = "p(w | h) = max(c(h w) - D, 0) / c(h) + γ(h) p(w | h')"
+_CONTINUATIONS = "; below the longest n-grams, c counts the different tokens before h w"
+FORMULAS = {
+    "mle": "p(w | h) = c(h w) / c(h)",
+    "laplace": "p(w | h) = (c(h w) + 1) / (c(h) + V)",
+    "add-k": "p(w | h) = (c(h w) + k) / (c(h) + k V)",
+    "jelinek-mercer": "p(w | h) = λ c(h w) / c(h) + (1 - λ) p(w | h')",
+    "witten-bell": "p(w | h) = (c(h w) + T(h) p(w | h')) / (c(h) + T(h))",
+    "absolute-discounting": _DISCOUNTED,
+    "kneser-ney": _DISCOUNTED + _CONTINUATIONS,
+    "modified-kneser-ney": _DISCOUNTED + _CONTINUATIONS,
+    "katz": "p(w | h) = d c(h w) / c(h) if h w was seen, else α(h) p(w | h')",
+    "stupid-backoff": "S(w | h) = c(h w) / c(h) if h w was seen, else α S(w | h')",
+}
+"""The equation of each smoothing method; a model that was imported or mixed has none."""
+INTERPOLATED = ("jelinek-mercer", "witten-bell", "absolute-discounting", "kneser-ney", "modified-kneser-ney")
+_ROUNDING = 0.05  # a count computed from stored probabilities may differ by this much from a whole number
 
 
 @dataclass(frozen=True)
@@ -23,7 +43,7 @@ class BackoffLine:
 
     context: tuple[str, ...]
     seen: bool
-    """Whether the context is in the model."""
+    """True if the context is in the model."""
     weight: float | None
     """The factor for backing off to the next shorter context; None for the last line."""
     stored: float | None
@@ -31,11 +51,11 @@ class BackoffLine:
     probability: float
     """p(target | context)"""
     count: int | None = None
-    """c(h w), by which the target is known after the context h; None if the model does not tell."""
+    """c(h w), the count of the target after the context h; None if the model does not store it."""
     total: int | None = None
     """c(h), the sum of all such counts."""
     types: int | None = None
-    """T(h), how many different tokens were seen after the context."""
+    """T(h), the number of different tokens seen after the context."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +64,13 @@ class SumLine:
 
     context: tuple[str, ...]
     count: int | None
-    """c(h w); of Kneser-Ney the different tokens before h w. None if the model does not tell."""
+    """c(h w); of Kneser-Ney the different tokens before h w. None if the model does not store it."""
     total: int | None
     types: int
     discount: float | None
-    """D, which is taken off the count; None if the method has none, or the count is not known."""
+    """D, which is subtracted from the count; None if the method has none, or the count is not known."""
     own: float | None
-    """What the context's own counts give; None for the empty context, whose weight is not stored."""
+    """The part that comes from the context's own counts; None for the empty context, whose weight is not stored."""
     weight: float | None
     """γ(h), the weight of the shorter context."""
     lower: float
@@ -60,12 +80,12 @@ class SumLine:
 
 @dataclass(frozen=True)
 class MixtureLine:
-    """A context in the explanation of a model that mixes contexts of all lengths; the last is 1 / V for all."""
+    """A context in the explanation of a model that mixes contexts of all lengths; the last line is 1 / V."""
 
     context: tuple[str, ...] | None
     """None for the uniform distribution, which is below the empty context."""
     count: int | None
-    """N(· h w), by which the target is known after the context h."""
+    """N(· h w), the count of the target after the context h."""
     total: int | None
     """N(· h ·), the sum of all such counts."""
     own: float
@@ -73,7 +93,7 @@ class MixtureLine:
     weight: float | None
     """λ, the weight of the next shorter context; None for the last line."""
     share: float
-    """What the line adds to the model's probability: its own part times the weights of all longer contexts."""
+    """The term of this line in the model's probability: its own part times the weights of all longer contexts."""
     probability: float
     """p(target | context)"""
 
@@ -84,13 +104,13 @@ class NgramExplanation(Explanation):
 
     lines: tuple[BackoffLine, ...] | tuple[MixtureLine, ...]
     normalised: bool
-    """Whether the model gives probabilities, which stupid backoff and some imported models do not."""
+    """True if the model gives probabilities, which stupid backoff and some imported models do not."""
     formula: str = ""
     """The equation of the smoothing method; empty for a model that was imported or mixed, or mixes contexts."""
     sums: tuple[str, ...] = ()
-    """The equation with its numbers, for the context whose probability is stored and those that it has mixed in."""
+    """The equation with its numbers, for the context whose probability is stored and the contexts mixed into it."""
     terms: tuple[SumLine, ...] = ()
-    """The same as numbers; empty where the method does not mix in shorter contexts."""
+    """The same as numbers; empty if the method does not mix in shorter contexts."""
 
     @property
     def is_probability(self) -> bool:
@@ -100,7 +120,7 @@ class NgramExplanation(Explanation):
     def title(self) -> str:
         """The value that is explained, in one line."""
         longest = self.lines[0].context or ()
-        if isinstance(self.lines[0], MixtureLine):  # nothing but the empty context may have been seen
+        if isinstance(self.lines[0], MixtureLine):  # perhaps only the empty context was seen
             longest = longest or self.tokens[-1:]
         before = "… " if 0 < len(longest) < len(self.tokens) else ""
         given = f" | {before}{' '.join(longest)}" if longest else ""
@@ -133,80 +153,138 @@ class NgramExplanation(Explanation):
         return contexts | {"formula": self.formula, "sums": list(self.sums), "terms": terms}
 
 
-def explain_ngram(lm: NgramModel, ids: list[int], target: int) -> NgramExplanation:
+def explain_ngram(lm: NgramModel, ids: list[int], target: int, last: int, progress: Progress) -> NgramExplanation:
     """Explain how a model of bounded order predicts the target after <s> and the ids."""
-    steps = backoff_steps(lm, ids, target)
-    formula = FORMULAS.get(lm.settings.smoothing, "")
+    steps, smoothing = backoff_steps(lm, ids, target), lm.settings.smoothing
+    formula = FORMULAS.get(smoothing, "")
     longest = next((step.context for step in steps if step.is_seen), ())
-    # what was counted after each context that was seen, by its length
+    # the counts after each context that was seen, by its length
     counted = {len(one.context): one for one in sum_steps(lm, longest, target)} if formula else {}
-    lines = tuple(
-        BackoffLine(
-            tuple(word(lm, token) for token in step.context),
-            step.is_seen,
-            None if step.log_weight is None else math.exp(step.log_weight),
-            None if step.log_stored is None else math.exp(step.log_stored),
-            math.exp(product(steps[place:])),
-            *_counts(counted.get(len(step.context))),
-        )
-        for place, step in enumerate(steps)
-    )
-    found = _explained(lm, ids, target, -product(steps), lines, lm.normalised)
-    if not formula:
-        return found
-    terms = tuple(
+    lines = []
+    for place, step in enumerate(steps):
+        weight, stored = (None if log is None else math.exp(log) for log in (step.log_weight, step.log_stored))
+        found = counted.get(len(step.context))
+        counts = (None, None, None) if found is None else (found.count, found.total, found.types)
+        p = math.exp(product(steps[place:]))
+        lines.append(BackoffLine(words(lm.tokenizer, step.context), step.is_seen, weight, stored, p, *counts))
+    terms = [
         SumLine(
-            tuple(word(lm, token) for token in one.context),
+            words(lm.tokenizer, one.context),
             one.count,
             one.total,
             one.types,
-            discount_of(lm, one),
+            _discount(lm, one),
             one.own,
             one.weight,
             one.lower,
             one.probability,
         )
         for length, one in sorted(counted.items(), reverse=True)
-        if length <= len(steps[-1].context) and lm.settings.smoothing in INTERPOLATED
+        if length <= len(steps[-1].context) and smoothing in INTERPOLATED
+    ]
+    return NgramExplanation(
+        **common_fields(lm, lm.tokenizer.bos, ids, target, -product(steps)),
+        lines=tuple(lines),
+        normalised=lm.normalised,
+        formula=formula,
+        sums=_written_out(lm, steps, target),
+        terms=tuple(terms),
     )
-    return replace(found, formula=formula, sums=written_out(lm, steps, target), terms=terms)
 
 
-def _counts(step: SumStep | None) -> tuple[int | None, int | None, int | None]:
-    return (None, None, None) if step is None else (step.count, step.total, step.types)
-
-
-def explain_any_length(lm: AnyLengthModel, ids: list[int], target: int) -> NgramExplanation:
+def explain_any_length(
+    lm: AnyLengthModel, ids: list[int], target: int, last: int, progress: Progress
+) -> NgramExplanation:
     """Explain how a model of n-grams of any length predicts the target after <s> and the ids."""
     found = mixture(lm, ids, target)
     probabilities, shares = found.probabilities, found.shares
     lines = [
-        MixtureLine(
-            tuple(word(lm, token) for token in step.context),
-            step.count,
-            step.total,
-            step.own,
-            step.weight,
-            shares[place],
-            probabilities[place],
-        )
-        for place, step in enumerate(found.steps)
+        MixtureLine(words(lm.tokenizer, step.context), step.count, step.total, step.own, step.weight, share, p)
+        for step, share, p in zip(found.steps, shares, probabilities, strict=False)
     ]
     lines.append(MixtureLine(None, None, None, found.uniform, None, shares[-1], found.uniform))
-    return _explained(lm, ids, target, -math.log(probabilities[0]), tuple(lines), True)
+    common = common_fields(lm, lm.tokenizer.bos, ids, target, -math.log(probabilities[0]))
+    return NgramExplanation(**common, lines=tuple(lines), normalised=True)
 
 
-def _explained(
-    lm: LanguageModel, ids: list[int], target: int, nats: float, lines: Any, normalised: bool
-) -> NgramExplanation:
-    read = [lm.tokenizer.bos, *ids]
-    state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64))
-    return NgramExplanation(
-        kind=lm.kind,
-        tokens=tuple(word(lm, token) for token in read),
-        target=word(lm, target),
-        nats=nats,
-        likely=most_likely(lm, lm.next_log_probs(state)[0]),
-        lines=lines,
-        normalised=normalised,
-    )
+def _written_out(lm: NgramModel, steps: list[BackoffStep], target: int) -> tuple[str, ...]:
+    """A prediction by the equation of its method: the context for which p is stored, then those in its sum."""
+    smoothing = lm.settings.smoothing
+    if smoothing in ("laplace", "add-k"):
+        return (_add_k(lm, steps[0], target),)
+    if smoothing not in FORMULAS:
+        return ()
+    sums = sum_steps(lm, steps[-1].context, target)
+    if smoothing in INTERPOLATED:
+        return tuple(f"{_name(lm, one.context, target)} = {_interpolated(lm, one)}" for one in sums)
+    # the stored probabilities of the other methods do not mix in shorter contexts
+    count, total, p = sums[0].count, sums[0].total, sums[0].probability
+    if not count or not total:
+        return ()
+    ratio = f"{p * total / count:.4g} · " if smoothing == "katz" else ""
+    return (f"{_name(lm, sums[0].context, target)} = {ratio}{count:,} / {total:,} = {p:.4g}",)
+
+
+def _interpolated(lm: NgramModel, step: SumStep) -> str:
+    """own + γ p(w | h') = p, with the counts in the own part if they are known."""
+    p, v = f"{step.probability:.4g}", predictable(lm)
+    discounts = _discounts(lm, len(step.context) + 1)
+    own = None
+    if step.count is not None and step.total:
+        if discounts:
+            discount = _discount(lm, step) or 0.0
+            own = f"({step.count:,} - {discount:.4g}) / {step.total:,}"
+            if step.weight is None:  # not stored for the empty context: the rest of p is its share of 1/V
+                rest = step.probability - max(step.count - discount, 0.0) / step.total
+                return f"{own} + {max(rest, 0.0) * v:.4g} / {v:,} = {p}"
+        elif lm.settings.smoothing == "jelinek-mercer" and step.weight is not None:
+            own = f"{1 - step.weight:.4g} · {step.count:,} / {step.total:,}"
+        elif step.weight is not None:
+            types = f"{step.types:,}"
+            return f"({step.count:,} + {types} · {step.lower:.4g}) / ({step.total:,} + {types}) = {p}"
+    if step.own is None:
+        return p
+    known = "" if own or not discounts else f", where D = {' or '.join(f'{d:.4g}' for d in discounts)}"
+    return f"{own or f'{step.own:.4g}'} + {step.weight:.4g} · {step.lower:.4g} = {p}{known}"
+
+
+def _discount(lm: NgramModel, step: SumStep) -> float | None:
+    """D, which is subtracted from the count of a step; None if there is none, or the count is not known."""
+    discounts = _discounts(lm, len(step.context) + 1)
+    if not discounts or step.count is None:
+        return None
+    # D of counts of 1, 2, and 3 or more, or one for all
+    return discounts[min(step.count, len(discounts)) - 1] if step.count else 0.0
+
+
+def _discounts(lm: NgramModel, n: int) -> list[float]:
+    """D of n-grams of n tokens: one, or three for counts of 1, 2, and 3 or more; empty if the method has none."""
+    every = lm.metrics.get("discounts", [])
+    return list(every[n - 1]) if n <= len(every) else []
+
+
+def _add_k(lm: NgramModel, whole: BackoffStep, target: int) -> str:
+    """(c(h w) + k) / (c(h) + k V); counts that are not stored are computed from p and the backoff weight."""
+    v, settings = predictable(lm), lm.settings
+    k = 1.0 if settings.smoothing == "laplace" else settings.k
+    parameters = f"V = {v:,}" if settings.smoothing == "laplace" else f"k = {k:g}, V = {v:,}"
+    count = total = 0.0  # after a context that was never seen
+    if whole.is_seen:
+        step = sum_steps(lm, whole.context, target)[0]
+        if step.count is not None and step.total is not None:
+            count, total = float(step.count), float(step.total)
+        elif step.weight is not None:
+            total = k * v * (1 / step.weight - 1)  # γ(h) = k V / (c(h) + k V)
+            count = step.probability * (total + k * v) - k
+        else:
+            return parameters
+    if max(abs(count - round(count)), abs(total - round(total))) > _ROUNDING:  # of rounded or pruned probabilities
+        return parameters
+    p = (round(count) + k) / (round(total) + k * v)
+    named, added = _name(lm, whole.context, target), f"{v:,}" if k == 1 else f"{k:g} · {v:,}"
+    return f"{named} = ({round(count):,} + {k:g}) / ({round(total):,} + {added}) = {p:.4g}, {parameters}"
+
+
+def _name(lm: NgramModel, context: tuple[int, ...], target: int) -> str:
+    given = f" | {' '.join(words(lm.tokenizer, context))}" if context else ""
+    return f"{'p' if lm.normalised else 'S'}({word(lm.tokenizer, target)}{given})"

@@ -39,6 +39,8 @@ LOGITS_AT_ONCE = 1 << 26
 class NeuralModel(TorchModel, LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
+    explained_by = "chainrule.explanation.networks:explain_network"
+    diagnosed_by = "chainrule.explanation.diagnosis:trace_network"
     network: Network
 
     _scores_by_windows = True

@@ -33,7 +33,7 @@ from chainrule.contract.lm import (
     score_sequences,
 )
 from chainrule.errors import SettingsError
-from chainrule.explanation.mixtures import Part, Weighed
+from chainrule.explanation.mixtures import MixturePart, Weighed
 from chainrule.mixtures.caches import Cache, CacheState
 from chainrule.mixtures.gates import Floats, Gate, entropies
 from chainrule.mixtures.settings import MixtureSettings
@@ -101,6 +101,7 @@ class Mixture(LanguageModel):
     """A probability for every next token from those of several models."""
 
     kind = KIND_NAME
+    explained_by = "chainrule.explanation.mixtures:explain_mixture"
 
     def __init__(
         self,
@@ -249,7 +250,7 @@ class Mixture(LanguageModel):
         names = [*(f"{number}: {lm.kind}" for number, lm in enumerate(self.models, start=1)), *caches]
         weights_K = self.gate.weights(self.weights_GK, columns.values_BT)[0, 0]
         parts = (
-            Part(name, float(weight), float(to_numpy(scores_BT)[0, 0]))
+            MixturePart(name, float(weight), float(to_numpy(scores_BT)[0, 0]))
             for name, weight, scores_BT in zip(names, weights_K, columns.scores, strict=True)
         )
         log_prob = float(to_numpy(self.score(target_BT, state))[0, 0])

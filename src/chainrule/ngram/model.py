@@ -63,6 +63,7 @@ class NgramModel(LanguageModel):
     """p(x_t | x_<t) = p(x_t | the N-1 tokens before): the Markov assumption."""
 
     kind = KIND_NAME
+    explained_by = "chainrule.explanation.ngrams:explain_ngram"
 
     def __init__(
         self,

@@ -282,6 +282,6 @@ TRANSFORMER = network_kind(
     "every token looks at those before it",
     TransformerSettings,
     torch=f"{_TORCH}.transformer.decoder:Transformer",
-    tape=f"{_TAPE}.transformer.decoder:TapeTransformer",
+    tape=f"{_TAPE}.transformer:TapeTransformer",
     entry=LadderEntry("transformer", ON_LADDER, share=2.0, quick=True),
 )

@@ -2,12 +2,10 @@
 
 In reading order:
 
-    network.py        `TapeNetwork`: what all networks share, from embeddings to the loss
-    feedforward.py    the feed-forward network over the last n-1 tokens
+    network.py        `TapeNetwork`: the interface and the parts that all networks share
+    feedforward.py    the feed-forward network over the last n-1 tokens, and its hidden layers
     bag_of_words.py   hidden layers over the mean of all tokens read
-    hidden.py         the hidden layers of these two
     cells.py          one step of an Elman, LSTM or GRU cell
     recurrent.py      recurrent networks, made of layers of cells
-    transformer/      the Transformer decoder
-    weights.py        names, shapes and initial values of the parameters
+    transformer.py    the Transformer decoder: blocks, attention, positions
 """

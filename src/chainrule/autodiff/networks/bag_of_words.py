@@ -1,6 +1,6 @@
 """The bag of words on the tape: the mean of all tokens read, whatever their order.
 
-    m_t = 1/t Σ_{i<=t} E x_i                     all the past, or what a window holds of it
+    m_t = 1/t Σ_{i<=t} E x_i                     over all tokens read, or those in a window
     h_t = f(W m_t + b)                           one hidden layer or more
     p(next | all tokens before) = softmax(U h_t + c)
 
@@ -9,15 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from chainrule.autodiff.networks.hidden import hidden_layers
-from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.modules import Multiply, RunningMean
-from chainrule.autodiff.tape.nodes import Value
+from chainrule.autodiff import Array, Multiply, RunningMean, Value
+from chainrule.autodiff.networks.feedforward import fill_hidden, hidden_layers, hidden_shapes
+from chainrule.autodiff.networks.network import Randomness, Reading, Shape, TapeNetwork, shapes_with_tables
 from chainrule.networks.config import BagOfWordsConfig
 from chainrule.networks.memory import Sums
 
@@ -25,9 +21,15 @@ from chainrule.networks.memory import Sums
 class TapeBagOfWords(TapeNetwork):
     """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
 
-    def __init__(self, config: BagOfWordsConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
-        super().__init__(vocab_size, bos, tensors, tied=config.tied)
-        self.config, self.window = config, config.window
+    config: BagOfWordsConfig
+
+    @classmethod
+    def shapes(cls, config: BagOfWordsConfig, vocab_size: int) -> dict[str, Shape]:
+        return shapes_with_tables(config, vocab_size, hidden_shapes(config, config.embedding), config.hidden)
+
+    @classmethod
+    def fill(cls, weight: Array, name: str, config: BagOfWordsConfig, randomness: Randomness) -> None:
+        fill_hidden(weight, name, config, randomness)
 
     def begin(self, batch_size: int) -> Sums:
         table = self.table.out_tensor
@@ -44,7 +46,7 @@ class TapeBagOfWords(TapeNetwork):
         embedded = self.embed(ids_BT, 0.0, randomness)
         counts_B: Array | int = ids_BT.shape[1]
         if is_token_BT is not None:
-            # padding adds nothing to the sum, and stands behind all tokens whose mean is asked for
+            # padding adds nothing to the sum, and stands after all tokens whose mean is used
             embedded = Multiply().apply_fwd(embedded, Value(is_token_BT[..., None].astype(np.float64), "tokens"))
             counts_B = is_token_BT.sum(axis=1)
         # m_t = 1/t Σ_{i<=t} E x_i

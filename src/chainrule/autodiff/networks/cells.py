@@ -1,50 +1,50 @@
 """Recurrent cells on the tape, one step at a time: the lecture's equations as they are.
 
 A cell takes W x_t + b and U h_{t-1} + d, each with the gates side by side in the order of
-`networks/recurrent/cells.py`, and the state before: (h,), for an LSTM (h, c). It returns the state after.
+`networks/recurrent/cells.py`, and the state before: (h,), for an LSTM (h, c). It returns the state after. Gates and
+states carry the lecture's letters, by which a picture or a diagnosis finds them on the tape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from chainrule.autodiff.tape.modules import Add, Multiply, ReLU, Scale, Sigmoid, Tanh
-from chainrule.autodiff.tape.moves import Slice
-from chainrule.autodiff.tape.nodes import Node
-from chainrule.autodiff.tape.tape import Module
+from chainrule.autodiff import Add, Module, Multiply, Node, ReLU, Scale, Sigmoid, Slice, Tanh
 from chainrule.networks.config import CellName
 
 CellState: TypeAlias = tuple[Node, ...]
 Cell: TypeAlias = Callable[[Node, Node, CellState], CellState]
+_Applied = TypeVar("_Applied", bound=Module)
 
 
 def elman(Wx: Node, Uh: Node, state: CellState) -> CellState:
     """The simple recurrent network (Elman 1990)."""
     # h_t = tanh(W x_t + b + U h_{t-1} + d)
-    return (Tanh().apply_fwd(Add().apply_fwd(Wx, Uh)),)
+    return (_named("h", Tanh().apply_fwd(Add().apply_fwd(Wx, Uh))),)
 
 
 def elman_relu(Wx: Node, Uh: Node, state: CellState) -> CellState:
     """The same as `elman`, with ReLU instead of tanh."""
     # h_t = max(0, W x_t + b + U h_{t-1} + d)
-    return (ReLU().apply_fwd(Add().apply_fwd(Wx, Uh)),)
+    return (_named("h", ReLU().apply_fwd(Add().apply_fwd(Wx, Uh))),)
 
 
 def lstm(Wx: Node, Uh: Node, state: CellState) -> CellState:
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
     _, c = state
     sums = _gates(Add().apply_fwd(Wx, Uh), 4)
-    # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise
-    i, f, o = (Sigmoid().apply_fwd(sums[n]) for n in (0, 1, 3))
-    # g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
-    g = Tanh().apply_fwd(sums[2])
+    # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise; g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
+    i = _named("i", Sigmoid().apply_fwd(sums[0]), "input")
+    f = _named("f", Sigmoid().apply_fwd(sums[1]), "forget")
+    g = _named("g", Tanh().apply_fwd(sums[2]), "candidate")
+    o = _named("o", Sigmoid().apply_fwd(sums[3]), "output")
     # c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
-    c = Add().apply_fwd(Multiply().apply_fwd(f, c), Multiply().apply_fwd(i, g))
+    c = _named("c", Add().apply_fwd(Multiply().apply_fwd(f, c), Multiply().apply_fwd(i, g)))
     # h_t = o_t ⊙ tanh(c_t)
-    return Multiply().apply_fwd(o, Tanh().apply_fwd(c)), c
+    return _named("h", Multiply().apply_fwd(o, Tanh().apply_fwd(c))), c
 
 
 def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
@@ -52,18 +52,24 @@ def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
     (h,) = state
     (r_x, z_x, n_x), (r_h, z_h, n_h) = _gates(Wx, 3), _gates(Uh, 3)
     # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
-    r, z = Sigmoid().apply_fwd(Add().apply_fwd(r_x, r_h)), Sigmoid().apply_fwd(Add().apply_fwd(z_x, z_h))
+    r = _named("r", Sigmoid().apply_fwd(Add().apply_fwd(r_x, r_h)), "reset")
+    z = _named("z", Sigmoid().apply_fwd(Add().apply_fwd(z_x, z_h)), "update")
     # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
-    n = Tanh().apply_fwd(Add().apply_fwd(n_x, Multiply().apply_fwd(r, n_h)))
+    n = _named("n", Tanh().apply_fwd(Add().apply_fwd(n_x, Multiply().apply_fwd(r, n_h))), "candidate")
     # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
     new = Multiply().apply_fwd(Scale(-1, 1).apply_fwd(z), n)
-    return (Add().apply_fwd(new, Multiply().apply_fwd(z, h)),)
+    return (_named("h", Add().apply_fwd(new, Multiply().apply_fwd(z, h))),)
 
 
 def find_cell(name: CellName, activation: str) -> Cell:
     if name == "elman":
         return elman if activation == "tanh" else elman_relu
     return {"lstm": lstm, "gru": gru}[name]
+
+
+def _named(symbol: str, module: _Applied, gate: str = "") -> _Applied:
+    module.symbol, module.gate = symbol, gate
+    return module
 
 
 def _gates(sums: Node, count: int) -> list[Module]:

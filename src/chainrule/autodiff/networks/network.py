@@ -1,4 +1,4 @@
-"""The interface of networks on the tape: named parameters, token ids in, features out, a memory of what was read.
+"""The interface of networks on the tape: parameters by name, token ids in, features and a memory out.
 
 A network computes the same function as the torch network of the same settings: its parameters have the names and
 shapes of the model folder, so that one folder serves both. Without a random generator there is no dropout, as in
@@ -17,14 +17,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.autodiff.tape.gradients import Array
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Multiply, Scale
-from chainrule.autodiff.tape.nodes import Node, Parameter, Value
+from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module
+from chainrule.networks.config import padded_size
 from chainrule.networks.memory import Memory
 
 Randomness: TypeAlias = np.random.Generator
+Shape: TypeAlias = tuple[int, ...]
+_HEAD_STD = 0.02
 
 
 class Reading(NamedTuple):
@@ -50,17 +52,41 @@ class TapeLoss(NamedTuple):
 
 
 class TapeNetwork(ABC):
-    """A network that reads tokens one after the other; constructed from (config, vocab_size, bos, tensors)."""
+    """A network that reads tokens one after the other."""
 
     table_setting = "embedding"
     """The name of the setting for the width of the embedding table."""
 
-    def __init__(self, vocab_size: int, bos: int, tensors: Mapping[str, Array], *, tied: bool) -> None:
+    def __init__(self, config: Any, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
         """The tensors are not copied: training updates them in place."""
-        self.vocab_size, self.bos, self.tied = vocab_size, bos, tied
-        self.window: int | None = None
+        self.config: Any = config
+        self.vocab_size, self.bos, self.tied = vocab_size, bos, config.tied
+        self.window: int | None = getattr(config, "window", None)
         """The most tokens that the network reads; None if there is no bound."""
         self.parameters = {name: Parameter(name, tensor) for name, tensor in tensors.items()}
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, config: Any, vocab_size: int) -> dict[str, Shape]:
+        """The shape of every parameter, by its name in the model folder; tables are padded by a few rows."""
+
+    @classmethod
+    @abstractmethod
+    def fill(cls, weight: Array, name: str, config: Any, randomness: Randomness) -> None:
+        """Write the initial value of the parameter of that name into `weight`, which is all zeros."""
+
+    @classmethod
+    def initial(cls, config: Any, vocab_size: int, randomness: Randomness) -> dict[str, Array]:
+        """Random initial weights in float32, from the same distributions as those of the torch networks."""
+        tensors = {name: np.zeros(shape, np.float32) for name, shape in cls.shapes(config, vocab_size).items()}
+        for name, tensor in tensors.items():
+            cls.fill(tensor, name, config, randomness)
+        return tensors
+
+    @property
+    def tokens_at_once(self) -> int | None:
+        """The number of last tokens from which the network predicts; None if a memory carries all that was read."""
+        return None
 
     @property
     def table(self) -> Parameter:
@@ -164,3 +190,27 @@ def dropout(x: Node, share: float, randomness: Randomness | None, shape: tuple[i
 def keep_mask(shape: tuple[int, ...], share: float, randomness: Randomness) -> Array:
     """A dropout mask: 0 where a number is dropped, else 1 / (1 - share), so that the expectation stays the same."""
     return (randomness.random(shape, np.float32) >= share) / np.float32(1 - share)
+
+
+def shapes_with_tables(
+    config: Any, vocab_size: int, middle: Mapping[str, Shape], features: int
+) -> dict[str, Shape]:
+    """The shapes of the embedding table, the parameters in the middle, and the head, which reads `features`."""
+    rows, width = padded_size(vocab_size), config.embedding
+    found: dict[str, Shape] = {"embedding.weight": (rows, width), **middle}
+    if not config.tied:
+        found["head.weight"] = (rows, features)
+    elif features != width:
+        found["projection.weight"] = (width, features)
+    return {**found, "head.bias": (rows,)}
+
+
+def fill_table(weight: Array, name: str, config: Any, randomness: Randomness) -> None:
+    """Write initial values into the embedding table, the head or the projection; leave other parameters alone."""
+    if name == "embedding.weight":
+        # looked-up vectors have variance 1; a table tied to the head is smaller, and scaled up at the lookup
+        weight[:] = randomness.normal(0, 1 / math.sqrt(weight.shape[1]) if config.tied else 1, weight.shape)
+    elif name == "head.weight":
+        weight[:] = randomness.normal(0, _HEAD_STD, weight.shape)
+    elif name == "projection.weight":
+        weight[:] = randomness.uniform(-1, 1, weight.shape) / math.sqrt(weight.shape[1])

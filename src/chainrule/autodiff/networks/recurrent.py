@@ -1,4 +1,4 @@
-"""Recurrent language models on the tape: a state of fixed size carries all that was read.
+"""Recurrent language models on the tape: a state of fixed size stands for all tokens read.
 
     h_t = cell(E x_t, h_{t-1})                   an Elman network, an LSTM or a GRU (cells.py), in layers
     p(next | all tokens before) = softmax(U h_t + c)
@@ -9,18 +9,25 @@ as data (truncated back-propagation through time). `networks/recurrent/rnn.py` i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 
 import numpy as np
 
 from chainrule.autodiff.networks.cells import CellState, find_cell
-from chainrule.autodiff.networks.network import Randomness, Reading, TapeNetwork, dropout
-from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.networks.network import (
+    Randomness,
+    Reading,
+    Shape,
+    TapeNetwork,
+    dropout,
+    fill_table,
+    shapes_with_tables,
+)
 from chainrule.autodiff.tape.modules import Add, Linear, MatMul, Mean, Multiply, Scale
 from chainrule.autodiff.tape.moves import Slice, Stack, Transpose
-from chainrule.autodiff.tape.nodes import Node, Value
+from chainrule.autodiff.tape.nodes import Array, Node, Value
 from chainrule.autodiff.tape.tape import Module
-from chainrule.networks.config import PARTS, RecurrentConfig
+from chainrule.networks.config import GATES, PARTS, RecurrentConfig
 from chainrule.networks.memory import RecurrentMemory
 
 LAYER = "layers.{}.weights.{}_l0"
@@ -30,9 +37,34 @@ LAYER = "layers.{}.weights.{}_l0"
 class TapeRecurrent(TapeNetwork):
     """A recurrent network: layers of cells that read one token after the other."""
 
-    def __init__(self, config: RecurrentConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
-        super().__init__(vocab_size, bos, tensors, tied=config.tied)
-        self.config, self.cell = config, find_cell(config.cell, config.activation)
+    config: RecurrentConfig
+
+    @classmethod
+    def shapes(cls, config: RecurrentConfig, vocab_size: int) -> dict[str, Shape]:
+        found: dict[str, Shape] = {}
+        below, gates = config.embedding, GATES[config.cell]
+        for i, width in enumerate(config.widths):
+            found[LAYER.format(i, "weight_ih")] = gates * width, below
+            found[LAYER.format(i, "weight_hh")] = gates * width, width
+            found[LAYER.format(i, "bias_ih")] = found[LAYER.format(i, "bias_hh")] = (gates * width,)
+            below = width
+        if config.learned_start:
+            found |= {f"starts.{i}": (PARTS[config.cell], width) for i, width in enumerate(config.widths)}
+        return shapes_with_tables(config, vocab_size, found, below)
+
+    @classmethod
+    def fill(cls, weight: Array, name: str, config: RecurrentConfig, randomness: Randomness) -> None:
+        fill_table(weight, name, config, randomness)
+        gates = np.split(weight, GATES[config.cell]) if name.startswith("layers") else []
+        if "bias_ih" in name and config.cell == "lstm":
+            # a forget gate that begins open lets gradients through (Jozefowicz and others 2015)
+            gates[1][:] = 1
+        elif weight.ndim == 2:
+            for gate in gates:
+                if "weight_hh" in name:
+                    gate[:] = _orthogonal(len(gate), randomness)
+                else:
+                    gate[:] = randomness.uniform(-1, 1, gate.shape) * math.sqrt(6 / sum(gate.shape))
 
     def begin(self, batch_size: int) -> RecurrentMemory:
         return RecurrentMemory(tuple(tuple(_value(part) for part in state) for state in self._first(batch_size)))
@@ -44,7 +76,7 @@ class TapeRecurrent(TapeNetwork):
         is_token_BT: Array | None = None,
         randomness: Randomness | None = None,
     ) -> Reading:
-        """Read tokens as `TapeNetwork.read` says; with `is_token_BT`, no gradient flows through the states."""
+        """Read tokens as in `TapeNetwork.read`; with `is_token_BT`, no gradient flows through the states."""
         config = self.config
         states = self._first(len(ids_BT)) if memory is None else _as_nodes(memory)
         # time first, so that a step is contiguous in memory
@@ -85,11 +117,11 @@ class TapeRecurrent(TapeNetwork):
         U_kept = dropout(U, self.config.weight_dropout, randomness)
         # W x_t + b does not depend on the state: all times at once
         Wx = Linear().apply_fwd(x_TBD, W, b)
-        outputs = []
+        cell, outputs = find_cell(self.config.cell, self.config.activation), []
         for t in range(len(Wx.out_tensor)):
             Uh = Linear().apply_fwd(state[0], U_kept, d)
             # h_t = cell(x_t, h_{t-1})
-            new = self.cell(Slice(t).apply_fwd(Wx), Uh, state)
+            new = cell(Slice(t).apply_fwd(Wx), Uh, state)
             outputs.append(new[0])
             state = new if is_token_TB is None else _keep_where(is_token_TB[t], new, state)
         return Stack(axis=0).apply_fwd(*outputs), state
@@ -125,10 +157,10 @@ def _one_mask(x_TBD: Node) -> tuple[int, ...]:
     return (1, *x_TBD.out_tensor.shape[1:])
 
 
-def _keep_where(goes_on_B: Array, new: CellState, old: CellState) -> CellState:
-    """The new state of the rows that go on, the old state of the others; no gradient flows through either."""
+def _keep_where(is_token_B: Array, new: CellState, old: CellState) -> CellState:
+    """The new state of rows that read a token, the old state of the others; no gradient flows through either."""
     pairs = zip(new, old, strict=True)
-    return tuple(Value(np.where(goes_on_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
+    return tuple(Value(np.where(is_token_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
 
 
 def _value(part: Node) -> Array:
@@ -138,3 +170,11 @@ def _value(part: Node) -> Array:
 
 def _as_nodes(memory: RecurrentMemory) -> list[CellState]:
     return [tuple(Value(part_BH, "state") for part_BH in state) for state in memory.states]
+
+
+def _orthogonal(size: int, randomness: Randomness) -> Array:
+    """A random orthogonal matrix, which keeps the norm of a vector however often it is multiplied by it."""
+    q, r = np.linalg.qr(randomness.normal(size=(size, size)))
+    # multiplied by the signs of R's diagonal, Q is uniformly distributed over the orthogonal matrices
+    signed: Array = q * np.sign(np.diag(r))
+    return signed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array
+from chainrule.autodiff.tape.nodes import Array
 from chainrule.autodiff.tape.shapes import fit, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape.tape import Module
 from chainrule.errors import AutodiffError
@@ -15,6 +15,8 @@ from chainrule.errors import AutodiffError
 
 class SplitHeads(Module):
     """z_h = x[:, hK : (h+1)K]: features [..., T, H K] taken apart into heads, [..., H, T, K]."""
+
+    formula = "heads({})"
 
     def __init__(self, heads: int) -> None:
         self.heads = heads
@@ -31,6 +33,8 @@ class SplitHeads(Module):
 
 class MergeHeads(Module):
     """z = [x_1; ...; x_H]: the heads [..., H, T, K] of each token side by side, [..., T, H K]."""
+
+    formula = "[{}]"
 
     def forward(self, x: Array) -> Array:
         has_axes(self, 3, x, or_more=True)
@@ -50,6 +54,8 @@ class Rotate(Module):
 
     The input is x [..., T, K]; cos and sin of the angles are data, [T, K/2].
     """
+
+    formula = "rotate({})"
 
     def __init__(self, cos: Array, sin: Array) -> None:
         self.cos, self.sin = cos, sin
@@ -128,3 +134,7 @@ class ScaledDotProductAttention(Module):
 
     def _kept(self, p: Array) -> Array:
         return p if self.keep is None else p * self.keep.astype(p.dtype, copy=False)
+
+    def equation(self, *names: str) -> str:
+        q, k, v = names
+        return f"softmax({q} {k}ᵀ / √d{'' if self.bias is None else ' + B'}) {v}"

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.nodes import Node, Parameter, Value
+from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module, Tape, no_grad
 from chainrule.errors import AutodiffError
 
@@ -70,34 +70,22 @@ class GradientReport:
 
 
 def check(
-    build: Callable[..., Module],
-    tensors: Mapping[str, Array],
-    *,
-    name: str = "",
-    eps: float = 1e-6,
-    tolerance: float = 1e-6,
-    entries: int = 200,
-    seed: int = 0,
+    build: Callable[..., Module], tensors: Mapping[str, Array], *, name: str = "", **options: Any
 ) -> GradientReport:
     """Check the gradients of `build(*inputs)`, which applies modules to these tensors and returns the last module.
 
-    Tensors that are not floating-point, such as ids, are data. Of each other tensor at most `entries` entries are
-    checked, chosen at random.
+    Tensors that are not floating-point, such as ids, are data. The options are those of `check_parameters`.
+
+    >>> from chainrule.autodiff import Tanh
+    >>> print(check(lambda x: Tanh().apply_fwd(x), {"x": np.zeros(1)}).passed)
+    True
     """
     nodes: list[Node] = []
     for key, tensor in tensors.items():
         is_data = np.asarray(tensor).dtype.kind != "f"
         nodes.append(Value(tensor, key) if is_data else Parameter(key, np.array(tensor, np.float64)))
     parameters = [node for node in nodes if isinstance(node, Parameter)]
-    return check_parameters(
-        lambda: build(*nodes),
-        parameters,
-        name=name,
-        eps=eps,
-        tolerance=tolerance,
-        entries=entries,
-        seed=seed,
-    )
+    return check_parameters(lambda: build(*nodes), parameters, name=name, **options)
 
 
 def check_parameters(
@@ -112,7 +100,8 @@ def check_parameters(
 ) -> GradientReport:
     """Check the gradients of a whole network: `build()` runs its forward pass and returns its last module.
 
-    The values of the parameters are restored afterwards; their gradients are discarded.
+    At most `entries` entries of each parameter are checked, chosen at random. The values of the parameters are
+    restored afterwards; their gradients are discarded.
     """
     if not parameters:
         raise AutodiffError("there is nothing to check: no input is of floating-point numbers")
@@ -178,21 +167,13 @@ def _numeric(f: Callable[[], float], parameter: Parameter, chosen: Array, eps: f
 
 
 def _worst(parameter: Parameter, chosen: Array, analytic: Array, numeric: Array, tolerance: float) -> InputCheck:
+    """The entry with the largest error; an error that is no number counts as infinite."""
     errors = np.abs(analytic - numeric) / np.maximum(1, np.maximum(np.abs(analytic), np.abs(numeric)))
     errors = np.where(np.isnan(errors), np.inf, errors)
-    shape = parameter.out_tensor.shape
-    worst = int(errors.argmax()) if errors.size else None
-    if worst is None:
-        return InputCheck(parameter.name, shape, 0, 0.0, (), 0.0, 0.0, True)
+    name, shape = parameter.name, parameter.out_tensor.shape
+    if not errors.size:
+        return InputCheck(name, shape, 0, 0.0, (), 0.0, 0.0, True)
+    worst = int(errors.argmax())
     where = tuple(int(axis) for axis in np.unravel_index(chosen[worst], shape))
-    error = float(errors[worst])
-    return InputCheck(
-        parameter.name,
-        shape,
-        len(chosen),
-        error,
-        where,
-        float(analytic[worst]),
-        float(numeric[worst]),
-        error <= tolerance,
-    )
+    error, backward, step = (float(values[worst]) for values in (errors, analytic, numeric))
+    return InputCheck(name, shape, len(chosen), error, where, backward, step, error <= tolerance)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.nodes import Node
+from chainrule.autodiff.tape.nodes import Array, Node
 from chainrule.autodiff.tape.shapes import fit, fit_all, has_axes
 from chainrule.autodiff.tape.tape import Module
 from chainrule.errors import AutodiffError
@@ -16,6 +15,8 @@ from chainrule.errors import AutodiffError
 
 class Softmax(Module):
     """p_i = e^z_i / Σ_j e^z_j, along the last axis."""
+
+    formula = "softmax({})"
 
     def forward(self, z: Array) -> Array:
         has_axes(self, 1, z, or_more=True)
@@ -50,7 +51,7 @@ class _Targets:
         wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
         fit_all(module, wide, targets, range(targets.ndim))
         wide = np.where(targets == PAD, 0.0, wide)
-        # a batch of nothing but padding has loss 0, not 0 / 0
+        # a batch of padding alone has loss 0, not 0 / 0
         total = count if count is not None else wide.sum() or 1.0
         return cls(np.maximum(targets, 0).reshape(-1), (wide / total).reshape(-1).astype(scores.dtype))
 
@@ -93,6 +94,8 @@ class CrossEntropy(Module):
     that the loss is a mean; with count=1 it is a sum.
     """
 
+    formula = "-ln {}[{}]"
+
     def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
         self.weights, self.count = weights, count
 
@@ -118,6 +121,8 @@ class SoftmaxCrossEntropy(Module):
     Weights and count are those of CrossEntropy. Unlike Softmax followed by CrossEntropy, this loses no precision by
     rounding p, and has no infinite slope where p underflows to 0.
     """
+
+    formula = "-ln softmax({})[{}]"
 
     def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
         self.weights, self.count = weights, count

@@ -1,8 +1,8 @@
-"""Modules that do arithmetic: products, activations, sums, means, each with its equation.
+"""Modules that do arithmetic: products, activations, sums, means, norms, each with its equation.
 
 All work on batches: inputs may have any number of axes before those in the equation. `g` is dL/dz, the gradient of
-the module's output; `backward` returns dL/dx for each input, in order. Norms are in norms.py, attention is in
-attention.py, losses are in losses.py, modules that only rearrange numbers in moves.py.
+the module's output; `backward` returns dL/dx for each input, in order. Attention is in attention.py, losses are in
+losses.py, modules that only rearrange numbers in moves.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array, SparseRows
-from chainrule.autodiff.tape.nodes import Node
+from chainrule.autodiff.tape.nodes import Array, Node, SparseRows
 from chainrule.autodiff.tape.shapes import check_ids, fit, fit_all, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape.tape import Module
 
@@ -53,9 +52,15 @@ class Linear(Module):
         # dL/db = Σ g
         return dx, dW, np.sum(g_rows, axis=0, out=self.room_for(2))
 
+    def equation(self, *names: str) -> str:
+        x, W, *b = names
+        return " + ".join([f"{W} {x}", *b])
+
 
 class MatMul(Module):
     """z = A B, the matrix product over the last two axes: inputs A [..., n, k] and B [..., k, m]."""
+
+    formula = "{} {}"
 
     def forward(self, A: Array, B: Array) -> Array:
         has_axes(self, 2, A, B, or_more=True)
@@ -73,6 +78,8 @@ class MatMul(Module):
 class Embedding(Module):
     """z = E[id], which is the one-hot vector of the id times E: inputs E [V, D] and ids [...]."""
 
+    formula = "{}[{}]"
+
     def forward(self, E: Array, ids: Array) -> Array:
         has_axes(self, 2, E)
         check_ids(self, ids, E)
@@ -88,6 +95,8 @@ class Embedding(Module):
 
 class Sigmoid(Module):
     """z = σ(x) = 1 / (1 + e^-x)."""
+
+    formula = "σ({})"
 
     def forward(self, x: Array) -> Array:
         z = np.negative(x, out=self.empty_like(x))
@@ -107,6 +116,8 @@ class Sigmoid(Module):
 class Tanh(Module):
     """z = tanh(x)."""
 
+    formula = "tanh({})"
+
     def forward(self, x: Array) -> Array:
         return np.tanh(x, out=self.empty_like(x))
 
@@ -122,6 +133,8 @@ class Tanh(Module):
 class ReLU(Module):
     """z = max(0, x)."""
 
+    formula = "max(0, {})"
+
     def forward(self, x: Array) -> Array:
         return np.maximum(x, 0, out=self.empty_like(x))
 
@@ -132,6 +145,8 @@ class ReLU(Module):
 
 class GELU(Module):
     """z = x Φ(x), where Φ(x) ≈ (1 + tanh u) / 2,  u = sqrt(2/π) (x + 0.044715 x³), as in GPT-2."""
+
+    formula = "gelu({})"
 
     def forward(self, x: Array) -> Array:
         t = np.square(x, out=self.empty_like(x))
@@ -163,6 +178,8 @@ class GELU(Module):
 class ErfGELU(Module):
     """z = x Φ(x), where Φ(x) = (1 + erf(x / sqrt(2))) / 2, as in BERT."""
 
+    formula = "{0} Φ({0})"
+
     def forward(self, x: Array) -> Array:
         self._Phi: Array = (1 + _compiled_erf()(x * x.dtype.type(math.sqrt(0.5)))) * x.dtype.type(0.5)
         z: Array = x * self._Phi
@@ -191,6 +208,8 @@ def _erf(x: float) -> float:
 class Add(Module):
     """z = a + b, broadcast as in NumPy."""
 
+    formula = "{} + {}"
+
     def forward(self, a: Array, b: Array) -> Array:
         shape = fit_broadcast(self, a, b)
         return np.add(a, b, out=self.empty(shape, np.result_type(a, b)))
@@ -203,6 +222,8 @@ class Add(Module):
 
 class Multiply(Module):
     """z = a ⊙ b, broadcast as in NumPy."""
+
+    formula = "{} ⊙ {}"
 
     def forward(self, a: Array, b: Array) -> Array:
         shape = fit_broadcast(self, a, b)
@@ -235,9 +256,19 @@ class Scale(Module):
         # dz/dx = c
         return (np.multiply(g, self.factor, out=self.empty_like(g)),)
 
+    def equation(self, *names: str) -> str:
+        [x] = names
+        scaled = {1.0: x, -1.0: f"-{x}"}.get(self.factor, f"{self.factor:.4g} {x}")
+        if not self.shift:
+            return scaled
+        # 1 - x rather than 1 + -x, as in the equations of the lectures
+        return f"{self.shift:.4g} {f'- {x}' if self.factor == -1 else f'+ {scaled}'}"
+
 
 class Sum(Module):
     """z = Σ x, over all entries of x, or along one axis."""
+
+    formula = "Σ {}"
 
     def __init__(self, axis: int | None = None) -> None:
         self.axis = axis
@@ -255,6 +286,8 @@ class Sum(Module):
 class Mean(Module):
     """z = Σ x / n, over all n entries of x."""
 
+    formula = "Σ {} / n"
+
     def forward(self, x: Array) -> Array:
         return np.asarray(x.mean())
 
@@ -269,6 +302,8 @@ class RunningMean(Module):
 
     s is the sum of n vectors before x_1; without them the mean begins at x_1.
     """
+
+    formula = "mean({})"
 
     def forward(self, x: Array, before: Array | None = None, count: Array | None = None) -> Array:
         has_axes(self, 2, x, or_more=True)
@@ -288,3 +323,81 @@ class RunningMean(Module):
         shares = g / self._count
         dx = np.flip(np.cumsum(np.flip(shares, axis=-2), axis=-2), axis=-2)
         return (dx,) if len(self.in_modules) == 1 else (dx, shares.sum(axis=-2), None)
+
+
+class LayerNorm(Module):
+    """z = γ ⊙ (x - μ) / sqrt(σ² + ε) + β, with mean and variance of the last axis: inputs x [..., D], γ, β [D]."""
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        self.eps = eps
+
+    def forward(self, x: Array, gain: Array | None = None, shift: Array | None = None) -> Array:
+        _check_norm(self, x, gain, shift)
+        n: Array = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.empty_like(x))
+        variance = np.square(n).mean(axis=-1, keepdims=True)
+        self._r = 1 / np.sqrt(variance + self.eps)
+        # n = (x - μ) r,  r = 1 / sqrt(σ² + ε)
+        n *= self._r
+        self._n = n
+        if gain is None:
+            return n
+        # z = γ ⊙ n + β
+        z: Array = np.multiply(n, gain, out=self.empty_like(x))
+        if shift is not None:
+            z += shift
+        return z
+
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        n, learned = self._n, self.in_modules[1:]
+        dn = g * learned[0].out_tensor if learned else g
+        # dL/dx = r (dn - mean(dn) - n mean(dn ⊙ n)): μ and σ² depend on every x
+        dx = dn - dn.mean(axis=-1, keepdims=True)
+        dx -= n * (dn * n).mean(axis=-1, keepdims=True)
+        dx *= self._r
+        # dL/dγ = Σ g ⊙ n,  dL/dβ = Σ g
+        sums = (g * n, g)[: len(learned)]
+        return dx, *(sum_to(each, node.out_tensor.shape) for each, node in zip(sums, learned, strict=True))
+
+    def equation(self, *names: str) -> str:
+        return _learned(f"({names[0]} - μ) / σ", *names[1:])
+
+
+class RMSNorm(Module):
+    """z = γ ⊙ x / sqrt(mean(x²) + ε), along the last axis (Zhang and Sennrich 2019): inputs x [..., D], γ [D]."""
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        self.eps = eps
+
+    def forward(self, x: Array, gain: Array | None = None) -> Array:
+        _check_norm(self, x, gain)
+        self._r = 1 / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
+        # n = r x,  r = 1 / sqrt(mean(x²) + ε)
+        n: Array = np.multiply(x, self._r, out=self.empty_like(x))
+        self._n = n
+        return n if gain is None else np.multiply(n, gain, out=self.empty_like(x))
+
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        n, learned = self._n, self.in_modules[1:]
+        dn = g * learned[0].out_tensor if learned else g
+        # dr/dx_j = -r³ x_j / D, so that dL/dx = r (dn - n mean(dn ⊙ n))
+        dx = n * (dn * n).mean(axis=-1, keepdims=True)
+        np.subtract(dn, dx, out=dx)
+        dx *= self._r
+        # dL/dγ = Σ g ⊙ n
+        return dx, *(sum_to(g * n, gain.out_tensor.shape) for gain in learned)
+
+    def equation(self, *names: str) -> str:
+        return _learned(f"{names[0]} / rms({names[0]})", *names[1:])
+
+
+def _check_norm(module: Module, x: Array, *learned: Array | None) -> None:
+    has_axes(module, 1, x, or_more=True)
+    for vector in learned:
+        if vector is not None:
+            has_axes(module, 1, vector)
+            fit(module, x, -1, vector, 0)
+
+
+def _learned(normed: str, gain: str = "", shift: str = "") -> str:
+    """The equation of a norm with its gain and its shift, if it has them."""
+    return (f"{gain} ⊙ " if gain else "") + normed + (f" + {shift}" if shift else "")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array, Part
+from chainrule.autodiff.tape.nodes import Array, Part
 from chainrule.autodiff.tape.shapes import fit_all
 from chainrule.autodiff.tape.tape import Module
 from chainrule.errors import AutodiffError
@@ -28,6 +29,9 @@ class Concat(Module):
         ends = np.cumsum([node.out_tensor.shape[-1] for node in self.in_modules])
         return tuple(np.split(g, ends[:-1], axis=-1))
 
+    def equation(self, *names: str) -> str:
+        return f"[{_listed(names)}]"
+
 
 class Stack(Module):
     """z_t = x_t: arrays of one shape, stacked along a new axis, such as the states of an RNN along time."""
@@ -42,6 +46,9 @@ class Stack(Module):
 
     def backward(self, g: Array) -> tuple[Array, ...]:
         return tuple(np.moveaxis(g, self.axis, 0))
+
+    def equation(self, *names: str) -> str:
+        return f"stack({_listed(names)})"
 
 
 class Slice(Module):
@@ -63,9 +70,15 @@ class Slice(Module):
     def backward(self, g: Array) -> tuple[Part]:
         return (Part(self.where, g),)
 
+    def equation(self, *names: str) -> str:
+        where = self.where if isinstance(self.where, tuple) else (self.where,)
+        return f"{names[0]}[{', '.join(map(_index_text, where))}]"
+
 
 class Reshape(Module):
     """z = x in another shape, the numbers in the same order; one length may be -1, which is then inferred."""
+
+    formula = "reshape({})"
 
     def __init__(self, *shape: int) -> None:
         self.shape = shape
@@ -85,6 +98,8 @@ class Reshape(Module):
 class Transpose(Module):
     """z_ij = x_ji: two axes swapped, by default the last two."""
 
+    formula = "{}ᵀ"
+
     def __init__(self, first: int = -2, second: int = -1) -> None:
         self.axes = first, second
 
@@ -95,3 +110,18 @@ class Transpose(Module):
 
     def backward(self, g: Array) -> tuple[Array]:
         return (g.swapaxes(*self.axes),)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names of many inputs; only the first two and the last of a long list."""
+    return "; ".join(names if len(names) <= 4 else (*names[:2], "…", names[-1]))
+
+
+def _index_text(where: Any) -> str:
+    """An index as it is written between brackets."""
+    if where is Ellipsis:
+        return "..."
+    if not isinstance(where, slice):
+        return str(where)
+    ends = (where.start, where.stop) if where.step is None else (where.start, where.stop, where.step)
+    return ":".join("" if end is None else str(end) for end in ends)

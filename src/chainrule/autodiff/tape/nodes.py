@@ -1,19 +1,82 @@
-"""The nodes of a computation graph: the base class, and the two kinds of leaves, which are data and parameters."""
+"""The nodes of a computation graph, its leaves (data and parameters), and the gradients that flow into them.
+
+A gradient is an array, or is stored without its zeros: rows of a table (`SparseRows`) or a slice (`Part`).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from chainrule.autodiff.tape.gradients import Array, Gradient, SparseRows, add_to
 from chainrule.errors import AutodiffError
+
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """The gradient of a table when only some rows were read: `rows[n]` belongs to row `ids[n]`.
+
+    An id that was read twice is listed twice; the gradient of its row is the sum of both.
+    """
+
+    ids: Array  # [N]
+    rows: Array  # [N, D]
+
+    def __add__(self, other: SparseRows) -> SparseRows:
+        return SparseRows(np.concatenate([self.ids, other.ids]), np.concatenate([self.rows, other.rows]))
+
+    def merged(self) -> SparseRows:
+        """This gradient with each id once, in ascending order, and the rows of equal ids summed."""
+        order = np.argsort(self.ids, kind="stable")
+        ids = self.ids[order]
+        starts = np.flatnonzero(np.diff(ids, prepend=-1))
+        # no ids, no starts: there is nothing to reduce
+        rows = np.add.reduceat(self.rows[order], starts, axis=0) if len(starts) else self.rows
+        return SparseRows(ids[starts], rows)
+
+    def add_to(self, table: Array) -> None:
+        if table.shape[1:] != self.rows.shape[1:]:
+            raise AutodiffError(
+                f"rows of {list(self.rows.shape)} do not fit a table of {list(table.shape)}: axis 1 differs"
+            )
+        merged = self.merged()
+        table[merged.ids] += merged.rows
+
+    def dense(self, shape: tuple[int, ...]) -> Array:
+        table = np.zeros(shape, self.rows.dtype)
+        self.add_to(table)
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The gradient of an array when only `array[where]` was used: zero everywhere else."""
+
+    where: Any
+    gradient: Array
+
+    def add_to(self, array: Array) -> None:
+        array[self.where] += self.gradient
+
+
+Gradient: TypeAlias = Array | SparseRows | Part
+
+
+def add_to(array: Array, gradient: Gradient) -> None:
+    """array += gradient, in place, for a dense or a sparse gradient."""
+    if isinstance(gradient, np.ndarray):
+        array += gradient
+    else:
+        gradient.add_to(array)
 
 
 class Allocator(Protocol):
-    """What lends arrays: a tape, or a pool."""
+    """A tape or a pool, which allocates arrays."""
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array: ...
 
@@ -22,6 +85,8 @@ class Node(ABC):
     """A node of the graph, with a value and a gradient of the same shape: a module, or a leaf."""
 
     name: str
+    symbol: str = ""
+    """The node's letter in the equations of its network, such as f for a forget gate; empty if it has none."""
     out_tensor: Array
     out_gradient: Array | SparseRows | None = None
     needs_gradient: bool = False
@@ -55,7 +120,7 @@ class Parameter(Node):
 
     The tensor is not copied if it is row-major; any other, such as a transposed one, is. An optimiser updates it in
     place and never replaces it. Dense gradients reuse one buffer: copy `out_gradient` to keep it. The gradient of a
-    table of which only rows were read is SparseRows.
+    table is SparseRows if only some rows were read.
     """
 
     needs_gradient = True

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array
-from chainrule.autodiff.tape.nodes import Node
+from chainrule.autodiff.tape.nodes import Array, Node
 from chainrule.errors import AutodiffError
 
 

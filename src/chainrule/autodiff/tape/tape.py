@@ -19,7 +19,9 @@ array([[ 0.5, -0.5]])
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -29,10 +31,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from chainrule.autodiff.tape.gradients import Array, Gradient, Part, SparseRows, add_to
-from chainrule.autodiff.tape.nodes import Node, Value
-from chainrule.autodiff.tape.pool import Pool
+from chainrule.autodiff.tape.nodes import Array, Gradient, Node, Part, SparseRows, Value, add_to
 from chainrule.errors import AutodiffError, NotANumberError
+
+_BIG = 1 << 16  # bytes; the allocator is fast for smaller arrays
 
 
 class Stage(Enum):
@@ -53,7 +55,11 @@ class Module(Node):
 
     forward: Callable[..., Array]
     backward: Callable[[Array], tuple[Gradient | None, ...]]
+    formula = ""
+    """The right-hand side of the equation that the module computes, with {} for each input, such as tanh({})."""
 
+    gate: str = ""
+    """The name of the gate of a cell that the module computes, such as forget; empty for other modules."""
     out_gradient: Array | None = None
     stage = Stage.NEW
     _owns_gradient = False
@@ -117,8 +123,12 @@ class Module(Node):
         assert self.out_gradient is not None
         add_to(self.out_gradient, gradient)
 
+    def equation(self, *names: str) -> str:
+        """The right-hand side of the module's equation, in the names of its inputs."""
+        return self.formula.format(*names) if self.formula else f"{self.name}({', '.join(names)})"
+
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An uninitialised array of the tape, for the module's value or for what it keeps for `backward`."""
+        """An uninitialised array of the tape, for the module's value or for values that `backward` uses."""
         return self._tape.empty(shape, dtype)
 
     def empty_like(self, tensor: Array) -> Array:
@@ -201,7 +211,7 @@ class Tape:
 
     @property
     def modules(self) -> tuple[Module, ...]:
-        """The modules on the tape, in the order they were pushed."""
+        """The modules on the tape, in the order in which they were pushed."""
         return tuple(self._modules)
 
     @property
@@ -247,6 +257,39 @@ class Tape:
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """An uninitialised array, which with `reuse` is valid only until the tape is emptied."""
         return self._pool.empty(shape, dtype) if self._pool else np.empty(shape, dtype)
+
+
+class Pool:
+    """Lends arrays, and takes all of them back at once.
+
+    Sizes are rounded up to powers of two, so that batches of many lengths share arrays and memory stops growing.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Array]] = defaultdict(list)
+        self._lent: list[Array] = []
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(room.nbytes for rooms in [*self._free.values(), self._lent] for room in rooms)
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An uninitialised array, as from np.empty; if large, lent until `take_back`."""
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) * dtype.itemsize
+        if size < _BIG:
+            return np.empty(shape, dtype)
+        rounded = 1 << (size - 1).bit_length()
+        free = self._free[rounded]
+        room = free.pop() if free else np.empty(rounded, np.uint8)
+        self._lent.append(room)
+        return room[:size].view(dtype).reshape(shape)
+
+    def take_back(self) -> None:
+        """Take back all arrays that were lent; the next calls of `empty` overwrite them."""
+        for room in self._lent:
+            self._free[room.nbytes].append(room)
+        self._lent.clear()
 
 
 class _OpenTapes(threading.local):

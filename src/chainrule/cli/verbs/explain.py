@@ -60,7 +60,7 @@ def explain(
     """
     from chainrule.autodiff.model import load_on_tape
     from chainrule.cli.output.progress import terminal_progress
-    from chainrule.explanation.explain import explain as explain_prediction
+    from chainrule.explanation.explanation import explain as explain_prediction
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.system.disk import replaced_file
 

@@ -3,10 +3,7 @@
 In reading order:
 
     prediction.py    the prediction, computed token by token under the symbols of the lectures
-    transformer.py   the symbols of a Transformer, which is drawn with all tokens at once
     graph.py         `Graph`: the nodes and edges recorded on a tape, with the norms of their gradients
-    equations.py     the equation of each module, as text
-    layout.py        the position of each node
-    routes.py        the path of each arrow
+    layout.py        the place of each box and the path of each arrow
     drawing.py       the SVG
 """

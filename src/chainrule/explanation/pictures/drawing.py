@@ -12,12 +12,21 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from chainrule.explanation.pictures.graph import Edge, Graph, GraphNode
-from chainrule.explanation.pictures.layout import LETTER, PILL_HEIGHT, Cell, box_lines, lay_out, shape_text
-from chainrule.explanation.pictures.routes import MARGIN, Picture, Point, route
+from chainrule.explanation.pictures.graph import Edge, Graph
+from chainrule.explanation.pictures.layout import (
+    LETTER,
+    MARGIN,
+    PILL_HEIGHT,
+    Box,
+    Picture,
+    Point,
+    box_lines,
+    lay_out,
+    shape_text,
+)
 
 _BESIDE = 5.0  # the distance between the forward and the backward arrow of an edge
-_ROUND = 5.0  # the radius of a corner
+_ROUND = 10.0  # the radius of a corner
 _TITLE, _LEGEND = 34.0, 44.0
 _SMALL = 6.6  # the width of a letter of the legend
 _LEAST = 760.0  # the least width of the picture: that of the legend
@@ -46,8 +55,7 @@ _MARKERS = "".join(
 
 def to_svg(graph: Graph, title: str = "") -> str:
     """The picture of a graph, as the text of an SVG file."""
-    layout = lay_out(graph)
-    picture, thickness = route(graph, layout), _Thickness(graph.edges)
+    picture, thickness = lay_out(graph), _Thickness(graph.edges)
     width = max(picture.width, LETTER * 1.3 * len(title) + 2 * MARGIN, _LEAST)
     height = picture.height + _TITLE + _LEGEND
     aside = (width - picture.width) / 2
@@ -62,11 +70,7 @@ def to_svg(graph: Graph, title: str = "") -> str:
         f'<g transform="translate({aside:.1f} {_TITLE})">',
         *_steps(picture),
         *_arrows(picture, thickness),
-        *(
-            line
-            for place, cell in layout.cells.items()
-            for line in _cell(graph, cell, picture.centres[place], thickness)
-        ),
+        *(line for box in picture.boxes.values() for line in _box(graph, box, thickness)),
         "</g>",
         *_legend(height - _LEGEND / 2),
         "</svg>",
@@ -84,50 +88,47 @@ def _steps(picture: Picture) -> Iterator[str]:
 
 def _arrows(picture: Picture, thickness: _Thickness) -> Iterator[str]:
     for _, way in picture.ways:
-        yield f'<path class="forward" d="{_path(way)}"/>'
+        yield from _arrow(way, "forward")
     for edge, way in picture.ways:
         if edge.gradient is not None:
-            back = _beside(way)[::-1]
-            yield f'<path class="backward" d="{_path(back)}" stroke-width="{thickness(edge.gradient):.1f}"/>'
+            yield from _arrow(_beside(way)[::-1], "backward", thickness(edge.gradient))
 
 
-def _cell(graph: Graph, cell: Cell, centre: Point, thickness: _Thickness) -> Iterator[str]:
-    """The SVG lines of a box, of the parameters beside it, and of its shape and gradient above it."""
-    node = graph.nodes[cell.place]
-    x, y = centre
-    for pill in cell.pills:
-        parameter = graph.nodes[pill.edge.giver]
-        px, py = x + pill.dx, y + pill.dy
-        yield from _pill(parameter, pill.edge.gradient, px, py, pill.width)
-        right, left = px + pill.width / 2, x - cell.width / 2
-        yield f'<path class="forward" d="M{right:.1f} {py - 2.5:.1f} L{left:.1f} {py - 2.5:.1f}"/>'
-        if pill.edge.gradient is not None:
-            wide = thickness(pill.edge.gradient)
-            back = f"M{left:.1f} {py + 2.5:.1f} L{right:.1f} {py + 2.5:.1f}"
-            yield f'<path class="backward" d="{back}" stroke-width="{wide:.1f}"/>'
+def _box(graph: Graph, box: Box, thickness: _Thickness) -> Iterator[str]:
+    """The SVG lines of a box and of the parameters beside it."""
+    node, x, y = graph.nodes[box.place], box.x, box.y
+    for edge, px, py, width in box.pills():
+        parameter, right, left = graph.nodes[edge.giver], px + width / 2, x - box.width / 2
+        yield '<g class="parameter">'
+        yield _rect(px, py, width, PILL_HEIGHT, PILL_HEIGHT / 2)
+        yield _text(px, py - 1, f"{parameter.symbol} {shape_text(parameter)}")
+        if edge.gradient is not None:
+            yield _text(px, py + 12, _gradient_text(edge.gradient), "gradient")
+        yield "</g>"
+        yield from _arrow([(right, py - 2.5), (left, py - 2.5)], "forward")
+        if edge.gradient is not None:
+            yield from _arrow([(left, py + 2.5), (right, py + 2.5)], "backward", thickness(edge.gradient))
     yield f'<g class="{node.kind}">'
-    rounded = 3 if node.kind == "module" else 0
-    yield _rect(x, y, cell.width, cell.height, rounded)
+    yield _rect(x, y, box.width, box.height, 3 if node.kind == "module" else 0)
     first, second = box_lines(node)
-    yield f'<text class="name" x="{x:.1f}" y="{y - 4:.1f}">{escape(first)}</text>'
-    yield f'<text x="{x:.1f}" y="{y + 15:.1f}">{escape(second)}</text>'
-    yield "</g>"
+    down = 4 if node.kind == "module" else -4
+    yield _text(x, y + down, first, "name")
+    yield _text(x, y + down + 18, second)
     if node.kind == "module":
-        above = y - cell.height / 2 - 7
-        yield f'<text class="shape" x="{x - 5:.1f}" y="{above:.1f}">{shape_text(node)}</text>'
+        yield _text(x - 4, y - 14, shape_text(node), "shape")
         if node.gradient is not None:
-            figure = _gradient_text(node.gradient)
-            yield f'<text class="gradient" x="{x + _BESIDE + 5:.1f}" y="{above:.1f}">{figure}</text>'
-
-
-def _pill(parameter: GraphNode, gradient: float | None, x: float, y: float, width: float) -> Iterator[str]:
-    yield '<g class="parameter">'
-    yield _rect(x, y, width, PILL_HEIGHT, PILL_HEIGHT / 2)
-    text = f"{escape(parameter.symbol)} {shape_text(parameter)}"
-    yield f'<text x="{x:.1f}" y="{y - 1:.1f}">{text}</text>'
-    if gradient is not None:
-        yield f'<text class="gradient" x="{x:.1f}" y="{y + 12:.1f}">{_gradient_text(gradient)}</text>'
+            yield _text(x + 6, y - 14, _gradient_text(node.gradient), "gradient")
     yield "</g>"
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    name = f' class="{kind}"' if kind else ""
+    return f'<text{name} x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def _arrow(way: Sequence[Point], kind: str, width: float | None = None) -> Iterator[str]:
+    thick = "" if width is None else f' stroke-width="{width:.1f}"'
+    yield f'<path class="{kind}" d="{_path(way)}"{thick}/>'
 
 
 def _gradient_text(gradient: float) -> str:
@@ -155,16 +156,21 @@ class _Thickness:
 
 
 def _beside(way: Sequence[Point]) -> list[Point]:
-    """A path parallel to `way`, _BESIDE to its right in the direction of travel."""
+    """A path parallel to `way`, _BESIDE to its right in the direction of travel, with ends at the same heights."""
     sides = []
     for (x0, y0), (x1, y1) in pairwise(way):
-        length = math.hypot(x1 - x0, y1 - y0) or 1.0
-        sides.append((-(y1 - y0) / length * _BESIDE, (x1 - x0) / length * _BESIDE))
-    moved = []
-    for i, (x, y) in enumerate(way):
-        near = {*sides[max(i - 1, 0) : i + 1]}
-        moved.append((x + sum(dx for dx, _ in near), y + sum(dy for _, dy in near)))
-    return moved
+        length = math.hypot(x1 - x0, y1 - y0)
+        sides.append(((y0 - y1) / length, (x1 - x0) / length))
+
+    def end(point: Point, side: Point) -> Point:
+        return point[0] + _BESIDE / max(side[0], 0.4), point[1]
+
+    corners = []
+    for (x, y), (ax, ay), (bx, by) in zip(way[1:-1], sides, sides[1:], strict=False):
+        # the corner of two parallels at one distance
+        far = _BESIDE / max(1 + ax * bx + ay * by, 0.2)
+        corners.append((x + (ax + bx) * far, y + (ay + by) * far))
+    return [end(way[0], sides[0]), *corners, end(way[-1], sides[-1])]
 
 
 def _path(way: Sequence[Point]) -> str:
@@ -185,7 +191,7 @@ def _towards(here: Point, there: Point, length: float) -> Point:
 
 
 def _legend(y: float) -> Iterator[str]:
-    """The legend, in SVG lines: what the shapes and colours mean."""
+    """The SVG lines of the legend, which explains shapes and colours."""
     x = MARGIN
     for kind, rounded, text in (("module", 3, "module"), ("parameter", 8, "parameter"), ("value", 0, "data")):
         yield f'<g class="{kind}">{_rect(x + 13, y, 26, 16, rounded)}</g>'

@@ -25,12 +25,19 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from chainrule.autodiff.tape.gradients import Array, Gradient, Part, SparseRows
-from chainrule.autodiff.tape.nodes import Node, Parameter, Value
-from chainrule.autodiff.tape.tape import Module, Tape
-from chainrule.explanation.pictures.equations import right_side, subscript
+from chainrule.autodiff import Module, Tape
+from chainrule.autodiff.tape.nodes import Array, Gradient, Node, Parameter, Part, SparseRows, Value
 
 Kind: TypeAlias = Literal["module", "parameter", "value"]
+_DIGITS = "0123456789"
+
+
+def subscript(number: int) -> str:
+    return str(number).translate(str.maketrans(_DIGITS, "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def superscript(number: int) -> str:
+    return str(number).translate(str.maketrans(_DIGITS, "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class GraphNode:
     step: int
     """The time step that the node belongs to, from 0; 0 for all nodes if nothing is unrolled."""
     is_unrolled: bool
-    """Whether the node depends on a parameter that is applied again at each time step."""
+    """True if the node depends on a parameter that is applied again at each time step."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +223,7 @@ def _described(node: Node, symbols: Mapping[Node, str], step: int, is_unrolled: 
         kind=kind,
         name=node.name,
         symbol=symbols[node],
-        equation=f"{symbols[node]} = {right_side(node, names)}" if isinstance(node, Module) else "",
+        equation=f"{symbols[node]} = {node.equation(*names)}" if isinstance(node, Module) else "",
         shape=node.out_tensor.shape,
         dtype=str(node.out_tensor.dtype),
         value=float(node.out_tensor.reshape(-1)[0]) if node.out_tensor.size == 1 else None,

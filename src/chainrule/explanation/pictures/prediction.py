@@ -1,47 +1,69 @@
 """One prediction computed as the lectures draw it: token by token, one vector each, every gate a module of its own.
 
-A Transformer is drawn as it computes, all tokens at once (transformer.py).
+A Transformer is drawn as it computes, all tokens at once, with a row of each matrix for a token; so is a network
+that has no drawing of its own here.
 
 `network.loss` computes the same loss for batches, with as few modules as it can; tests check that both agree.
 Parameters have the lecture's letters here: E embeds a token, W and b are applied to that embedding, U and d to the
 previous state, O and c give the logits (in a network that is not recurrent U and c). They are copies in double
 precision, without the padding rows of the tables; <s>, which is never predicted, has the bias -∞. The primes and
-superscripts of letters are layers.
+superscripts of letters are layers. The letters of a Transformer:
+
+    x              the ids of the tokens
+    e, P           their embeddings, and the positions that are added to them
+    h⁰, h¹, ...    the features before the first block, after it, ...
+    q, k, v        queries, keys and values of each head
+    A              the weighted mean of the values, for each head
 """
 
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import singledispatchmethod
+from typing import Any, TypeVar
 
 import numpy as np
 
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.cells import CellState, find_cell
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
-from chainrule.autodiff.networks.hidden import ACTIVATIONS
+from chainrule.autodiff.networks.feedforward import ACTIVATIONS, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
-from chainrule.autodiff.networks.transformer.decoder import TapeTransformer
+from chainrule.autodiff.networks.transformer import TapeTransformer, block, find_places, norm
+from chainrule.autodiff.tape.attention import ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
-from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sigmoid, Sum, Tanh
-from chainrule.autodiff.tape.moves import Concat, Stack
+from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sum
+from chainrule.autodiff.tape.moves import Concat, Slice, Stack
 from chainrule.autodiff.tape.nodes import Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module, current_tape
-from chainrule.explanation.pictures.equations import subscript
-from chainrule.explanation.pictures.transformer import last_features, parameter_letter
+from chainrule.explanation.pictures.graph import subscript, superscript
 from chainrule.networks.config import PARTS, BagOfWordsConfig, FeedforwardConfig
 from chainrule.networks.memory import RecurrentMemory, Sums
 
-_GATES: dict[str, dict[type[Module], str]] = {
-    "elman": {},
-    "lstm": {Sigmoid: "ifo", Tanh: "g"},
-    "gru": {Sigmoid: "rz", Tanh: "n"},
+_LETTERS = {
+    "embedding": "E",
+    "positions.added_TD": "P",
+    "attention_norm.weight": "γ₁",
+    "attention_norm.bias": "β₁",
+    "attention.qkv.weight": "Wqkv",
+    "attention.qkv.bias": "bqkv",
+    "attention.out.weight": "Wo",
+    "attention.out.bias": "bo",
+    "feedforward_norm.weight": "γ₂",
+    "feedforward_norm.bias": "β₂",
+    "feedforward.up.weight": "W₁",
+    "feedforward.up.bias": "b₁",
+    "feedforward.out.weight": "W₂",
+    "feedforward.out.bias": "b₂",
+    "embedding_norm.weight": "γ⁰",
+    "embedding_norm.bias": "β⁰",
+    "norm.weight": "γ",
+    "norm.bias": "β",
+    "head.weight": "U",
+    "head.bias": "c",
 }
-"""The lecture's letters for the gates of each cell: for each type of module, in the order they are applied."""
-
+"""The symbols of a Transformer's parameters; those of a block get its number as a superscript."""
 _Named = TypeVar("_Named", bound=Node)
 
 
@@ -54,58 +76,50 @@ class Prediction:
         ids: Sequence[int],
         target: int,
         word: Callable[[int], str],
-        memory: RecurrentMemory | Sums | None = None,
+        memory: Any = None,
     ) -> None:
         """Compute the loss of the target after the ids, which follow `memory`, or the initial state without one.
 
-        `memory` is that of a recurrent network or a bag of words, for a batch of one row. `word` gives the text of
-        a token.
+        `memory` is that of a network that carries one, for a batch of one row. `word` gives the text of a token.
         """
         self.symbols: dict[Node, str] = {}
         self._network, self._word = network, word
         self.parameters: dict[str, Parameter] = {}
-        if isinstance(network, TapeFeedforward):
-            features = self._feedforward(network, ids)
-        elif isinstance(network, TapeBagOfWords):
-            assert not isinstance(memory, RecurrentMemory)
-            features = self._bag_of_words(network, ids, memory)
-        elif isinstance(network, TapeTransformer):
-            features = self._transformer(network, ids)
-        else:
-            assert isinstance(network, TapeRecurrent) and not isinstance(memory, Sums)
-            features = self._recurrent(network, ids, memory)
+        features = self.features(network, ids, memory)
         y = self._named("y", Value(np.int64(target), word(target)))
         self.logits = self._named("z", self._head(features))
         self.loss = SoftmaxCrossEntropy().apply_fwd(self.logits, y)
 
-    def _feedforward(self, network: TapeFeedforward, ids: Sequence[int]) -> Node:
+    @singledispatchmethod
+    def features(self, network: TapeNetwork, ids: Sequence[int], memory: Any) -> Node:
+        """The features of the last token: by default as the network computes them, with all tokens at once.
+
+        A class of networks that is drawn in another way registers a function here.
+        """
+        drawn = copy.copy(network)
+        drawn.parameters = {name: self._parameter(name, name) for name in network.parameters}
+        return Slice(np.s_[0, -1]).apply_fwd(drawn.read(np.array([ids]), memory).features)
+
+    @features.register
+    def _feedforward(self, network: TapeFeedforward, ids: Sequence[int], memory: Any) -> Node:
         config = network.config
         last = [*network.begin(1).ids_BS[0], *ids][-(config.order - 1) :]
         # x = [E x_1; ...; E x_{n-1}]
         x = Concat().apply_fwd(*(self._embed(token, place) for place, token in enumerate(last, 1)))
         h = self._hidden(config, self._named("x", x))
-        return Concat().apply_fwd(h, x) if config.direct else h
+        return self._projected(Concat().apply_fwd(h, x) if config.direct else h)
 
+    @features.register
     def _bag_of_words(self, network: TapeBagOfWords, ids: Sequence[int], memory: Sums | None) -> Node:
         vectors: list[Node] = [self._embed(token, place) for place, token in enumerate(ids, 1)]
         count = len(ids)
         if memory is not None:
-            vectors.insert(
-                0, self._named("s" + subscript(0), Value(memory.sum_BD[0].astype(np.float64), "sum before"))
-            )
+            before = Value(memory.sum_BD[0].astype(np.float64), "sum before")
+            vectors.insert(0, self._named("s" + subscript(0), before))
             count += int(memory.count_B[0])
         # m = 1/t Σ_i E x_i, where s_0 is the sum of the vectors before
         s = self._named("s", Sum(axis=0).apply_fwd(Stack(axis=0).apply_fwd(*vectors)))
-        return self._hidden(network.config, self._named("m", Scale(1 / count).apply_fwd(s)))
-
-    def _transformer(self, network: TapeTransformer, ids: Sequence[int]) -> Node:
-        drawn = copy.copy(network)
-        drawn.parameters = {name: self._parameter(parameter_letter(name), name) for name in network.parameters}
-        words = [self._word(token) for token in ids]
-        shown = words if len(words) <= 4 else (words[0], "…", words[-1])
-        features, symbols = last_features(drawn, ids, " ".join(shown))
-        self.symbols |= symbols
-        return features
+        return self._projected(self._hidden(network.config, self._named("m", Scale(1 / count).apply_fwd(s))))
 
     def _hidden(self, config: BagOfWordsConfig | FeedforwardConfig, x: Module) -> Module:
         h = x
@@ -120,6 +134,7 @@ class Prediction:
             h = self._named("h" + layer, Add().apply_fwd(h, new) if i else new)
         return h
 
+    @features.register
     def _recurrent(self, network: TapeRecurrent, ids: Sequence[int], memory: RecurrentMemory | None) -> Node:
         states = [self._before(network, i, memory) for i in range(network.config.layers)]
         for t, token in enumerate(ids, 1):
@@ -127,7 +142,7 @@ class Prediction:
             for i, state in enumerate(states):
                 states[i] = self._step(network, i, x, state, t)
                 x = states[i][0]
-        return x
+        return self._projected(x)
 
     def _step(self, network: TapeRecurrent, i: int, x: Node, state: CellState, t: int) -> CellState:
         layer = "′" * i  # primes distinguish the letters of several layers
@@ -139,15 +154,9 @@ class Prediction:
         before = len(current_tape())
         # h_t = cell(x_t, h_{t-1})
         after = find_cell(network.config.cell, network.config.activation)(Wx, Uh, state)
-        letters = _GATES[network.config.cell]
-        seen: Counter[type[Module]] = Counter()
         for module in current_tape().modules[before:]:
-            kind = type(module)
-            if seen[kind] < len(letters.get(kind, "")):
-                self._named(letters[kind][seen[kind]] + layer + subscript(t), module)
-            seen[kind] += 1
-        for letter, part in zip("hc", after, strict=False):
-            self._named(letter + layer + subscript(t), part)
+            if module.symbol:
+                self._named(module.symbol + layer + subscript(t), module)
         return after
 
     def _before(self, network: TapeRecurrent, i: int, memory: RecurrentMemory | None) -> CellState:
@@ -162,6 +171,36 @@ class Prediction:
             for symbol, part_BH in zip(symbols, state, strict=True)
         )
 
+    @features.register
+    def _transformer(self, network: TapeTransformer, ids: Sequence[int], memory: None) -> Node:
+        config, tape, drawn = network.config, current_tape(), copy.copy(network)
+        drawn.parameters = {name: self._parameter(_letter(name), name) for name in network.parameters}
+        x: Module = self._named("h⁰", drawn.embed_at(np.array(ids)))
+        looked_up = next(module for module in reversed(tape.modules) if isinstance(module, Embedding)).in_modules[1]
+        words = [self._word(token) for token in ids]
+        looked_up.name = " ".join(words if len(words) <= 4 else (words[0], "…", words[-1]))
+        self._named("x", looked_up)
+        placed = x.in_modules[0] if config.embedding_norm else x
+        if isinstance(placed, Add):
+            # h⁰ = e + P, or the norm of that
+            embedded, position = placed.in_modules
+            self._named("e", embedded)
+            if not isinstance(position, Module):
+                self._named("P", position)
+        places = find_places(config, len(ids))
+        for layer in range(config.layers):
+            before, number = len(tape), superscript(layer + 1)
+            x = self._named("h" + number, block(drawn.parameters, f"blocks.{layer}", config, x, places))
+            modules = tape.modules[before:]
+            split = [module for module in modules if isinstance(module, SplitHeads)]
+            taken = [module for module in modules if isinstance(module, ScaledDotProductAttention)]
+            for letter, module in zip("qkvA", [*split, *taken], strict=True):
+                self._named(letter + number, module)
+        if config.placement == "pre":
+            x = norm(drawn.parameters, "norm", config, x)
+        # the next token is predicted from the last row alone
+        return Slice(-1).apply_fwd(x)
+
     def _embed(self, token: int, place: int) -> Module:
         x = self._named("x" + subscript(place), Value(np.int64(token), self._word(token)))
         e: Module = Embedding().apply_fwd(self._parameter("E", "embedding.weight"), x)
@@ -169,10 +208,13 @@ class Prediction:
             e = Scale(self._network.scale).apply_fwd(e)
         return self._named("e" + subscript(place), e)
 
+    def _projected(self, features: Node) -> Node:
+        if "projection.weight" not in self._network.parameters:
+            return features
+        return Linear().apply_fwd(features, self._parameter("P", "projection.weight"))
+
     def _head(self, features: Node) -> Module:
         network = self._network
-        if "projection.weight" in network.parameters:
-            features = Linear().apply_fwd(features, self._parameter("P", "projection.weight"))
         if network.tied:
             table = self._parameter("E", network.table.name)
         else:
@@ -197,3 +239,11 @@ class Prediction:
     def _named(self, symbol: str, node: _Named) -> _Named:
         self.symbols[node] = symbol
         return node
+
+
+def _letter(name: str) -> str:
+    """The symbol of a Transformer's parameter: blocks.0.attention.qkv.weight is Wqkv¹."""
+    if not name.startswith("blocks."):
+        return _LETTERS[name]
+    _, layer, rest = name.split(".", 2)
+    return _LETTERS[rest] + superscript(int(layer) + 1)

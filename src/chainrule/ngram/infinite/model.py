@@ -114,6 +114,7 @@ class AnyLengthModel(LanguageModel):
     """
 
     kind = KIND_NAME
+    explained_by = "chainrule.explanation.ngrams:explain_any_length"
 
     def __init__(
         self,

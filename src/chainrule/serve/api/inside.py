@@ -14,9 +14,8 @@ from fastapi.responses import Response
 from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.errors import DiagnosisError, ModelError
-from chainrule.explanation.diagnosis import KINDS as NETWORKS
-from chainrule.explanation.diagnosis import Diagnosis, diagnose
-from chainrule.explanation.explain import explain, is_explained_by_numbers
+from chainrule.explanation.diagnosis import Diagnosis, diagnose, is_diagnosed
+from chainrule.explanation.explanation import explain, is_explained
 from chainrule.explanation.neighbours import neighbours
 from chainrule.explanation.reading import text_ids
 from chainrule.seq2seq.alignments import align_ids
@@ -95,10 +94,10 @@ def _way_to_look(model: Model) -> Any:
     if isinstance(model, ConditionalModel):
         return look_at_translation
     if isinstance(model, LanguageModel):
-        if is_explained_by_numbers(model):
-            return look_at_numbers
-        if model.kind in NETWORKS:
+        if is_diagnosed(model):
             return look_at_network
+        if is_explained(model):
+            return look_at_numbers
         offers = "its scores are at /v1/score, its next tokens at /v1/next"
     else:
         offers = f"it can {model.purpose}, at /v1/{model.verb}"

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.autodiff import Tape, no_grad
 from chainrule.autodiff.model import TapeModel
-from chainrule.autodiff.networks import weights as tape_weights
 from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
-from chainrule.autodiff.tape.tape import Tape, no_grad
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, NotANumberError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
@@ -87,19 +86,21 @@ class TapeEngine(Engine):
         # weights and dropout draw from one generator, one after the other
         randomness = np.random.default_rng(data.seed % 2**64)
 
-        def fill(network: Callable[..., TapeNetwork], sizes: Any, vocab_size: int, bos: int) -> TapeNetwork:
-            return network(sizes, vocab_size, bos, tape_weights.initial(sizes, vocab_size, randomness))
+        def fill(network: type[TapeNetwork], sizes: Any, vocab_size: int, bos: int) -> TapeNetwork:
+            return network(sizes, vocab_size, bos, network.initial(sizes, vocab_size, randomness))
 
         model = make(fill)
         return cls(model.network, settings, randomness, model)
 
     @classmethod
     def load(cls, make: Callable[[Fill], T], folder: ModelFolder) -> T:
-        def fill(network: Callable[..., TapeNetwork], sizes: Any, vocab_size: int, bos: int) -> TapeNetwork:
-            try:
-                tensors = tape_weights.checked(sizes, vocab_size, folder.tensor)
-            except ValueError as error:
-                raise DamagedFileError(f"{folder.path}/{TENSORS}: {error}") from None
+        def fill(network: type[TapeNetwork], sizes: Any, vocab_size: int, bos: int) -> TapeNetwork:
+            tensors = {}
+            for name, shape in network.shapes(sizes, vocab_size).items():
+                tensors[name] = np.array(folder.tensor(name), np.float32)
+                if tensors[name].shape != shape:
+                    found = f"{name} has the shape {list(tensors[name].shape)}, not {list(shape)}"
+                    raise DamagedFileError(f"{folder.path}/{TENSORS}: {found}")
             return network(sizes, vocab_size, bos, tensors)
 
         return make(fill)

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from chainrule.autodiff.model import kinds_on_tape
 from chainrule.contract import kinds
 from chainrule.errors import DiagnosisError
-from chainrule.explanation.diagnosis import KINDS, Diagnosis, diagnose
+from chainrule.explanation.diagnosis import Diagnosis, diagnose
 from chainrule.inference.model import NeuralModel
 from chainrule.networks.bag_of_words import BagOfWords
-from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.network import Network
 from chainrule.networks.recurrent.rnn import Recurrent
@@ -26,6 +26,7 @@ from chainrule.networks.settings import NeuralSettings
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.ngram.model import NgramModel
+from chainrule.settings import closed, parse
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from listening import Listening
 
@@ -41,32 +42,29 @@ DESIGNS: list[dict[str, Any]] = [
 ]
 
 
-def model(network: Network, context: Any = "line") -> NeuralModel:
-    return NeuralModel(network.double(), TOKENIZER, context, kind="any", settings=None)
+def model(kind: str, network: type[Network], context: Any, settings: dict[str, Any]) -> NeuralModel:
+    """A model in double precision, of weights that single precision holds too."""
+    torch.manual_seed(5)
+    chosen = closed(parse(kinds.find_kind(kind).settings, {**settings, "engine": "torch"}))
+    made = network(chosen, TOKENIZER.vocab_size, TOKENIZER.bos).double()
+    return NeuralModel(made, TOKENIZER, context, kind=kind, settings=chosen)
 
 
 def recurrent(cell: str, context: Any = "line", **settings: Any) -> NeuralModel:
-    torch.manual_seed(3)
-    config = RecurrentConfig(**{"cell": cell, "embedding": 5, "hidden": 6, "layers": 2, **settings})
-    return model(Recurrent(config, TOKENIZER.vocab_size, TOKENIZER.bos), context)
+    return model(cell, Recurrent, context, {"embedding": 5, "hidden": 6, "layers": 2, **settings})
 
 
 def transformer(**settings: Any) -> NeuralModel:
-    torch.manual_seed(5)
     small = {"layers": 2, "width": 8, "heads": 2, "window": 12, "hidden": 8, "initial_std": 0.5}
-    return model(Transformer(TransformerConfig(**{**small, **settings}), TOKENIZER.vocab_size))
+    return model("transformer", Transformer, "line", {**small, **settings})
 
 
 def feedforward(order: int = 4) -> NeuralModel:
-    torch.manual_seed(5)
-    config = FeedforwardConfig(order=order, embedding=5, hidden=6)
-    return model(Feedforward(config, TOKENIZER.vocab_size, TOKENIZER.bos))
+    return model("feedforward", Feedforward, "line", {"order": order, "embedding": 5, "hidden": 6})
 
 
 def bag_of_words() -> NeuralModel:
-    torch.manual_seed(5)
-    config = BagOfWordsConfig(window=12, embedding=5, hidden=6)
-    return model(BagOfWords(config, TOKENIZER.vocab_size, TOKENIZER.bos))
+    return model("bagofwords", BagOfWords, "line", {"window": 12, "embedding": 5, "hidden": 6})
 
 
 def read(text: str = TEXT) -> tuple[Tensor, int]:
@@ -235,19 +233,19 @@ def test_the_gradient_of_an_elman_network_vanishes() -> None:
     assert 0 < found <= 0.5**49 < 1e-6
 
 
-def test_or_explodes() -> None:
+def test_the_gradient_of_an_elman_network_explodes() -> None:
     """With inputs so small that tanh is a straight line, each step back is a multiplication by U = 1.2 Q."""
     found = ratio(diagnose(with_recurrent_weights("elman", 1.2, inputs=1e-6), LONG), "h")
     assert 1.2**49 > 7500
     assert found == pytest.approx(1.2**49, rel=0.01)
 
 
-def test_or_stays_where_the_weights_are_orthogonal() -> None:
+def test_the_gradient_stays_if_the_weights_are_orthogonal() -> None:
     found = ratio(diagnose(with_recurrent_weights("elman", 1.0, inputs=1e-6), LONG), "h")
     assert found == pytest.approx(1, rel=1e-5)  # float32, over many steps
 
 
-def test_the_cell_of_an_lstm_carries_it() -> None:
+def test_the_cell_of_an_lstm_keeps_the_gradient() -> None:
     """With the U of the network that forgets: through the cell alone about σ(6)^49 = 0.886 is left.
 
     What reaches c_t through the states h in between may add to that or take from it.
@@ -270,7 +268,7 @@ def test_through_the_cell_only_the_forget_gate_multiplies() -> None:
 # -- texts and records --------------------------------------------------------------------------------------
 
 
-def test_records_say_all_of_it(tmp_path: Path) -> None:
+def test_records_hold_all_figures(tmp_path: Path) -> None:
     found = diagnose(recurrent("lstm"), TEXT)
     found.save(tmp_path / "records.jsonl")
     lines = (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines()
@@ -337,11 +335,11 @@ def test_an_empty_text_shows_nothing(text: str) -> None:
 
 def test_only_networks_are_diagnosed() -> None:
     ngram = NgramModel.__new__(NgramModel)
-    with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(KINDS)}"):
+    with pytest.raises(DiagnosisError, match=f"nothing to differentiate; .* {', '.join(kinds_on_tape())}"):
         diagnose(ngram, TEXT)
     found = {name: kinds.find_kind(name) for name in kinds._BUILT_IN}
     neural = {name for name, kind in found.items() if issubclass(kind.settings, NeuralSettings)}
-    assert {name for name in neural if found[name].task == "language"} == set(KINDS)
+    assert {name for name in neural if found[name].task == "language"} == set(kinds_on_tape())
 
 
 def test_at_least_one_token_is_read() -> None:

@@ -12,8 +12,12 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
+from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.weights import Design, make_network, shapes
+from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.tape import no_grad
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError
@@ -21,12 +25,19 @@ from chainrule.explanation.networks import NetworkExplanation
 from chainrule.explanation.pictures.prediction import Prediction
 from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.ngram.model import NgramModel
 from listening import Listening
 
 BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding
 TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 3
 SMALL = RecurrentConfig(embedding=3, hidden=4, layers=1)
-DESIGNS: dict[str, Design] = {
+NETWORKS: dict[type, type[TapeNetwork]] = {
+    FeedforwardConfig: TapeFeedforward,
+    BagOfWordsConfig: TapeBagOfWords,
+    RecurrentConfig: TapeRecurrent,
+    TransformerConfig: TapeTransformer,
+}
+DESIGNS: dict[str, Any] = {
     "lecture": FeedforwardConfig(order=4, embedding=2, hidden=5, activation="tanh"),
     "deep": FeedforwardConfig(order=3, embedding=3, hidden=3, layers=2, activation="sigmoid", tied=True),
     "direct": FeedforwardConfig(order=3, embedding=2, hidden=3, direct=True, tied=True),
@@ -44,11 +55,11 @@ DESIGNS: dict[str, Design] = {
 }
 
 
-def made(design: Design) -> TapeNetwork:
-    rng = np.random.default_rng(2)
-    tensors = {name: rng.normal(0, 0.5, shape) for name, shape in shapes(design, VOCABULARY).items()}
+def made(design: Any) -> TapeNetwork:
+    rng, network = np.random.default_rng(2), NETWORKS[type(design)]
+    tensors = {name: rng.normal(0, 0.5, shape) for name, shape in network.shapes(design, VOCABULARY).items()}
     tensors.setdefault("head.bias", np.zeros(VOCABULARY))[BOS] = -np.inf
-    return make_network(design, VOCABULARY, BOS, tensors)
+    return network(design, VOCABULARY, BOS, tensors)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -105,7 +116,7 @@ def lm(request: pytest.FixtureRequest, corpus: Path) -> LanguageModel:
     return cr.train("gru", corpus, steps=2, embedding=4, hidden=4, layers=1, engine=request.param)
 
 
-def test_it_is_what_the_model_says(lm: LanguageModel) -> None:
+def test_the_explanation_agrees_with_the_model(lm: LanguageModel) -> None:
     found = explain(lm, "cats chase mice", last=2)
     ids = lm.tokenizer.encode("cats chase mice")[None]
     assert found.nats == pytest.approx(-float(to_numpy(lm.score(ids))[0, -1]), abs=1e-5)
@@ -160,12 +171,30 @@ def test_bad_calls_say_what_to_do(lm: LanguageModel) -> None:
 
 
 def test_other_kinds_are_refused(corpus: Path) -> None:
-    lm = cr.train("elman", corpus, steps=1, embedding=4, hidden=4, layers=1, engine="tape")
+    class Other(NgramModel):
+        @property
+        def explained_by(self) -> str:  # type: ignore[override]
+            raise AttributeError
+
+    with pytest.raises(ModelError, match="kind ngram cannot be explained: it declares no `explained_by`"):
+        cr.explain(Other.__new__(Other), "i love cats")
+
+
+def test_a_network_of_a_plug_in_is_explained_as_it_computes(corpus: Path) -> None:
+    """Without a drawing of its own, a network on the tape is drawn with all tokens at once."""
+
+    class Plugin(TapeNetwork):
+        shapes, fill = TapeFeedforward.shapes, TapeFeedforward.fill
+        begin, read = TapeFeedforward.begin, TapeFeedforward.read  # type: ignore[assignment]
+
+    lm = cr.train("feedforward", corpus, steps=2, order=3, embedding=4, hidden=4, engine="tape")
+    expected = explain(lm, "i love cats")
     lm.kind = "another"
-    with pytest.raises(
-        ModelError, match=r"kind another .* can: ngram, anygram, mixture, feedforward, bagofwords, elman"
-    ):
-        explain(lm, "i love cats")
+    assert isinstance(lm, TapeModel)
+    lm.network = Plugin(lm.network.config, lm.network.vocab_size, lm.network.bos, lm.tensors())
+    found = explain(lm, "i love cats")
+    assert found.nats == pytest.approx(expected.nats)
+    assert {"hidden.linears.0.weight", "z", "y", "L"} <= {node.symbol for node in found.graph.nodes}
 
 
 @pytest.mark.parametrize("engine", ["tape", "torch"])
