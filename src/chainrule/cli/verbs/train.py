@@ -50,15 +50,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @opt.seed
 @rare(texts.corpus_options)
 @opt.json
-def train(
-    kind: str,
-    corpus: tuple[str, ...],
-    out: str,
-    overwrite: bool,
-    minutes: float | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json: bool, **options: Any) -> None:
     """Train a model of KIND on CORPUS.
 
     CORPUS is files (text, .jsonl, .csv, .tsv or .parquet; .gz and .zst too), folders, patterns in quotes, - for
