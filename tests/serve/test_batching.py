@@ -150,15 +150,15 @@ def test_bulk_work_is_done_together_and_pauses(models: dict[str, cr.LanguageMode
     assert calls[0] == [1, 2, 5, 6, -9, -8]
 
 
-def test_a_full_queue_and_a_closed_engine_refuse(models: dict[str, cr.LanguageModel]) -> None:
+def test_a_full_queue_and_a_closed_scheduler_refuse(models: dict[str, cr.LanguageModel]) -> None:
     scheduler = Scheduler(models["ngram"], Limits(queue=2))
 
     async def fill() -> None:
         tickets = [scheduler.generate(Ask("the", cr.Sample(), 3)) for _ in range(2)]
         with pytest.raises(BusyError):
             scheduler.generate(Ask("the", cr.Sample(), 3))
+        scheduler.close()  # before the thread can answer
         scheduler.start()
-        scheduler.close()
         for ticket in tickets:
             with pytest.raises(ClosingError):
                 async for _ in ticket.events():
