@@ -10,9 +10,10 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -192,13 +193,17 @@ def print_table(
     *,
     title: str | None = None,
     left: Sequence[int] = (),
+    styles: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
-    """Print a table of results; the columns at the places `left` are words, and start at the left."""
+    """Print a table of results, with styles for the rows at some places.
+
+    The columns at the places `left` are words, and start at the left.
+    """
     table = results_table(*headings, title=title)
     for place in left:
         table.columns[place].justify = "left"
-    for row in rows:
-        table.add_row(*row)
+    for place, row in enumerate(rows):
+        table.add_row(*row, style=styles.get(place))
     show_table(screen, table)
 
 

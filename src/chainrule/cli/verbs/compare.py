@@ -153,12 +153,13 @@ def _print(comparison: Comparison, out: str) -> None:
         values: list[Mapping[str, float]] = [getattr(result.test, "values", {}) for result in results]
         names = list(dict.fromkeys(name for one in values for name in one))
         figures = [[number(one[name], 4) if name in one else "" for name in names] for one in values]
-    table = output.results_table("model", *names, "steps", "tokens/s", "train s", "MB")
-    for result, shown in zip(results, figures, strict=True):
-        is_best = result is comparison.best
-        name = f"{result.name} (best)" if is_best else result.name
-        table.add_row(name, *shown, *_costs(comparison, result), style="bold green" if is_best else None)
-    output.show_table(screen, table)
+    best = [result is comparison.best for result in results]
+    rows = [
+        [f"{result.name} (best)" if is_best else result.name, *shown, *_costs(comparison, result)]
+        for result, shown, is_best in zip(results, figures, best, strict=True)
+    ]
+    styles = {place: "bold green" for place, is_best in enumerate(best) if is_best}
+    print_table(screen, ["model", *names, "steps", "tokens/s", "train s", "MB"], rows, styles=styles)
     say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
     impossible = [test.impossible / test.tokens for test in measured if test.impossible]
     if impossible:

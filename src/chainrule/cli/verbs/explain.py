@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import (
-    console,
-    number,
-    print_json,
-    print_table,
-    results_table,
-    say,
-    show_table,
-    terminal_progress,
-)
+from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -189,17 +180,17 @@ def _bits(found: Explanation) -> str:
 
 def _print_modules(screen: Console, found: NetworkExplanation) -> None:
     """Print the modules in the order of the forward pass; gradients flow from bottom to top."""
-    table = results_table("module", "equation", "shape", "||dL/dz||")
-    table.columns[1].justify = "left"
-    step = None
+    step, styles = None, {}
+    rows: list[list[str]] = []
     modules = found.graph.of_kind("module")
     for node in modules:
         if node.step != step and modules[-1].step:
             step = node.step
-            table.add_row(f"step {step + 1}: {found.tokens[step - found.shown]}", style="bold")
+            styles[len(rows)] = "bold"
+            rows.append([f"step {step + 1}: {found.tokens[step - found.shown]}"])
         gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
-        table.add_row(node.name, node.equation, _shape(node), gradient)
-    show_table(screen, table)
+        rows.append([node.name, node.equation, _shape(node), gradient])
+    print_table(screen, ["module", "equation", "shape", "||dL/dz||"], rows, left=[1], styles=styles)
     screen.print()
 
 

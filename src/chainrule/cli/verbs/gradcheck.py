@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, print_json, results_table, say, show_table, terminal_progress
+from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.autodiff.tape.gradcheck import GradientReport
@@ -73,18 +73,14 @@ def _inputs(report: GradientReport) -> str:
 
 
 def _print(reports: list[GradientReport]) -> None:
-    screen = console()
-    table = results_table("what", "inputs", "entries", "relative error", "")
-    for report in reports:
-        table.add_row(
-            report.name,
-            _inputs(report),
-            f"{sum(one.entries for one in report.inputs):,}",
-            f"{report.error:.1e}",
-            "pass" if report.passed else "FAIL",
-            style=None if report.passed else "bold red",
-        )
-    show_table(screen, table)
+    screen, rows, styles = console(), [], {}
+    for place, report in enumerate(reports):
+        if not report.passed:
+            styles[place] = "bold red"
+        entries = f"{sum(one.entries for one in report.inputs):,}"
+        passed = "pass" if report.passed else "FAIL"
+        rows.append([report.name, _inputs(report), entries, f"{report.error:.1e}", passed])
+    print_table(screen, ["what", "inputs", "entries", "relative error", ""], rows, styles=styles)
     failed = [report for report in reports if not report.passed]
     say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")
     for report in failed:
