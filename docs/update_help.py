@@ -8,15 +8,17 @@ from pathlib import Path
 import click
 
 from chainrule.cli.main import VERBS, cli
+from chainrule.cli.options.declaring import BriefCommand
 
 PAGES = Path(__file__).parent / "cli"
 BEGIN, END = "<!-- help: written by docs/update_help.py -->", "<!-- end of help -->"
 
 
 def help_of(verb: click.Command) -> str:
-    """What `chainrule VERB --help` prints on a terminal of 100 columns."""
+    """Return what `chainrule VERB --help`, or --help-all, prints on a terminal of 100 columns."""
     parent = click.Context(cli, info_name="chainrule")
-    return verb.get_help(click.Context(verb, info_name=verb.name, parent=parent, terminal_width=100))
+    context = click.Context(verb, info_name=verb.name, parent=parent, terminal_width=100)
+    return verb.full_help(context) if isinstance(verb, BriefCommand) else verb.get_help(context)
 
 
 def page(verb: click.Command, text: str) -> str:

@@ -19,7 +19,7 @@ _FOLDERS = "CHAINRULE_SERVED"  # how the workers, which are started anew, learn 
 def app() -> Any:
     """The application of one worker."""
     from chainrule.serve.app import make_app
-    from chainrule.serve.batching.engine import Limits
+    from chainrule.serve.batching.scheduler import Limits
     from chainrule.serve.guard import LOCAL, Rules
     from chainrule.serve.models import Models, named_folders
 

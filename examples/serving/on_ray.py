@@ -27,7 +27,7 @@ def application(folders: list[str], replicas: int, hosts: list[str], key: str | 
     def build() -> Any:
         """In a replica: load the models."""
         from chainrule.serve.app import make_app
-        from chainrule.serve.batching.engine import Limits
+        from chainrule.serve.batching.scheduler import Limits
         from chainrule.serve.guard import LOCAL, Rules
         from chainrule.serve.models import Models, named_folders
 

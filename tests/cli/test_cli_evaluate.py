@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli.output import results_table, show_table
 
 from .running import HELD_OUT, Run, on_terminal, strict_json
 

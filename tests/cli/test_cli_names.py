@@ -175,3 +175,19 @@ def test_the_list_of_verbs_says_what_each_does_in_whole_sentences(run: Run) -> N
 def test_a_text_without_quotes(fails: Fails, verb: str) -> None:
     assert "(cat sat): a text of several words goes in quotes (see" in fails(verb, "model", "Teh", "cat", "sat")
     assert "in quotes" not in fails("explain", "model", "Teh", "cat", "--prompt", "a")
+
+
+def test_train_shows_its_common_options_and_all_of_them(run: Run) -> None:
+    brief, full = run("train", "--help").out, run("train", "--help-all").out
+    assert "--out DIR" in brief and "--help-all" in brief and "--encoding-errors" not in brief
+    common, _, more = full.partition("More options:")
+    assert "--out DIR" in common and "--encoding-errors" in more
+    shown = [name for name in options()["train"] if f" {name} " in brief]
+    assert len(shown) < 18
+
+
+def test_kinds_lists_common_settings_and_all_of_them(run: Run) -> None:
+    common, every = (run("kinds", "lstm", *more).out.splitlines() for more in ((), ("--all",)))
+    listed = [line for line in common if line.startswith("  ")]
+    assert listed and set(listed) <= set(every)
+    assert len(run("kinds", "lstm", "--json").json[0]["settings"]) >= len(listed)

@@ -8,108 +8,98 @@ import pty
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
-from chainrule.cli.output.typing import TypedLine, _size_of_key
+from chainrule.cli.output.typing import TypedLine, typed_lines
 
 from .running import Fails, Run, strict_json
 
 
-def pressed(*keys: str) -> TypedLine:
-    """A line after keys, where words that begin like the last one are suggested."""
-    words = ["alpha", "beta", "better"]
+def suggest(text: str) -> list[tuple[str, str]]:
+    """Suggest words that begin like the last one."""
+    start = text[text.rfind(" ") + 1 :]
+    return [(word, word[len(start) :]) for word in ("alpha", "beta", "better") if word.startswith(start)]
 
-    def suggest(text: str) -> list[tuple[str, str]]:
-        begun = text[text.rfind(" ") + 1 :]
-        return [(word, word[len(begun) :]) for word in words if word.startswith(begun)]
 
-    line = TypedLine(suggest)
-    for key in keys:
-        if not line.suggestions:
-            line.refresh()
-        line.press(key)
-    line.refresh()
-    return line
+def typed(keys: str) -> list[TypedLine]:
+    """Return the lines that keys type."""
+    with create_pipe_input() as source:
+        source.send_text(keys)
+        return list(typed_lines(suggest, source, DummyOutput()))
 
 
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        (["b", "\t"], "beta "),
-        (["b", "2"], "better "),
-        (["b", "\x1b[B", "\t"], "better "),
-        (["b", "\x1b[B", "\x1b[B", "\t"], "beta "),
-        (["b", "\x1b[A", "\t"], "better "),
-        (["b", "3"], "b3"),
-        (["b", "\x16", "2"], "b2"),
-        (["b", "\t", "."], "beta."),
-        (["b", "\t", " ", "x"], "beta x"),
-        (["a", "b", "\x7f"], "a"),
-        ([*"a word", "\x17"], "a "),
-        ([*"a word", "\x15"], ""),
-        (["\x1b[C", "\x1b", "é"], "é"),
-        (["\t", "\t"], "alpha alpha "),
+        ("b\t", "beta "),
+        ("b2", "better "),
+        ("b\x1b[B\t", "better "),
+        ("b\x1b[B\x1b[B\t", "beta "),
+        ("b\x1bOA\t", "better "),
+        ("b3", "b3"),
+        ("b\x162", "b2"),
+        ("b\t.", "beta."),
+        ("b\t x", "beta x"),
+        ("ab\x7f", "a"),
+        ("a word\x17", "a "),
+        ("a word\x15", ""),
+        ("é", "é"),
+        ("\t\t", "alpha alpha "),
     ],
 )
-def test_keys(keys: list[str], text: str) -> None:
-    assert pressed(*keys).text == text
+def test_keys(keys: str, text: str) -> None:
+    (line,) = typed(f"{keys}\r\x04")
+    assert line.buffer.text == text
 
 
-def test_lines_end_and_typing_ends() -> None:
-    line = pressed("a")
-    assert (line.press("\r"), line.press("\x04"), line.press("\x03")) == ("line", "quit", "quit")
-    assert line.keys == 2
+def test_keys_are_counted_for_each_line() -> None:
+    first, second = typed("b\t\rab\r\x03")
+    assert (first.keys, second.keys) == (3, 3)
 
 
-def test_sequences_of_arrows_are_one_key() -> None:
-    assert [_size_of_key(keys) for keys in ("\x1b[Ab", "\x1bOAb", "\x1b[1;5Cb", "ab", "\x1b")] == [3, 3, 6, 1, 1]
-
-
-def test_what_is_drawn_fits_the_terminal() -> None:
-    from rich.cells import cell_len
-
-    line = pressed(*"a long text with 漢字 of many words b")
-    for width in (10, 20, 80):
-        first, second = line.drawn(width).split("\r\n")
-        for mark in ("\x1b[J", "\x1b[2m", "\x1b[0m", "\x1b[7m", "\r"):
-            first, second = first.replace(mark, ""), second.replace(mark, "")
-        assert cell_len(first) < width
-        assert cell_len(second.partition("\x1b")[0].rstrip()) < width
-    assert "b\x1b[2meta\x1b[0m\r\n\x1b[7m1 beta\x1b[0m  2 better" in pressed("b").drawn(80)
+def test_the_marked_suggestion_is_shown() -> None:
+    line = TypedLine(suggest)
+    line.buffer.insert_text("b")
+    assert line.ghost() == [("fg:ansigray", "eta")]
+    assert line.menu() == [("reverse", "1 beta"), ("", "  "), ("", "2 better"), ("", "  ")]
 
 
 def on_a_terminal(model: Path, keys: list[bytes]) -> tuple[str, int]:
-    """What is seen while keys are pressed on a terminal; each key is pressed when the screen has come to rest."""
+    """Return what a terminal shows while keys are pressed, each when nothing more is drawn."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "chainrule", "predict", str(model)]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
-        seen = _read_until(ours, "\x1b[1A")  # the suggestions have been drawn
-        for key in keys:
-            os.write(ours, key)
-            seen += _read_until(ours, "\x1b[1A")
-        code = process.wait(30)
-        os.close(ours)
-    return seen, code
+        try:
+            seen = _read(ours, 120, until=b"1 ")  # the suggestions have been drawn
+            for key in keys:
+                os.write(ours, key)
+                seen += _read(ours, 0.3)
+            seen += _read(ours, 30, until=b"saved")
+            code = process.wait(30)
+        finally:
+            process.kill()
+            os.close(ours)
+    return seen.decode(), code
 
 
-def _read_until(descriptor: int, mark: str) -> str:
-    """What a terminal shows until the mark comes, or the other side ends."""
-    seen, end = b"", time.monotonic() + 30
-    while mark.encode() not in seen and time.monotonic() < end:
-        if select.select([descriptor], [], [], 0.2)[0]:
-            try:
-                piece = os.read(descriptor, 1 << 16)
-            except OSError:  # Linux says so when the other end is closed
-                break
-            if not piece:
-                break
-            seen += piece
-    return seen.decode()
+def _read(descriptor: int, seconds: float, until: bytes | None = None) -> bytes:
+    """Read what a terminal shows until the mark comes, or nothing does for so many seconds."""
+    seen = b""
+    while select.select([descriptor], [], [], seconds)[0]:
+        try:
+            piece = os.read(descriptor, 1 << 16)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        seen += piece
+        if not piece or (until is not None and until in seen):
+            break
+    return seen
 
 
 @pytest.mark.parametrize("quit_key", [b"\x04", b"\x03"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from chainrule.cli.output.words import cut
+from chainrule.cli.output import cut
 
 from .running import Run, on_terminal, strict_json
 

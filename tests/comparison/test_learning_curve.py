@@ -178,7 +178,7 @@ def test_a_curve_is_measured_and_continued(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_table_of_curves(capsys: pytest.CaptureFixture[str]) -> None:
-    from chainrule.cli.output.lines import console
+    from chainrule.cli.output import console
     from chainrule.cli.verbs.compare import _print_curve
 
     found = Comparison(FORMAT, "word", 10, "line", {}, [measured("a", 2.0)], {})

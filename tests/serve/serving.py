@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STARTS_WITHIN = 60.0
+STARTS_WITHIN = 180.0
 _WITH_DEADLINE = """
 import runpy
 import chainrule.serve.guard

@@ -13,28 +13,28 @@ import chainrule as cr
 from chainrule.decode import healing
 from chainrule.decode.strategies import Bias, EachRow
 from chainrule.errors import DecodingError
-from chainrule.serve.batching.engine import Engine, Limits
 from chainrule.serve.batching.prefixes import LEAST, Prefixes
-from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Written
+from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Generated
+from chainrule.serve.batching.scheduler import Limits, Scheduler
 
 
-def written_by(engine: Engine, *asks: Ask) -> list[list[int]]:
+def generated_by(scheduler: Scheduler, *asks: Ask) -> list[list[int]]:
     """The tokens of the first text of each request; all are made at once."""
 
     async def one(ask: Ask) -> list[int]:
         return [
             token
-            async for event in engine.write(ask).events()
-            if isinstance(event, Written) and event.row == 0
+            async for event in scheduler.generate(ask).events()
+            if isinstance(event, Generated) and event.row == 0
             for token in event.ids
         ]
 
     async def every() -> list[list[int]]:
-        engine.start()
+        scheduler.start()
         try:
             return await asyncio.gather(*map(one, asks))
         finally:
-            engine.close()
+            scheduler.close()
 
     return asyncio.run(every())
 
@@ -92,40 +92,40 @@ def test_a_shared_beginning_is_read_once_and_changes_nothing(
     beginning = "the cat sat on the mat and the dog sat on the log and " * 2
     prompts = [tuple(lm.tokenizer.encode(beginning + end).tolist()) for end in ("a cat", "a dog", "a mat")]
     asks = [Ask(prompt, cr.Temperature(0.9), 8, seed=3) for prompt in prompts]
-    engine = Engine(lm, Limits(rows=1))
-    found = written_by(engine, *asks)
-    assert engine.reused > 0
+    scheduler = Scheduler(lm, Limits(rows=1))
+    found = generated_by(scheduler, *asks)
+    assert scheduler.reused > 0
     for prompt, ids in zip(prompts, found, strict=True):
-        assert ids == written_by(Engine(lm), Ask(prompt, cr.Temperature(0.9), 8, seed=3))[0]
+        assert ids == generated_by(Scheduler(lm), Ask(prompt, cr.Temperature(0.9), 8, seed=3))[0]
 
 
 def test_a_request_that_fails_does_not_fail_others(models: dict[str, cr.LanguageModel]) -> None:
     lm = models["ngram"]
-    engine = Engine(lm)
+    scheduler = Scheduler(lm)
 
     async def both() -> tuple[Any, Any]:
-        engine.start()
+        scheduler.start()
         good, bad = Ask("the", cr.Greedy(), 4), Ask((10**6,), cr.Greedy(), 4)
 
         async def tokens(ask: Ask) -> list[int]:
             return [
                 token
-                async for event in engine.write(ask).events()
-                if isinstance(event, Written)
+                async for event in scheduler.generate(ask).events()
+                if isinstance(event, Generated)
                 for token in event.ids
             ]
 
         try:
             return tuple(await asyncio.gather(tokens(good), tokens(bad), return_exceptions=True))
         finally:
-            engine.close()
+            scheduler.close()
 
     good, bad = asyncio.run(both())
     assert len(good) > 0 and isinstance(bad, Exception)
 
 
 def test_bulk_work_is_done_together_and_pauses(models: dict[str, cr.LanguageModel]) -> None:
-    engine, calls = Engine(models["ngram"]), []
+    scheduler, calls = Scheduler(models["ngram"]), []
 
     def double(items: list[int]) -> Iterator[Any]:
         calls.append(list(items))
@@ -136,34 +136,34 @@ def test_bulk_work_is_done_together_and_pauses(models: dict[str, cr.LanguageMode
             yield 2 * item
 
     async def several() -> list[Any]:
-        work = [engine.bulk("double", [i, i + 1], double) for i in (1, 5, -9)]
+        work = [scheduler.bulk("double", [i, i + 1], double) for i in (1, 5, -9)]
         waiting = [asyncio.ensure_future(one) for one in work]
         await asyncio.sleep(0)  # all wait before the thread begins
-        engine.start()
+        scheduler.start()
         try:
             return await asyncio.gather(*waiting, return_exceptions=True)
         finally:
-            engine.close()
+            scheduler.close()
 
     first, second, third = asyncio.run(several())
     assert (first, second) == ([2, 4], [10, 12]) and isinstance(third, DecodingError)
     assert calls[0] == [1, 2, 5, 6, -9, -8]
 
 
-def test_a_full_queue_and_a_closed_engine_refuse(models: dict[str, cr.LanguageModel]) -> None:
-    engine = Engine(models["ngram"], Limits(queue=2))
+def test_a_full_queue_and_a_closed_scheduler_refuse(models: dict[str, cr.LanguageModel]) -> None:
+    scheduler = Scheduler(models["ngram"], Limits(queue=2))
 
     async def fill() -> None:
-        tickets = [engine.write(Ask("the", cr.Sample(), 3)) for _ in range(2)]
+        tickets = [scheduler.generate(Ask("the", cr.Sample(), 3)) for _ in range(2)]
         with pytest.raises(BusyError):
-            engine.write(Ask("the", cr.Sample(), 3))
-        engine.start()
-        engine.close()
+            scheduler.generate(Ask("the", cr.Sample(), 3))
+        scheduler.close()  # before the thread can answer
+        scheduler.start()
         for ticket in tickets:
             with pytest.raises(ClosingError):
                 async for _ in ticket.events():
                     pass
         with pytest.raises(ClosingError):
-            engine.write(Ask("the", cr.Sample(), 3))
+            scheduler.generate(Ask("the", cr.Sample(), 3))
 
     asyncio.run(fill())

@@ -2,83 +2,38 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from chainrule._version import __version__
-from chainrule.cli.options.completion import completion
 from chainrule.cli.options.unknown import hint
-from chainrule.cli.output.lines import WAITING
-from chainrule.cli.verbs.anomalies import anomalies
-from chainrule.cli.verbs.compare import compare
-from chainrule.cli.verbs.convert import convert
-from chainrule.cli.verbs.correct import correct
-from chainrule.cli.verbs.diagnose import diagnose
-from chainrule.cli.verbs.evaluate import evaluate
-from chainrule.cli.verbs.explain import explain
-from chainrule.cli.verbs.export import export
-from chainrule.cli.verbs.fill import fill
-from chainrule.cli.verbs.filter import filter_verb
-from chainrule.cli.verbs.generate import generate
-from chainrule.cli.verbs.gradcheck import gradcheck
-from chainrule.cli.verbs.import_ import import_verb
-from chainrule.cli.verbs.inspect import inspect
-from chainrule.cli.verbs.kinds import kinds
-from chainrule.cli.verbs.mix import mix
-from chainrule.cli.verbs.pairs import pairs
-from chainrule.cli.verbs.predict import predict
-from chainrule.cli.verbs.report import report
-from chainrule.cli.verbs.rerank import rerank
-from chainrule.cli.verbs.scale import scale
-from chainrule.cli.verbs.score import score
-from chainrule.cli.verbs.serve import serve
-from chainrule.cli.verbs.suggest import suggest
-from chainrule.cli.verbs.tag import tag
-from chainrule.cli.verbs.tokenize import tokenize
-from chainrule.cli.verbs.train import resume, train
-from chainrule.cli.verbs.translate import translate
+from chainrule.cli.output import WAITING
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
-VERBS = (
-    compare,
-    report,
-    scale,
-    train,
-    resume,
-    evaluate,
-    score,
-    generate,
-    suggest,
-    fill,
-    translate,
-    tag,
-    predict,
-    filter_verb,
-    anomalies,
-    correct,
-    rerank,
-    pairs,
-    tokenize,
-    mix,
-    serve,
-    convert,
-    export,
-    import_verb,
-    inspect,
-    diagnose,
-    explain,
-    gradcheck,
-    kinds,
-    completion,
+_MODULES = (
+    ("compare", "report", "scale", "train", "evaluate", "score"),  # train and measure models
+    ("generate", "suggest", "fill", "translate", "tag", "predict"),  # use them
+    ("filter", "anomalies", "correct", "rerank", "pairs", "tokenize"),  # put them to work on texts
+    ("mix", "serve", "convert", "inspect", "diagnose", "explain", "gradcheck", "kinds"),
 )
+"""The modules of verbs/, in the order in which the help lists their verbs."""
+
+
+def _verbs_of(name: str) -> list[click.Command]:
+    """Return the verbs that a module of verbs/ defines."""
+    module = import_module(f"chainrule.cli.verbs.{name}")
+    found = [one for one in vars(module).values() if isinstance(one, click.Command)]
+    return [one for one in found if one.callback is not None and one.callback.__module__ == module.__name__]
 
 
 class _InOrder(click.Group):
@@ -106,21 +61,41 @@ def cli(debug: bool) -> None:
     """
 
 
-def _announced(verb: click.Command) -> click.Command:
-    """The verb, which says that it starts before it imports libraries; those may take seconds."""
-    announced = copy.copy(verb)
+def _announced(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a verb say that it starts, before it imports libraries, which may take seconds."""
 
+    @wraps(run)
     def start(*arguments: Any, **options: Any) -> Any:
         WAITING.show("chainrule: starting")
-        assert verb.callback is not None
-        return verb.callback(*arguments, **options)
+        return run(*arguments, **options)
 
-    announced.callback = start
-    return announced
+    return start
 
 
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for SHELL.
+
+    \b
+    bash:  echo 'eval "$(chainrule completion bash)"' >> ~/.bashrc
+    zsh:   echo 'eval "$(chainrule completion zsh)"' >> ~/.zshrc
+    fish:  chainrule completion fish > ~/.config/fish/completions/chainrule.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    click.echo(
+        maker(click.get_current_context().find_root().command, {}, "chainrule", "_CHAINRULE_COMPLETE").source()
+    )
+
+
+VERBS = (*(verb for names in _MODULES for name in names for verb in _verbs_of(name)), completion)
 for _verb in VERBS:
-    cli.add_command(_verb if _verb is completion else _announced(_verb))
+    if _verb is not completion and _verb.callback is not None:
+        _verb.callback = _announced(_verb.callback)
+    cli.add_command(_verb)
 
 
 def run_process() -> NoReturn:
@@ -137,7 +112,7 @@ def run_process() -> NoReturn:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a verb and exit; an error that the user can mend is one line on standard error and exit code 2."""
+    """Run a verb and exit; an error that the user can correct is one line on standard error and exit code 2."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if debug:
@@ -167,7 +142,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(130)
     except Interrupted as error:
         if os.environ.get("RANK", "0") == "0" or "TORCHELASTIC_RUN_ID" not in os.environ:
-            _say(str(error))  # the first of many processes tells it for all
+            _say(str(error))  # the first of many processes says it for all
         sys.exit(128 + error.signal)
     except (ChainruleError, OSError, MemoryError) as error:
         if debug:
@@ -189,7 +164,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _say_stopping() -> None:
-    """Acknowledge a signal while work goes on that must end in order, such as a step and its checkpoint."""
+    """Acknowledge a signal while work that must finish goes on, such as a step and its checkpoint."""
     message = "stopping; a second Ctrl-C stops at once"
     progress = sys.modules.get("chainrule.cli.output.progress")  # not imported here: if it is not, it shows nothing
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
@@ -197,14 +172,14 @@ def _say_stopping() -> None:
 
 
 def _takes_text(verb: click.Command) -> bool:
-    """Whether a verb has an argument that is a text."""
+    """Return True if a verb has an argument that is a text."""
     return any(
         "TEXT" in (argument.metavar or "") for argument in verb.params if isinstance(argument, click.Argument)
     )
 
 
 def _message(error: Exception) -> str:
-    """The message of an error; for an OSError the file comes first, and its number is left out."""
+    """Return the message of an error; for an OSError the file comes first, and its number is left out."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, MemoryError) and not str(error):

@@ -1,4 +1,4 @@
-"""A Ray cluster: one of this machine's cores for as long as a block lasts, or one that runs already."""
+"""A Ray cluster: one on this machine's cores for the time of a block, or one that runs already."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from chainrule.ray.executor import RayExecutor
 from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import cores
 
-_SECONDS = 5.0  # in which a cluster has to answer
+_SECONDS = 5.0  # a cluster has to answer within this time
 _ATTEMPTS = 3
-_SETTINGS = b"\x04"  # the type of the frame with which both sides of HTTP/2, which Ray speaks, begin
+_SETTINGS = b"\x04"  # the type of the first frame of both sides of HTTP/2, which Ray uses
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5)
-_NO_TOKEN = "InvalidAuthToken"  # what Ray calls it
+_NO_TOKEN = "InvalidAuthToken"  # Ray's name of the error
 _MOST_CAUSES = 10
 _STORE = 256 << 20  # bytes of Ray's object store: pieces and results go through it, arrays do not
 
@@ -36,7 +36,7 @@ def ray_executor(
 ) -> Iterator[RayExecutor]:
     """Yield an executor of the workers of a Ray cluster; without an address, of one local process for each core.
 
-    `work` is where the folder of the arrays is made; all machines of a cluster have to see it.
+    The folder of the arrays is made in `work`, which all machines of a cluster have to see.
     """
     ray = _imported()
     began = not ray.is_initialized()
@@ -68,7 +68,7 @@ def _imported() -> Any:
 def _begin(ray: Any, address: str | None, workers: int | None) -> None:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        os.environ.setdefault("RAY_worker_niceness", "0")  # workers do all the work: nothing is to come before them
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers do all the work, so they need no lower priority
         with _named("Ray cannot start on this machine"):
             _begin_here(ray, num_cpus=workers or cores(), object_store_memory=_STORE, **quiet)
         return
@@ -78,7 +78,7 @@ def _begin(ray: Any, address: str | None, workers: int | None) -> None:
 
 
 def _begin_here(ray: Any, **options: Any) -> None:
-    """Start Ray's processes; again where they took longer than Ray waits for them, as on a busy machine."""
+    """Start Ray's processes; try again if they took longer than Ray waits for them, as on a busy machine."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             ray.init(**options)
@@ -91,7 +91,7 @@ def _begin_here(ray: Any, **options: Any) -> None:
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """A block whose errors become one line; Ray raises many kinds, some of them with advice of several lines."""
+    """Turn the errors of a block into one line; Ray raises many kinds, some with advice of several lines."""
     try:
         yield
     except Exception as error:
@@ -99,7 +99,7 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Why Ray failed, in a line; that a cluster wants a token is told only by the cause of the error."""
+    """Say in a line why Ray failed; only the cause of an error shows that a cluster wants a token."""
     causes = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and len(causes) < _MOST_CAUSES:
         causes.append(cause)
@@ -109,7 +109,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _check_answers(address: str) -> None:
-    """Refuse an address at which nothing answers; Ray itself would go on trying for a minute."""
+    """Refuse an address at which nothing answers; Ray itself would try for a minute."""
     if address == "auto" or "://" in address.removeprefix("ray://"):
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")
@@ -150,7 +150,7 @@ def _check_nodes(ray: Any, folder: Path) -> None:
 
 
 def _look(mark: str) -> str:
-    """What is wrong with this machine; nothing is an empty text."""
+    """Say what is wrong with this machine; an empty text if nothing is."""
     from chainrule._version import __version__ as version
 
     if not os.path.exists(mark):  # noqa: PTH110

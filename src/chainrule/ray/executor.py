@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 _RETRIES = 5
 _TASK_SECONDS = 0.5  # a task takes about this long: starting one costs a few milliseconds
 _MOST_PIECES = 256
-_AHEAD = 2  # tasks for each worker that are begun before their results are asked for
+_AHEAD = 2  # tasks for each worker that are started before their results are asked for
 
 
 class RayExecutor(Executor):
@@ -37,7 +37,7 @@ class RayExecutor(Executor):
         self.workers = max(workers, 1)
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Each piece and the result of `work` for it, in the order of the pieces."""
+        """Yield each piece and the result of `work` for it, in the order of the pieces."""
         import ray
 
         task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_do)
@@ -57,7 +57,7 @@ class RayExecutor(Executor):
 
 
 def _pieces_for_a_task(seconds: float, before: int) -> int:
-    """How many pieces of so many seconds make a task; it grows slowly, since first pieces may mislead."""
+    """Return how many pieces of so many seconds make a task; it grows slowly, since first pieces may mislead."""
     wanted = int(_TASK_SECONDS / max(seconds, 1e-6))
     return max(1, min(wanted, 4 * before, _MOST_PIECES))
 
@@ -77,7 +77,7 @@ _last: tuple[Any, Any] = (None, None)
 
 
 def _do(function: bytes, pieces: bytes) -> tuple[bytes, float, bytes | None]:
-    """In a worker: the results for some pieces, the seconds that they took, and the error that ended them."""
+    """Do some pieces in a worker; return the results, the seconds that they took, and the error that ended them."""
     global _last  # noqa: PLW0603 (one process, one task at a time)
     began = time.perf_counter()
     try:

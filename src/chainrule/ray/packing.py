@@ -1,4 +1,4 @@
-"""Functions and pieces of work as bytes for another process; mapped arrays go by the names of their files."""
+"""Functions and pieces of work as bytes for another process; mapped arrays are sent as the names of their files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 
 def packed(value: Any) -> bytes:
-    """A value as bytes: functions inside functions too, and arrays of files as the names of the files."""
+    """Return a value as bytes, also functions inside functions; arrays of files become the names of the files."""
     buffer = io.BytesIO()
     _pickler()(buffer).dump(value)
     return buffer.getvalue()
 
 
 def unpacked(content: bytes) -> Any:
-    """The value that was packed; only what this process has packed itself, or a worker of its own, is unpacked."""
+    """Return the value that was packed; only bytes from this process or its own workers may be unpacked."""
     return pickle.loads(content)
 
 
@@ -39,7 +39,7 @@ _Place = tuple[str, str, int, tuple[int, ...], str]
 
 
 def _place(array: NDArray[Any]) -> _Place | None:
-    """Where an array lies in a file that has a name; None if it does not, or not in one piece."""
+    """Return the place of an array in a named file; None if it is in none, or not in one piece."""
     whole: Any = array
     while isinstance(whole, np.ndarray) and not isinstance(whole, np.memmap):
         whole = whole.base

@@ -6,12 +6,10 @@ In reading order:
     models.py   the models that are served, by name
     runs.py     trainings and comparisons below a folder, by name
     scoring.py  ln p of each token of texts, for all requests that wait
-    page/       the page: plain HTML, CSS and ES modules, a file for each view
-    files.py    those files over HTTP
     api/        the routes: completions, chats, tokens, scores, tasks, the inside of models, trainings
-    metrics.py  what the server has done, for Prometheus
+    page/       the page: plain HTML, CSS and ES modules, a file for each view
+    metrics.py  counters of requests and tokens, for Prometheus
     guard.py    hosts, origins, keys, sizes and deadlines
-    direct.py   a short way to routes that take a body of JSON
     app.py      all of it together, as one application
-    run.py      a process that serves until it is told to stop
+    run.py      a process that serves until it is stopped
 """

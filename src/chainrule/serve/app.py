@@ -1,31 +1,37 @@
-"""The application: the routes, the guard before them, and the threads of the models while it runs."""
+"""The application: the routes, the page, the guard before them, and the threads of the models while it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import mimetypes
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from chainrule._version import __version__
 from chainrule.serve.api import chat, completions, inside, reading, runs, tasks, tokens
-from chainrule.serve.api.completions import as_json
-from chainrule.serve.api.errors import add_error_handlers
-from chainrule.serve.direct import Direct
-from chainrule.serve.files import page_router
+from chainrule.serve.api.answers import add_error_handlers, answer_to, as_json, find_model, invalid_request
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
 from chainrule.serve.runs import Runs
 
+_PAGE = Path(__file__).parent / "page"
+mimetypes.add_type("text/javascript", ".js")  # some systems say otherwise, or nothing
+
 
 def make_app(
     models: Models, rules: Rules | None = None, *, reload: bool = False, runs_below: Path | None = None
 ) -> Guard:
-    """The application that serves loaded models; with `reload`, folders that are replaced are taken up.
+    """Return the application that serves loaded models; with `reload`, it loads folders again that are replaced.
 
     `runs_below` is a folder whose trainings and comparisons are shown.
     """
@@ -53,37 +59,52 @@ def make_app(
     for part in (completions, chat, tokens, reading, tasks, inside, runs):
         app.include_router(part.router)
         direct.learn(part.router.routes)
-    app.include_router(page_router())
     _add_routes(app)
     _name_models(app, models)
     return Guard(direct, rules or Rules(), app.state.meters)
 
 
 def _add_routes(app: FastAPI) -> None:
+    page = _PageFiles(directory=_PAGE)
+    app.mount("/page", page)
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return await page.get_response("index.html", request.scope)
+
     @app.get("/health")
     async def health() -> Response:
-        """Whether the server answers."""
+        """Say that the server answers."""
         return as_json({"status": "ok"})
 
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
-        """What the server has done, for Prometheus."""
+        """Return counters of requests and tokens, for Prometheus."""
         text = request.app.state.meters.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/models")
     async def list_models(request: Request) -> Response:
-        """The models that are served."""
+        """List the models that are served."""
         return as_json({"object": "list", "data": [_described(one) for one in request.app.state.models.all()]})
 
     @app.get("/v1/models/{name}")
     async def one_model(name: str, request: Request) -> Response:
-        """One of the models that are served."""
-        return as_json(_described(request.app.state.models.find(name)))
+        """Describe one of the models that are served."""
+        return as_json(_described(find_model(request, name)))
+
+
+class _PageFiles(StaticFiles):
+    """The files of the page; a browser keeps them, but asks each time if they have changed."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 def _name_models(app: FastAPI, models: Models) -> None:
-    """Have /openapi.json say which models there are, in every request that names one."""
+    """Have /openapi.json list the models, in every request that names one."""
     schema = app.openapi()
     names = [{"type": "string", "enum": [served.name for served in models.all()]}, {"type": "null"}]
     for component in schema["components"]["schemas"].values():
@@ -107,3 +128,43 @@ def _described(served: Served) -> dict[str, object]:
         "normalised": getattr(model, "normalised", None),
         "vocab_size": {name: tokenizer.vocab_size for name, tokenizer in model.tokenizers.items()},
     }
+
+
+class Direct:
+    """A short way to routes that take a body of JSON alone; the application answers all other requests.
+
+    FastAPI describes every route (/openapi.json) and could call it as well, but that takes longer than a small
+    model needs to answer. So a request for such a route is read, checked by the same class and answered by the
+    same function here.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app: ASGIApp = app
+        self._state = app
+        self._routes: dict[str, tuple[APIRoute, type[BaseModel], Callable[..., Awaitable[Response]]]] = {}
+
+    def learn(self, routes: list[Any]) -> None:
+        """Take the routes of POST whose function has a body and the request as its arguments."""
+        for route in routes:
+            if not isinstance(route, APIRoute) or route.methods != {"POST"} or "{" in route.path:
+                continue
+            kinds = [kind for name, kind in get_type_hints(route.endpoint).items() if name != "return"]
+            body = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+            if body is not None:
+                self._routes[route.path] = route, body, route.endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._routes.get(scope["path"]) if scope["type"] == "http" else None
+        if found is None or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        route, body_class, endpoint = found
+        scope["route"], scope["app"] = route, self._state
+        request = Request(scope, receive)
+        try:
+            response = await endpoint(body_class.model_validate_json(await request.body()), request)
+        except ValidationError as error:
+            response = invalid_request(error.errors(include_url=False))
+        except Exception as error:
+            response = answer_to(error)
+        await response(scope, receive, send)

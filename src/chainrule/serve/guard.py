@@ -1,30 +1,30 @@
-"""What stands before every route: hosts, origins, keys, sizes and deadlines.
+"""Checks before every route: hosts, origins, keys, sizes and deadlines.
 
 A server on 127.0.0.1 can be reached by any page that a browser on the same machine shows: a page may send requests
-to it, or have its own name resolve to 127.0.0.1 (DNS rebinding). So requests are answered only where the Host
-header names this server, and, if a browser sends an Origin, where that does too.
+to it, or have its own name resolve to 127.0.0.1 (DNS rebinding). So a request is answered only if its Host header
+names this server, and, if a browser sends an Origin, only if that does too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chainrule.serve.api.errors import error_body
+from chainrule.serve.api.answers import error_body
 from chainrule.serve.metrics import Meters
 
 MOST_BYTES = 1 << 20
 """The longest body of a request."""
 DEADLINE = 10.0
-"""Seconds in which the header, and then the body, of a request should have come."""
+"""Seconds in which the header, and then the body, of a request should arrive."""
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,23 +34,23 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Rules:
-    """Who may ask."""
+    """Which requests are answered."""
 
     hosts: frozenset[str] = frozenset(LOCAL)
-    """Names by which the server may be called, without port."""
+    """Names of the server, without port."""
     key: str | None = None
     open_paths: Sequence[str] = field(default=("/health", "/", "/page/", "/reports/"))
     """Paths that need no key; one that ends in a slash stands for all below it."""
 
     def needs_key(self, path: str) -> bool:
-        """Whether a path is answered only to those who have the key."""
+        """Return True if a path is answered only with the key."""
         return self.key is not None and not any(
             path == one or (one.endswith("/") and one != "/" and path.startswith(one)) for one in self.open_paths
         )
 
 
 class Guard:
-    """Lets through what may be answered; everything else is refused before a route sees it."""
+    """Refuses requests that may not be answered, before a route sees them."""
 
     def __init__(self, app: ASGIApp, rules: Rules, meters: Meters) -> None:
         self.app, self.rules, self.meters = app, rules, meters
@@ -73,42 +73,35 @@ class Guard:
             await send(message)
 
         try:
-            refusal = self._refusal(scope)
-            if refusal is None:
-                await self.app(scope, _Bounded(receive), sending)
-            else:
-                await _refuse(sending, *refusal)
+            await (self._refusal(scope) or self.app)(scope, _Bounded(receive), sending)
         finally:
-            route = scope.get("route")
-            path = getattr(route, "path", "other")
+            path = getattr(scope.get("route"), "path", "other")
             self.meters.requests.labels(path, str(status)).inc()
             self.meters.seconds.labels(path).observe(time.perf_counter() - began)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """Return the answer that refuses a request, or None if it may pass."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if self.closing:
-            return 503, "the server is shutting down", "server_error"
+            return _refused(503, "the server is shutting down", "server_error", {**_CLOSE, "Retry-After": "1"})
         if _name(headers.get(b"host", "")) not in self.rules.hosts:
-            return 403, "this server does not answer to that Host", "permission_error"
+            return _refused(403, "this server does not answer to that Host", "permission_error")
         origin = headers.get(b"origin")
         if origin is not None and urlsplit(origin).hostname not in self.rules.hosts:
-            return 403, "this server does not answer to pages of that Origin", "permission_error"
-        if self._length(scope) > MOST_BYTES:
-            return 413, f"a request has {MOST_BYTES:,} bytes at most", "invalid_request_error"
+            return _refused(403, "this server does not answer to pages of that Origin", "permission_error")
+        length = headers.get(b"content-length", "0")
+        if length.isdigit() and int(length) > MOST_BYTES:
+            return _refused(413, _TOO_LONG, "invalid_request_error", _CLOSE)
         if self.rules.needs_key(scope["path"]) and not self._has_key(headers.get(b"authorization", "")):
-            return 401, "a key is needed: send it as 'Authorization: Bearer KEY'", "authentication_error"
+            return _refused(401, "a key is needed: send it as 'Authorization: Bearer KEY'", "authentication_error")
         return None
 
     def _has_key(self, authorization: str) -> bool:
         scheme, _, given = authorization.partition(" ")
         assert self.rules.key is not None
-        # compared in constant time, so that the time of an answer tells nothing of the key
+        # compared in constant time, so that the time of an answer says nothing about the key
         same = hmac.compare_digest(given.strip().encode(), self.rules.key.encode())
         return same and scheme.lower() == "bearer"
-
-    def _length(self, scope: Scope) -> int:
-        value = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        return int(value) if value.isdigit() else 0
 
 
 _SAFE = [
@@ -120,17 +113,18 @@ _SAFE = [
 
 
 _CLOSE = {"Connection": "close"}  # the rest of the request is not read
+_TOO_LONG = f"a request has {MOST_BYTES:,} bytes at most"
 
 
 class _Bounded:
-    """What receives a request: no more bytes, and no longer, than is allowed."""
+    """Receives a request, with no more bytes and no later than is allowed."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive, self._taken, self._complete = receive, 0, False
         self._until = time.monotonic() + DEADLINE
 
     async def __call__(self) -> Message:
-        if self._complete:  # what comes now is the news that the client has gone
+        if self._complete:  # now comes only the message that the client has gone
             return await self._receive()
         try:
             message = await asyncio.wait_for(self._receive(), max(0.01, self._until - time.monotonic()))
@@ -139,25 +133,18 @@ class _Bounded:
         if message["type"] == "http.request":
             self._taken += len(message.get("body", b""))
             if self._taken > MOST_BYTES:
-                raise HTTPException(413, f"a request has {MOST_BYTES:,} bytes at most", _CLOSE)
+                raise HTTPException(413, _TOO_LONG, _CLOSE)
             self._complete = not message.get("more_body", False)
         return message
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
 
 
-async def _refuse(send: Send, status: int, message: str, kind: str) -> None:
+def _refused(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> JSONResponse:
     code = {401: "invalid_api_key", 413: "request_too_large"}.get(status)
-    body = json.dumps(error_body(message, kind, code=code)).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    if status in (413, 503):
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return JSONResponse(error_body(message, kind, code=code), status, headers)

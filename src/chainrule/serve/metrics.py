@@ -1,4 +1,4 @@
-"""/metrics: what the server has done, for Prometheus."""
+"""/metrics: counters of requests and tokens, for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from chainrule.serve.models import Models
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+_OF_MODELS: dict[str, tuple[str, type[GaugeMetricFamily] | type[CounterMetricFamily], str]] = {
+    "waiting": ("Requests that wait.", GaugeMetricFamily, "waiting"),
+    "writing": ("Texts that are being generated.", GaugeMetricFamily, "generating"),
+    "tokens": ("Tokens that were generated.", CounterMetricFamily, "tokens"),
+    "reused": ("Tokens of prompts that a kept state had read.", CounterMetricFamily, "reused"),
+}
+"""For each metric of a model: what it is, its type, and the attribute of the scheduler."""
 
 
 class Meters:
@@ -30,20 +38,13 @@ class Meters:
         self._registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """What the models are doing now."""
-        waiting = GaugeMetricFamily("chainrule_waiting", "Requests that wait.", labels=["model"])
-        writing = GaugeMetricFamily("chainrule_writing", "Texts that are being written.", labels=["model"])
-        tokens = CounterMetricFamily("chainrule_tokens", "Tokens that were written.", labels=["model"])
-        reused = CounterMetricFamily(
-            "chainrule_reused", "Tokens of prompts that a kept state had read.", labels=["model"]
-        )
-        for served in self._models.all():
-            waiting.add_metric([served.name], served.engine.waiting)
-            writing.add_metric([served.name], served.engine.writing)
-            tokens.add_metric([served.name], served.engine.tokens)
-            reused.add_metric([served.name], served.engine.reused)
-        yield from (waiting, writing, tokens, reused)
+        """Yield what the models are doing now."""
+        for name, (explanation, family, attribute) in _OF_MODELS.items():
+            metric = family(f"chainrule_{name}", explanation, labels=["model"])
+            for served in self._models.all():
+                metric.add_metric([served.name], getattr(served.scheduler, attribute))
+            yield metric
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics, as Prometheus reads them."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""The models that a server has: a fixed map from names to folders, each with a thread of its own."""
+"""The models of a server: a fixed map from names to folders, each with a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chainrule.contract.lm import LanguageModel, prepare
 from chainrule.contract.model import Model
 from chainrule.errors import ChainruleError, FolderError, ModelError
 from chainrule.folder import MANIFEST
-from chainrule.serve.batching.engine import Engine, Limits
+from chainrule.serve.batching.scheduler import Limits, Scheduler
 
 
 class UnknownModelError(ChainruleError):
@@ -27,15 +27,15 @@ class Served:
     name: str
     folder: Path
     model: Model
-    engine: Engine
+    scheduler: Scheduler
     created: int
     """When it was loaded, in seconds since 1970."""
     version: tuple[int, ...]
-    """What tells a folder from one that took its place."""
+    """The identity of its folder, which changes when the folder is replaced."""
 
     @property
     def lm(self) -> LanguageModel:
-        """The model, if it predicts text; else an error that says what it does instead."""
+        """The model, if it predicts text; else an error says what it does instead."""
         return LanguageModel.expect(self.model)
 
 
@@ -57,7 +57,7 @@ class Models:
         self._retired: list[Served] = []
 
     def load(self) -> None:
-        """Load all models, before the server starts: what is wrong with a folder should be known then."""
+        """Load all models, before the server starts: faults of a folder should be known then."""
         self._served = {name: self._loaded(name) for name in self._folders}
 
     def _loaded(self, name: str) -> Served:
@@ -66,24 +66,24 @@ class Models:
         model = load(folder, device=self._device, dtype=self._dtype)
         if isinstance(model, LanguageModel):
             prepare(model)
-        return Served(name, folder, model, Engine(model, self._limits), int(time.time()), version)
+        return Served(name, folder, model, Scheduler(model, self._limits), int(time.time()), version)
 
     def start(self) -> None:
         """Start the thread of each model, from the event loop that runs now."""
         for served in self._served.values():
-            served.engine.start()
+            served.scheduler.start()
 
     def close(self) -> None:
         """End all threads."""
         for served in [*self._served.values(), *self._retired]:
-            served.engine.close()
+            served.scheduler.close()
 
     def all(self) -> list[Served]:
-        """The models, in the order in which they were named."""
+        """Return the models, in the order in which they were named."""
         return [*self._served.values()]
 
     def find(self, name: str | None) -> Served:
-        """A model by its name; None is for the first one."""
+        """Return a model by its name; None is for the first one."""
         if name is None:
             return next(iter(self._served.values()))
         if name not in self._served:
@@ -91,7 +91,7 @@ class Models:
         return self._served[name]
 
     async def watch(self, seconds: float = 1.0) -> None:
-        """Take up folders that were replaced: new requests go to the new model, old ones end on the old one."""
+        """Load folders again that are replaced: new requests go to the new model, old ones end on the old one."""
         while True:
             await asyncio.sleep(seconds)
             for name, served in [*self._served.items()]:
@@ -101,17 +101,17 @@ class Models:
                     fresh = await asyncio.to_thread(self._loaded, name)
                 except ChainruleError:  # a folder that is being written; it is tried again
                     continue
-                fresh.engine.start()
+                fresh.scheduler.start()
                 self._served[name] = fresh
                 self._retired.append(served)
             for served in [*self._retired]:
-                if not served.engine.is_busy:
-                    served.engine.close()
+                if not served.scheduler.is_busy:
+                    served.scheduler.close()
                     self._retired.remove(served)
 
 
 def _version(folder: Path) -> tuple[int, ...]:
-    """The identity of a folder's manifest; empty while there is none."""
+    """Return the identity of a folder's manifest; empty while there is none."""
     try:
         found = (folder / MANIFEST).stat()
     except OSError:
@@ -120,12 +120,15 @@ def _version(folder: Path) -> tuple[int, ...]:
 
 
 def named_folders(arguments: Iterable[str]) -> dict[str, Path]:
-    """Folders as the command line names them, DIR or NAME=DIR; a folder's own name is the default."""
+    """Parse folders as the command line names them, DIR or NAME=DIR; a folder's own name is the default."""
     folders: dict[str, Path] = {}
     for argument in arguments:
         name, equals, rest = argument.partition("=")
-        folder = Path(rest if equals and not Path(argument).exists() else argument)
-        name = name if equals and not Path(argument).exists() else folder.resolve().name
+        if equals and not Path(argument).exists():
+            folder = Path(rest)
+        else:
+            folder = Path(argument)
+            name = folder.resolve().name
         if name in folders:
             raise FolderError(f"two models are called {name}: name one of them otherwise, as in other={folder}")
         folders[name] = folder

@@ -1,4 +1,4 @@
-"""A process that serves until it is told to stop, and then lets what it has begun come to an end."""
+"""A process that serves until it is stopped, and then finishes the texts under way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chainrule.serve.guard import DEADLINE, LOCAL, Guard, Rules
 from chainrule.serve.models import Models
 
 DRAIN_SECONDS = 25.0
-"""How long texts that are being written may go on after SIGTERM; then they end with an error."""
+"""How long texts under way may go on after SIGTERM; then they end with an error."""
 _LAST_SECONDS = 4  # for those errors to reach their clients
 _LATE_SECONDS = 0.5  # in which requests that were sent before SIGTERM, and not read yet, get an answer
 
@@ -29,7 +29,7 @@ class ServeError(ChainruleError):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP with a deadline for the header of a request: one that never ends would hold its connection for ever."""
+    """HTTP with a deadline for the header of a request: one without an end would hold its connection for ever."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -57,7 +57,7 @@ class _Protocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that drains: texts under way end, or are ended with an error, before it goes."""
+    """A server that drains: texts under way end, or fail, before it exits."""
 
     def __init__(self, config: uvicorn.Config, guard: Guard, models: Models, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -75,7 +75,7 @@ class _Server(uvicorn.Server):
             loop.call_later(DRAIN_SECONDS, self._models.close)
             # connections are closed only then: the request on one that is closed at once might not have been read
             loop.call_later(_LATE_SECONDS, self._exit)
-        elif sig == signal.SIGINT:  # a second Ctrl-C ends it at once, as uvicorn has it
+        elif sig == signal.SIGINT:  # a second Ctrl-C ends it at once, as in uvicorn
             self._models.close()
             self._exit()
 
@@ -96,8 +96,8 @@ def serve(
 ) -> None:
     """Serve loaded models until SIGTERM or Ctrl-C; `say` is called with the address once it listens.
 
-    `hosts` are more names by which the server may be called; `runs_below` is a folder whose trainings are shown. An
-    address that others can reach needs a key.
+    `hosts` are more names of the server; `runs_below` is a folder whose trainings are shown. An address that others
+    can reach needs a key.
     """
     if host not in LOCAL and not key:
         raise SettingsError(f"{host} can be reached by others: set a key, by --key-file or CHAINRULE_KEY")
@@ -111,7 +111,7 @@ def serve(
         access_log=False,
         server_header=False,
         date_header=False,
-        proxy_headers=False,  # whoever asks is whoever is connected
+        proxy_headers=False,  # the client is the one that is connected
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(DRAIN_SECONDS) + _LAST_SECONDS,
         lifespan="on",
@@ -126,7 +126,7 @@ def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens already, so that the address that is told can be called."""
+    """Return a socket that listens already, so that the address can be used once it is printed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

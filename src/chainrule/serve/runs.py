@@ -1,6 +1,6 @@
 """Trainings and comparisons below one folder, which is given when the server starts.
 
-What a client names is looked up in a map from names to folders that were found there: no path is made of it.
+A name that a client sends is looked up among the folders that were found there: it never becomes part of a path.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from chainrule.report.run import RunDetails, is_going_on, run_details
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
 
 DEPTH = 4
-"""Folders inside folders that are looked into."""
+"""How deep folders inside folders are searched."""
 MOST_RUNS = 500
 MOST_FOLDERS = 5000
-"""That are looked into for one list."""
+"""How many folders are searched for one list."""
 MOST_BYTES = 256 << 20
-"""The longest file of measurements, or of results, that is read."""
+"""The largest file of measurements, or of results, that is read."""
 LIST_SECONDS = 1.0
-"""For which a list is valid."""
+"""How long a list is valid."""
 MOST_KEPT = 64
-"""Records and charts that are kept."""
+"""How many records and charts are kept."""
 REPORT = "report.html"
 THEMES = {"light": "#1d2733", "dark": "#e4e8ed"}
-"""The colour of the words of a chart."""
+"""The colour of the words of a chart, by theme."""
 
 
 class UnknownRunError(ChainruleError):
@@ -49,30 +49,30 @@ class UnknownRunError(ChainruleError):
 
 @dataclass(frozen=True)
 class Found:
-    """A folder that something can be shown of."""
+    """A folder with a training or a comparison."""
 
     name: str
     what: Literal["run", "model", "comparison"]
     """A run folder, a model that kept the curves of its training, or a comparison."""
     folder: Path
     source: Path
-    """The file that the figures are in."""
+    """The file with the figures."""
 
     @property
     def version(self) -> tuple[int, ...]:
-        """What changes when there are new figures."""
+        """The identity of its file of figures, which changes when there are new ones."""
         found = self.source.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     @property
     def report(self) -> Path | None:
-        """The page about it, if there is one."""
+        """Its report, if there is one."""
         page = self.folder / REPORT
         return page if self.what != "model" and page.is_file() and not page.is_symlink() else None
 
     @property
     def is_going_on(self) -> bool:
-        """Whether it goes on at this time."""
+        """True if it is running now."""
         return self.what == "run" and is_going_on(self.folder)
 
 
@@ -87,7 +87,7 @@ class Runs:
         self._lock = threading.RLock()  # one chart at a time: drawing takes a whole core
 
     def all(self) -> list[Found]:
-        """What is there at this time, by name."""
+        """Return all that exist now, by name."""
         if self.folder is None:
             return []
         with self._lock:
@@ -96,37 +96,37 @@ class Runs:
             return [one for one in self._listed[1] if one.source.is_file()]
 
     def find(self, name: str) -> Found:
-        """One of them by its name."""
+        """Return one of them by its name."""
         for one in self.all():
             if one.name == name:
                 return one
         raise UnknownRunError(f"no training or comparison is called {name[:100]!r}")
 
     def ticket(self, one: Found) -> str:
-        """What opens the report of a comparison: nobody can guess it, and it is valid until the server ends.
+        """Return a code that opens the report of a comparison: hard to guess, and valid until the server ends.
 
-        A browser that follows a link sends no key, so that the link itself has to say that it was given by us.
+        A browser that follows a link sends no key, so the link itself has to prove that the server made it.
         """
         return hmac.new(self._secret, one.name.encode(), hashlib.sha256).hexdigest()
 
     def by_ticket(self, ticket: str) -> Found:
-        """The one whose report a ticket opens."""
+        """Return the one whose report a ticket opens."""
         for one in self.all():
             if hmac.compare_digest(self.ticket(one).encode(), ticket.encode()):
                 return one
         raise UnknownRunError("there is no such report")
 
     def record(self, one: Found) -> RunDetails:
-        """The curves of a training; they are read again when there is something new."""
+        """Return the curves of a training; they are read again when there are new ones."""
         _check_size(one)
         try:
             record: RunDetails = self._keep(("record", one.name, one.version), lambda: run_details(one.folder))
-        except ChainruleError:  # its words name the folder, which is nobody's business
+        except ChainruleError:  # its message names the folder, which clients should not know
             raise FolderError(f"{one.name}: its curves cannot be read") from None
         return replace(record, is_going_on=one.is_going_on)
 
     def comparison(self, one: Found) -> Comparison:
-        """The results of a comparison."""
+        """Return the results of a comparison."""
         _check_size(one)
         found: Comparison | None = self._keep(
             ("comparison", one.name, one.version), lambda: read_comparison(one.folder)
@@ -136,7 +136,7 @@ class Runs:
         return found
 
     def chart(self, one: Found, theme: str) -> str:
-        """The losses of a training, as an SVG picture."""
+        """Return the losses of a training, as an SVG picture."""
         if one.what == "comparison":
             raise UnknownRunError(f"{one.name} is a comparison, which has no curve of its own; see its report")
         record = self.record(one)
@@ -144,7 +144,7 @@ class Runs:
         return found
 
     def _keep(self, key: tuple[object, ...], make: Any) -> Any:
-        """What was made for a key; what was made for an earlier version of the same run is dropped."""
+        """Return the value of a key, made once; values of earlier versions of the same run are dropped."""
         with self._lock:
             if key not in self._kept:
                 made = make()
@@ -157,7 +157,7 @@ class Runs:
 
 
 def _search(top: Path) -> Iterator[Found]:
-    """All trainings and comparisons below a folder, in the order of their names; links are not followed."""
+    """Yield all trainings and comparisons below a folder, in the order of their names; links are not followed."""
     names: set[str] = set()
     looked = 0
     for path, inside, files in os.walk(top):
@@ -169,7 +169,7 @@ def _search(top: Path) -> Iterator[Found]:
         if len(folder.relative_to(top).parts) >= DEPTH:
             inside[:] = []
         found = _kind_of(folder, set(files))
-        if MANIFEST in files or METRICS in files:  # nothing but parts of a model is below, or its checkpoints
+        if MANIFEST in files or METRICS in files:  # below are only parts of a model, or checkpoints
             inside[:] = []
         if found is None:
             continue
@@ -194,7 +194,7 @@ def _kind_of(folder: Path, files: set[str]) -> tuple[Literal["run", "model", "co
 
 @lru_cache(MOST_FOLDERS)
 def _has_curves(metrics: Path, changed: int, size: int) -> bool:
-    """Whether a model kept the curves of its training; a file is read once, until it changes."""
+    """Return True if a model kept the curves of its training; a file is read once, until it changes."""
     if size > MOST_BYTES:
         return False
     try:
@@ -210,7 +210,7 @@ def _check_size(one: Found) -> None:
 
 
 def draw(record: RunDetails, theme: str) -> str:
-    """The losses of a training, drawn by Vega."""
+    """Draw the losses of a training by Vega."""
     charts = run_charts(record)
     if "loss" not in charts:
         raise UnknownRunError(f"{record.title}: nothing was measured yet")
@@ -231,24 +231,12 @@ def draw(record: RunDetails, theme: str) -> str:
 
 
 def summary_of(comparison: Comparison) -> dict[str, Any]:
-    """The models of a comparison and how good they are, the best first."""
-    models = [
-        {
-            "name": one.name,
-            "kind": one.kind,
-            "loss": one.loss,
-            "training_seconds": one.training_seconds,
-            "megabytes": one.megabytes,
-            "parameters": one.parameters,
-        }
-        for one in comparison.results
+    """Return the models of a comparison and how good they are, the best first."""
+    names = ("name", "kind", "training_seconds", "megabytes", "parameters")
+    models: list[dict[str, Any]] = [
+        {"loss": one.loss} | {name: getattr(one, name) for name in names} for one in comparison.results
     ]
     models.sort(key=lambda one: (one["loss"] is None, one["loss"] or 0.0))
     failures = [{"name": one.name, "error": one.error} for one in comparison.failures]
-    return {
-        "task": comparison.task,
-        "is_finished": comparison.is_finished,
-        "advice": comparison.advice,
-        "models": models,
-        "failures": failures,
-    }
+    found = {name: getattr(comparison, name) for name in ("task", "is_finished", "advice")}
+    return {**found, "models": models, "failures": failures}

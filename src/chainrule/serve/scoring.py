@@ -12,39 +12,39 @@ from chainrule.arrays import to_numpy
 from chainrule.contract.lm import LanguageModel, predictions, score_rows
 from chainrule.errors import ModelError
 from chainrule.serve.batching.requests import PAUSE
-from chainrule.serve.batching.rows import likeliest
+from chainrule.serve.batching.rows import most_likely
 from chainrule.serve.models import Served
 
 _AT_ONCE = 256
-"""Tokens of which all alternatives are computed before texts that are being written go on."""
+"""Tokens whose alternatives are computed before texts under way get their next tokens."""
 _ROWS_AT_ONCE = 4096
-"""Tokens that are scored by themselves before texts that are being written go on."""
+"""Tokens that are scored without alternatives before texts under way get their next tokens."""
 
 
 @dataclass(frozen=True)
 class ScoredIds:
-    """ln p of each token of a text, and what else was asked for."""
+    """ln p of each token of a text, with alternatives if they were asked for."""
 
     log_probs: list[float]
     tops: list[list[tuple[int, float]]]
-    """The likeliest tokens at each place, best first; empty if they were not asked for."""
+    """The most likely tokens at each place, best first; empty if they were not asked for."""
     ranks: list[int]
-    """How many tokens are likelier than the one that stands there; empty without alternatives."""
+    """How many tokens are more likely than the one of the text; empty without alternatives."""
 
 
 async def score_ids(served: Served, rows: Sequence[Sequence[int]], top: int) -> list[ScoredIds]:
-    """ln p of each token of rows of ids, each read from its beginning; `top` alternatives of each."""
+    """Score each token of rows of ids, with `top` alternatives; each row is read from its start."""
     lm = served.lm
 
     def run(items: list[Any]) -> Iterator[Any]:
         return _with_alternatives(lm, items, top) if top else _alone(lm, items)
 
-    found: list[ScoredIds] = await served.engine.bulk(("score", top), [list(row) for row in rows], run)
+    found: list[ScoredIds] = await served.scheduler.bulk(("score", top), [list(row) for row in rows], run)
     return found
 
 
 def sequences(lm: LanguageModel, ids: Sequence[int]) -> list[list[int]]:
-    """The ids as the sequences that a model reads by themselves: lines, or all of them."""
+    """Divide ids into the sequences that a model reads by themselves: lines, or all of them."""
     if lm.context == "stream":
         return [list(ids)] if len(ids) else []
     lines: list[list[int]] = []
@@ -57,7 +57,7 @@ def sequences(lm: LanguageModel, ids: Sequence[int]) -> list[list[int]]:
 
 
 def _alone(lm: LanguageModel, items: list[list[int]]) -> Iterator[Any]:
-    """The scores of tokens alone, for as many rows at once as are short."""
+    """Yield the scores of tokens without alternatives, of several short rows at once."""
     waiting: list[list[int]] = []
     for item in [*items, None]:
         if item is not None:
@@ -72,7 +72,7 @@ def _alone(lm: LanguageModel, items: list[list[int]]) -> Iterator[Any]:
 
 
 def _with_alternatives(lm: LanguageModel, items: list[list[int]], top: int) -> Iterator[Any]:
-    """The scores of tokens and their alternatives, a few tokens at a time."""
+    """Yield the scores of tokens with alternatives, computed a few tokens at a time."""
     for item in items:
         log_probs: list[float] = []
         tops: list[list[tuple[int, float]]] = []
@@ -87,7 +87,7 @@ def _with_alternatives(lm: LanguageModel, items: list[list[int]], top: int) -> I
                         if np.isnan(own := float(log_probs_V[ids_BT[0, place]])):
                             raise ModelError("the model gives NaN: something in it has gone wrong")
                         log_probs.append(own)
-                        tops.append(likeliest(log_probs_V, top))
+                        tops.append(most_likely(log_probs_V, top))
                         ranks.append(int((log_probs_V > own).sum()))
                         place += 1
                 if first + _AT_ONCE < len(sequence):

@@ -24,7 +24,7 @@ from chainrule.autodiff.networks.network import (
     fill_table,
     shapes_with_tables,
 )
-from chainrule.networks.config import AveragingConfig, FeedforwardConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig
 from chainrule.networks.memory import LastTokens
 
 
@@ -88,7 +88,7 @@ _GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2)}
 
 def hidden_layers(
     parameters: Mapping[str, Parameter],
-    config: AveragingConfig | FeedforwardConfig,
+    config: BagOfWordsConfig | FeedforwardConfig,
     x: Module,
     randomness: Randomness | None,
 ) -> Module:
@@ -103,7 +103,7 @@ def hidden_layers(
     return h
 
 
-def hidden_shapes(config: AveragingConfig | FeedforwardConfig, context: int) -> dict[str, Shape]:
+def hidden_shapes(config: BagOfWordsConfig | FeedforwardConfig, context: int) -> dict[str, Shape]:
     """The shapes of the parameters of the hidden layers, the first of which reads a vector of size `context`."""
     found: dict[str, Shape] = {}
     for i in range(config.layers):
@@ -113,7 +113,7 @@ def hidden_shapes(config: AveragingConfig | FeedforwardConfig, context: int) -> 
 
 
 def fill_hidden(
-    weight: Array, name: str, config: AveragingConfig | FeedforwardConfig, randomness: Randomness
+    weight: Array, name: str, config: BagOfWordsConfig | FeedforwardConfig, randomness: Randomness
 ) -> None:
     """Write initial values into the parameter of that name."""
     fill_table(weight, name, config, randomness)

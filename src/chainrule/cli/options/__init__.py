@@ -1,1 +1,126 @@
-"""Arguments and options that several verbs share, by what they are about."""
+"""Arguments and options that several verbs share, each declared once; a verb takes one by `@opt.device`.
+
+declaring.py   how options are declared, renamed, and left out of a short help
+texts.py       corpora and pairs: their options, and opening what these name
+tokenizers.py  the choice of a tokenizer
+decoding.py    how the next token is chosen
+dynamic.py     dynamic evaluation
+executors.py   where large work is done
+unknown.py     hints for options that a verb does not have
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainrule.cli.options import declaring
+from chainrule.cli.options.declaring import Command, RenamedOption, with_options
+
+if TYPE_CHECKING:
+    from chainrule.contract.kinds import Task
+    from chainrule.contract.lm import LanguageModel
+
+option = declaring.option
+
+# -- how a verb runs and ends -----------------------------------------------------------------------------
+
+json = option("--json", "Print JSON, for machines.", name="as_json")
+seed = option("--seed INTEGER", "Seed of the random generators.", type=int, default=0)
+
+
+def overwrite(what: str) -> Callable[[Command], Command]:
+    """Declare --overwrite, which lets a verb replace something that exists."""
+    return option("--overwrite", f"Replace {what} that exists.")
+
+
+def out(explanation: str, metavar: str = "DIR") -> Callable[[Command], Command]:
+    """Declare --out, the folder or file to write, as required."""
+    return click.option("--out", required=True, type=click.Path(), metavar=metavar, help=explanation)
+
+
+def minutes(explanation: str) -> Callable[[Command], Command]:
+    """Declare --minutes, the most time to train."""
+    return option("--minutes M", explanation, type=click.FloatRange(min=0, min_open=True))
+
+
+def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
+    """Refuse, before any work, a file that exists, or one in a folder that does not."""
+    from chainrule.errors import FolderError
+
+    path = Path(path)
+    if path.is_dir():
+        raise FolderError(f"{path} is a folder; choose another {option}")
+    if path.is_file() and not overwrite:
+        raise FolderError(f"{path} exists; choose another {option}, or --overwrite it")
+    if not path.parent.is_dir():
+        raise FolderError(f"{path}: there is no folder {path.parent}; make it, or choose another {option}")
+
+
+# -- a model that is used ---------------------------------------------------------------------------------
+
+model = click.argument("folder", metavar="DIR", type=click.Path())
+models = click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path())
+device = option(
+    "--device NAME", "Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.", default="cpu"
+)
+dtype = option(
+    "--dtype [float32|bfloat16]",
+    "The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.",
+    default="float32",
+)
+
+
+def compute(command: Command) -> Command:
+    """Declare --device and --dtype, which `load_model` reads."""
+    return with_options(command, (device, dtype))
+
+
+def load_model(folder: str, options: Mapping[str, Any], *tasks: Task) -> LanguageModel:
+    """Load a model as --device and --dtype say; one that is for none of the `tasks` is refused."""
+    from chainrule.contract.kinds import load
+
+    lm = load(folder, device=options["device"], dtype=options["dtype"], tasks=tasks)
+    note_slow_precision(lm)
+    return lm
+
+
+def note_slow_precision(*lms: Any) -> None:
+    """Note if a model computes in bfloat16, which is meant to be faster, on a CPU where that is slower."""
+    from chainrule.system.devices import has_fast_bfloat16
+
+    in_bfloat16 = any(getattr(lm, "device", "") == "cpu" and getattr(lm, "dtype", "") == "bfloat16" for lm in lms)
+    if in_bfloat16 and not has_fast_bfloat16():
+        from chainrule.cli.output import terminal_progress
+
+        terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
+
+
+# -- a prompt ---------------------------------------------------------------------------------------------
+
+# --text is its name in 0.1
+read_prompt = click.option(
+    "--prompt",
+    "--text",
+    "prompt",
+    cls=RenamedOption,
+    required=True,
+    help="What the network reads; its last token is predicted.",
+)
+heal = option(
+    "--heal/--no-heal", "A prompt is text that may stop inside a word, or its tokens are complete.", default=True
+)
+
+
+def note_unknown_prompt(lm: LanguageModel, prompt: str, heal: bool = True) -> None:
+    """Note if the model does not know some of the prompt."""
+    from chainrule.cli.output import terminal_progress
+    from chainrule.decode.generate import context_of
+    from chainrule.decode.healing import find_openings
+
+    _, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
+    if lm.tokenizer.unk in openings.settled:
+        terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")

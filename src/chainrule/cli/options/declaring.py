@@ -9,11 +9,40 @@ from typing import Any, TypeVar
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-"""The function of a verb, which a decorator gives an option and returns."""
+"""The function of a verb, to which a decorator adds an option."""
+
+
+def option(
+    usage: str,
+    explanation: str,
+    *,
+    name: str | None = None,
+    type: Any = None,  # noqa: A002 (click's word)
+    default: Any = None,
+    **more: Any,
+) -> Callable[[Command], Command]:
+    """Declare an option as the help shows it.
+
+    "--top N" takes a value, "--by [mean|total]" one of these, and "--follow" is a flag. The
+    value of "--out FILE" is a path. A default is shown.
+    """
+    flag, _, metavar = usage.partition(" ")
+    if metavar in ("TEXT", "INTEGER", "FLOAT"):  # as click calls the types
+        metavar = ""
+    elif metavar.startswith("["):
+        type, metavar = click.Choice(metavar[1:-1].split("|")), ""  # noqa: A001
+    elif metavar in ("FILE", "FILE.svg", "DIR", "PATH") and type is None:
+        type = click.Path()  # noqa: A001
+    elif not metavar and "/" not in flag:
+        more["is_flag"] = True
+    if default is not None:
+        more = {"default": default, "show_default": True, **more}
+    names = (flag,) if name is None else (flag, name)
+    return click.option(*names, type=type, metavar=metavar or None, help=explanation, **more)
 
 
 def with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
-    """The function of a verb with several options, which its help shows in this order."""
+    """Add several options to the function of a verb; its help shows them in this order."""
     for option in reversed(options):
         command = option(command)
     return command
@@ -23,14 +52,68 @@ class RenamedOption(click.Option):
     """An option whose earlier names, declared after its present one, still work but are not shown."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The option by its present name."""
+        """Show the option by its present name."""
         return click.Option.get_help_record(self._without_earlier_names(), ctx)
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
-        """The option by its present name."""
+        """Name the option by its present name."""
         return click.Option.get_error_hint(self._without_earlier_names(), ctx)
 
     def _without_earlier_names(self) -> RenamedOption:
         option = copy.copy(self)
         option.opts = self.opts[:1]
         return option
+
+
+def rare(decorator: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Mark the options of a decorator as rare: the short help of a `BriefCommand` leaves them out."""
+
+    def decorate(command: Command) -> Command:
+        before = len(getattr(command, "__click_params__", ()))
+        command = decorator(command)
+        for parameter in command.__click_params__[before:]:  # type: ignore[attr-defined]
+            parameter.is_rare = True
+        return command
+
+    return decorate
+
+
+class BriefCommand(click.Command):
+    """A verb of many options: --help leaves out the rare ones, --help-all shows all of them."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=self._show_all,
+                help="Show every option and exit.",
+            )
+        )
+
+    def full_help(self, ctx: click.Context) -> str:
+        """Return the help with all options."""
+        ctx.meta[__name__] = "all"
+        return self.get_help(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the common options, and then the rare ones if they are asked for."""
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        hidden = [option for option in options if getattr(option, "is_rare", False)]
+        more = [record for option in hidden if (record := option.get_help_record(ctx)) is not None]
+        for option in hidden:
+            option.hidden = True
+        super().format_options(ctx, formatter)
+        for option in hidden:
+            option.hidden = False
+        if ctx.meta.get(__name__) == "all":
+            with formatter.section("More options"):
+                formatter.write_dl(more)
+
+    def _show_all(self, ctx: click.Context, parameter: click.Parameter, is_given: bool) -> None:
+        if is_given and not ctx.resilient_parsing:
+            click.echo(self.full_help(ctx), color=ctx.color)
+            ctx.exit()

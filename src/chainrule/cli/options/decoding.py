@@ -1,15 +1,15 @@
-"""How the next token is chosen: the options of verbs that write text."""
+"""How the next token is chosen: the options of verbs that generate text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
 
-from chainrule.cli.options.declaring import Command, with_options
+from chainrule.cli.options.declaring import Command, option, with_options
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -18,40 +18,27 @@ if TYPE_CHECKING:
 def strategy_options(
     default: Literal["sample", "beam"], beams: int, ending: Literal["any", "best"]
 ) -> Callable[[Command], Command]:
-    """--strategy and what goes with it, which `chosen_strategy` reads."""
+    """Declare --strategy and the options that belong to it, which `chosen_strategy` reads."""
 
     def decorate(command: Command) -> Command:
         options = (
-            click.option(
-                "--strategy",
-                type=click.Choice(["greedy", "sample", "beam"]),
-                default=default,
-                show_default=True,
-                help="The most likely token, a random one, or a search for the most likely text. Options that go "
+            option(
+                "--strategy [greedy|sample|beam]",
+                "The most likely token, a random one, or a search for the most likely text. Options that go "
                 "with one of them choose it.",
+                default=default,
             ),
-            click.option(
-                "--temperature", type=float, metavar="T", help="Below 1 sharpens the choice, above 1 flattens it."
-            ),
-            click.option("--top-k", type=int, metavar="K", help="Only the K most likely tokens."),
-            click.option("--top-p", type=float, metavar="P", help="Only the most likely tokens that make up P."),
-            click.option(
-                "--min-p", type=float, metavar="P", help="Only tokens at least P times as likely as the likeliest."
-            ),
-            click.option(
-                "--repetition-penalty", type=float, metavar="R", help="Tokens that occurred: p to the power of R."
-            ),
-            click.option("--presence-penalty", type=float, metavar="A", help="Tokens that occurred: ln p less A."),
-            click.option(
-                "--frequency-penalty", type=float, metavar="A", help="Tokens that occurred n times: ln p less n A."
-            ),
-            click.option(
-                "--beams", type=int, metavar="B", help=f"Hypotheses of the beam search. [default: {beams}]"
-            ),
-            click.option(
-                "--ending",
-                type=click.Choice(["any", "best"]),
-                help="When a hypothesis may end: at any step, or if that is among the best B steps. "
+            option("--temperature T", "Below 1 sharpens the choice, above 1 flattens it.", type=float),
+            option("--top-k K", "Only the K most likely tokens.", type=int),
+            option("--top-p P", "Only the most likely tokens that make up P.", type=float),
+            option("--min-p P", "Only tokens at least P times as likely as the best.", type=float),
+            option("--repetition-penalty R", "Tokens that occurred: p to the power of R.", type=float),
+            option("--presence-penalty A", "Tokens that occurred: ln p less A.", type=float),
+            option("--frequency-penalty A", "Tokens that occurred n times: ln p less n A.", type=float),
+            option("--beams B", f"Hypotheses of the beam search. [default: {beams}]", type=int),
+            option(
+                "--ending [any|best]",
+                "When a hypothesis may end: at any step, or if that is among the best B steps. "
                 f"[default: {ending}]",
             ),
         )
@@ -60,25 +47,24 @@ def strategy_options(
     return decorate
 
 
-_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-_FILTERS = ("temperature", "top_k", "top_p", "min_p")
+_PENALTIES = {
+    "repetition_penalty": "RepetitionPenalty",
+    "presence_penalty": "PresencePenalty",
+    "frequency_penalty": "FrequencyPenalty",
+}
+_FILTERS = {"temperature": "Temperature", "top_k": "TopK", "top_p": "TopP", "min_p": "MinP"}
+"""The options that narrow the choice, and their strategies, in the order in which they apply."""
 
 
-def chosen_strategy(
-    strategy: str,
-    beams: int | None,
-    ending: Any,
-    *,
-    usual: Beam | None = None,
-    **values: Any,
-) -> Strategy | Beam:
-    """The strategy that the options choose; `values` are those of the options in _PENALTIES and _FILTERS.
+def chosen_strategy(options: Mapping[str, Any], usual: Beam | None = None) -> Strategy | Beam:
+    """Return the strategy that the options of `strategy_options` choose.
 
     `usual` is the search by default. Where --strategy is not given, options of a search or of sampling choose it.
     """
     from chainrule.decode import strategies
 
-    given = [name for name in (*_PENALTIES, *_FILTERS) if values[name] is not None]
+    strategy, beams, ending = options["strategy"], options["beams"], options["ending"]
+    given = [name for name in (*_PENALTIES, *_FILTERS) if options[name] is not None]
     if click.get_current_context().get_parameter_source("strategy") is ParameterSource.DEFAULT:
         if beams is not None or ending is not None:
             strategy = "beam"
@@ -91,20 +77,12 @@ def chosen_strategy(
             raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
         usual = usual or strategies.Beam()
         return replace(usual, width=usual.width if beams is None else beams, ending=ending or usual.ending)
-    kinds: dict[str, Any] = {
-        "repetition_penalty": strategies.RepetitionPenalty,
-        "presence_penalty": strategies.PresencePenalty,
-        "frequency_penalty": strategies.FrequencyPenalty,
-        "temperature": strategies.Temperature,
-        "top_k": strategies.TopK,
-        "top_p": strategies.TopP,
-        "min_p": strategies.MinP,
-    }
-    chain: list[Strategy] = [kinds[name](values[name]) for name in given]
+    kinds = _PENALTIES | _FILTERS
+    chain: list[Strategy] = [getattr(strategies, kinds[name])(options[name]) for name in given]
     if strategy == "greedy":
         if any(name in _FILTERS for name in given):
             raise click.UsageError(
-                "greedy takes the likeliest token: leave out --temperature, --top-k and the like"
+                "greedy takes the most likely token: leave out --temperature, --top-k and the like"
             )
         chain.append(strategies.Greedy())
     return strategies.Chain(tuple(chain))

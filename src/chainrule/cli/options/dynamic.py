@@ -1,4 +1,4 @@
-"""Dynamic evaluation: whether networks learn from a text while it is scored, and how."""
+"""Dynamic evaluation: networks that learn from a text while it is scored."""
 
 from __future__ import annotations
 
@@ -7,36 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, with_options
+from chainrule.cli.options.declaring import Command, option, with_options
 
 if TYPE_CHECKING:
     from chainrule.mixtures.dynamic import Dynamic
 
 
 def dynamic_options(command: Command) -> Command:
-    """--dynamic and --dynamic-set, which `chosen_dynamic` reads."""
+    """Declare --dynamic and --dynamic-set, which `chosen_dynamic` reads."""
     options = (
-        click.option(
-            "--dynamic",
-            "dynamic_rate",
-            type=float,
-            metavar="RATE",
-            help="Dynamic evaluation: networks learn from the text while it is scored, by steps of this size, "
+        option(
+            "--dynamic RATE",
+            "Dynamic evaluation: networks learn from the text while it is scored, by steps of this size, "
             "such as 0.0001.",
+            type=float,
+            name="dynamic_rate",
         ),
-        click.option(
-            "--dynamic-set",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="With --dynamic: decay (back to the trained weights), segment (tokens between steps), method "
+        option(
+            "--dynamic-set KEY=VALUE",
+            "With --dynamic: decay (back to the trained weights), segment (tokens between steps), method "
             "(rms or sgd), epsilon.",
+            multiple=True,
         ),
     )
     return with_options(command, options)
 
 
 def chosen_dynamic(options: Mapping[str, Any]) -> Dynamic | None:
-    """What the options of `dynamic_options` say; None: networks stay as they are."""
+    """Return how networks learn by the options of `dynamic_options`; None if they stay as they are."""
     from chainrule.mixtures.dynamic import Dynamic
     from chainrule.settings import parse, split_words
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, RenamedOption, with_options
+from chainrule.cli.options.declaring import Command, RenamedOption, option, with_options
+from chainrule.cli.output import echo
 
 if TYPE_CHECKING:
     from chainrule.contract.kinds import Task
@@ -17,46 +18,53 @@ if TYPE_CHECKING:
     from chainrule.text.pairs import Pairs
 
 
-def corpus_argument(command: Command) -> Command:
-    """CORPUS...: where the text is."""
-    return click.argument("corpus", nargs=-1, required=True, metavar="CORPUS...", shell_complete=_texts)(command)
+def _complete_corpus(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from chainrule.text.corpus import BUILTIN
+
+    if incomplete and BUILTIN.startswith(incomplete):
+        return [CompletionItem(BUILTIN)]
+    return [CompletionItem(incomplete, type="file")]
+
+
+corpus_argument = click.argument(
+    "corpus", nargs=-1, required=True, metavar="CORPUS...", shell_complete=_complete_corpus
+)
+text_argument = click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
+id_field = option("--id-field NAME", "The field that names a record. [default: its line or row]")
+source_tokenizer = option(
+    "--source-tokenizer NAME",
+    "Kinds that learn from pairs: a tokenizer for the sources alone. [default: one for both sides]",
+)
 
 
 def corpus_options(command: Command) -> Command:
-    """--field, --files and --encoding-errors, which `open_corpora` reads."""
+    """Declare --field, --files and --encoding-errors, which `open_corpora` reads."""
     options = (
-        click.option(
-            "--field",
-            "fields",
-            multiple=True,
-            metavar="NAME[,NAME]",
-            help="The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several "
+        option(
+            "--field NAME[,NAME]",
+            "The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several "
             "are joined, each on a new line. [default: text]",
-        ),
-        click.option(
-            "--files",
+            name="fields",
             multiple=True,
-            metavar="PATTERN",
-            help="Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
         ),
-        encoding_option,
+        option(
+            "--files PATTERN",
+            "Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
+            multiple=True,
+        ),
+        option(
+            "--encoding-errors [strict|replace]",
+            "Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
+            default="strict",
+        ),
     )
     return with_options(command, options)
 
 
-def encoding_option(command: Command) -> Command:
-    """--encoding-errors: what to do with bytes that are not UTF-8."""
-    return click.option(
-        "--encoding-errors",
-        type=click.Choice(["strict", "replace"]),
-        default="strict",
-        show_default=True,
-        help="Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
-    )(command)
-
-
 def held_out_option(explanation: str) -> Callable[[Command], Command]:
-    """--held-out, texts of their own to tune on, as a tuple; --valid, its earlier name, works in 0.2 too."""
+    """Declare --held-out, texts to tune on, as a tuple; --valid is its name in 0.1."""
     return click.option(
         "--held-out",
         "--valid",
@@ -69,28 +77,15 @@ def held_out_option(explanation: str) -> Callable[[Command], Command]:
     )
 
 
-def source_tokenizer_option(command: Command) -> Command:
-    """--source-tokenizer: for kinds that learn from pairs."""
-    return click.option(
-        "--source-tokenizer",
-        metavar="NAME",
-        help="Kinds that learn from pairs: a tokenizer for the sources alone. [default: one for both sides]",
-    )(command)
-
-
-def context_option(command: Command) -> Command:
-    """--context: where a sequence ends."""
-    return click.option(
-        "--context",
-        type=click.Choice(["line", "stream"]),
-        default="line",
-        show_default=True,
-        help="A line is a sequence, or context flows across lines.",
-    )(command)
+def context_option(default: str = "line") -> Callable[[Command], Command]:
+    """Declare --context, which says where a sequence ends."""
+    return option(
+        "--context [line|stream]", "A line is a sequence, or context flows across lines.", default=default
+    )
 
 
 def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[Corpus | None]:
-    """A corpus for each sequence of sources, None for None, as the options of `corpus_options` say."""
+    """Open a corpus for each sequence of sources, None for None, as the options of `corpus_options` say."""
     from chainrule.text.corpus import Corpus
     from chainrule.text.records import Fields
     from chainrule.text.remote import is_address
@@ -98,6 +93,8 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
     names, identity, files = options["fields"], options.get("id_field"), options["files"]
     if files and not any(Path(one).is_dir() or is_address(one) for sources in texts for one in sources or ()):
         raise click.UsageError("--files chooses among the files of a folder, and no folder is given")
+    if any("-" in (sources or ()) for sources in texts):
+        note_terminal_input()
     fields = Fields.parse(names, identity)
     corpora = [
         None
@@ -112,10 +109,25 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
     return corpora
 
 
+def open_corpus(options: Mapping[str, Any], *sources: str) -> Corpus:
+    """Open the corpus of the sources."""
+    (corpus,) = open_corpora(options, sources)
+    assert corpus is not None
+    return corpus
+
+
+def open_text(options: Mapping[str, Any], given: str) -> Corpus:
+    """Open a corpus by its name; several words that name no file are the text itself."""
+    from chainrule.text.corpus import Corpus
+
+    is_text = given != "-" and len(given.split()) > 1 and not Path(given).exists()
+    return Corpus.from_text(given) if is_text else open_corpus(options, given)
+
+
 def open_examples(
     options: Mapping[str, Any], task: Task, *given: Sequence[str] | None
 ) -> list[Corpus | Pairs | None]:
-    """What models of a task learn from: pairs for translation, and a corpus for others; None for None."""
+    """Open the examples of a task: pairs for translation, and a corpus for others; None for None."""
     from chainrule.text.files import form_of
     from chainrule.text.hub import is_dataset
     from chainrule.text.pairs import Pairs
@@ -134,15 +146,11 @@ def open_examples(
     ]
 
 
-def is_text_itself(given: str) -> bool:
-    """Whether a word of the command line is a text rather than the name of one: several words, and no file."""
-    return given != "-" and len(given.split()) > 1 and not Path(given).exists()
-
-
 def standard_input() -> Iterator[str]:
-    """The lines of standard input, each as soon as it is there."""
+    """Read the lines of standard input, each as soon as it is there."""
     from chainrule.errors import CorpusError
 
+    note_terminal_input()
     for place, line in enumerate(sys.stdin.buffer, start=1):
         try:
             yield line.decode().removesuffix("\n").removesuffix("\r")
@@ -150,18 +158,13 @@ def standard_input() -> Iterator[str]:
             raise CorpusError(f"standard input: line {place} is not UTF-8: {error.reason}") from None
 
 
-def open_corpus(options: Mapping[str, Any], *sources: str) -> Corpus:
-    """The corpus of the sources."""
-    (corpus,) = open_corpora(options, sources)
-    assert corpus is not None
-    return corpus
+def note_terminal_input() -> None:
+    """Say that the verb waits for lines to be typed, if standard input is a terminal."""
+    if sys.stdin.isatty():
+        echo("reading standard input; Ctrl-D ends it", err=True)
 
 
-def _texts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    from click.shell_completion import CompletionItem
-
-    from chainrule.text.corpus import BUILTIN
-
-    if incomplete and BUILTIN.startswith(incomplete):
-        return [CompletionItem(BUILTIN)]
-    return [CompletionItem(incomplete, type="file")]
+def lines_of_corpus(corpus: Corpus) -> Iterator[str]:
+    """Read the lines of a corpus."""
+    for block in corpus.blocks():
+        yield from block.decode().removesuffix("\n").split("\n")

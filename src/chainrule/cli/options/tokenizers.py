@@ -7,48 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, with_options
+from chainrule.cli.options.declaring import Command, option, with_options
 
 if TYPE_CHECKING:
     from chainrule.runs.prepare import TokenizerChoice
 
 
-TOKENIZER_HELP = "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one."
-
-
 def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
-    """--tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads.
+    """Declare --tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads.
 
     Without a default, the kind of model has one.
     """
 
     def decorate(command: Command) -> Command:
         options = (
-            click.option(
-                "--tokenizer",
+            option(
+                "--tokenizer TEXT",
+                "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one.",
                 default=default,
                 show_default=default is not None or "that of the kind",
-                help=TOKENIZER_HELP,
                 shell_complete=_tokenizers,
             ),
-            click.option(
-                "--vocab-size",
-                metavar="N|P%",
-                help="Keep the N, or the P percent, most frequent; special tokens come on top. "
+            option(
+                "--vocab-size N|P%",
+                "Keep the N, or the P percent, most frequent; special tokens come on top. "
                 "[default: all; subwords 8192]",
             ),
-            click.option(
-                "--min-count",
-                type=int,
-                default=1,
-                show_default=True,
-                help="What is seen less often is unknown.",
-            ),
-            click.option(
-                "--vocabulary",
+            option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
+            option(
+                "--vocabulary FILE",
+                "Know exactly the words of FILE, one on each line (word, word:unicode).",
                 type=click.Path(),
-                metavar="FILE",
-                help="Know exactly the words of FILE, one on each line (word, word:unicode).",
             ),
         )
         return with_options(command, options)
@@ -57,11 +46,17 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
 
 
 def tokenizer_choice(options: Mapping[str, Any], default: str = "word") -> TokenizerChoice:
-    """The tokenizer that the options of `tokenizer_options` choose."""
+    """Return the tokenizer that the options of `tokenizer_options` choose."""
     from chainrule.runs.prepare import TokenizerChoice
 
     names = ("vocab_size", "min_count", "vocabulary")
     return TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
+
+
+def given_tokenizer(options: Mapping[str, Any]) -> TokenizerChoice | None:
+    """Return the tokenizer if any of its options is given, else None; a size or vocabulary alone is for BPE."""
+    is_given = any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
+    return tokenizer_choice(options, "bpe") if is_given or options["min_count"] > 1 else None
 
 
 def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""An option that a verb does not have: what was meant, where its name tells."""
+"""Hints for an option that a verb does not have: the option or setting that was probably meant."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _ALSO_CALLED = {
     "--weight": ("weights", "lambda", "lambdas"),
     "--weights": ("weight", "lambda", "lambdas"),
 }
-"""What others call these options, in words joined by _; where a verb has several, the first is meant."""
+"""The names of these options in other programs, with _ between words; the first that a verb has is meant."""
 
 
 def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
-    """What to give instead of an unknown option; None where its name says nothing."""
+    """Say what to give instead of an unknown option; None if its name is not known."""
     name = error.option_name.lstrip("-").replace("-", "_")
     command = error.ctx.command if error.ctx is not None else None
     options = (
         {option for parameter in command.params for option in parameter.opts} if command is not None else set()
     )
     meant = next((ours for ours, others in _ALSO_CALLED.items() if ours in options and name in others), None)
-    # what a verb can do comes before settings, but for a verb that takes them
+    # an option of the verb comes before a setting, except for a verb that takes settings
     if "--set" in options:
         return _as_setting(error.option_name, name, arguments) or (None if meant is None else f"use {meant}")
     if meant is not None:
@@ -53,7 +53,7 @@ def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
 
 
 def _as_setting(option: str, name: str, arguments: list[str]) -> str | None:
-    """Where the name of an unknown option is that of a setting, how to give it; None for any other name."""
+    """Say how to give a setting that was given as an option; None if there is no setting of that name."""
     from dataclasses import fields
 
     from chainrule.contract.kinds import find_kind, kind_names
@@ -77,7 +77,7 @@ def _as_setting(option: str, name: str, arguments: list[str]) -> str | None:
 
 
 def _value_of(option: str, arguments: list[str]) -> str:
-    """What the command line gives to an option, or the word VALUE."""
+    """Return the value that the command line gives to an option, or the word VALUE."""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         if word.startswith(f"{option}="):
             return word.partition("=")[2]

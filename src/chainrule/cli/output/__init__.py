@@ -1,1 +1,297 @@
-"""What verbs print: lines, tables and JSON."""
+"""What verbs print: lines, JSON, sentences, tables, and the numbers in them.
+
+progress.py  bars of progress
+typing.py    a line that is typed, with suggestions below it
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from chainrule.evaluation.measure import Measured
+    from chainrule.system.progress import Progress
+
+
+class _WaitingLine:
+    """A line on the terminal that lasts until there is something else to see."""
+
+    def __init__(self) -> None:
+        self.is_shown = False
+
+    def show(self, message: str) -> None:
+        """Show the message on standard error, if that is a terminal."""
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            click.echo(f"{message} …", nl=False, err=True)
+            self.is_shown = True
+
+    def end(self) -> None:
+        """Erase the message."""
+        if self.is_shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+            self.is_shown = False
+
+
+WAITING = _WaitingLine()
+"""Shown when a verb starts, since libraries may take seconds to load; every function that prints ends it first."""
+
+
+# -- lines ------------------------------------------------------------------------------------------------
+
+
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print a text as it is."""
+    WAITING.end()
+    click.echo(text, nl=nl, err=err)
+
+
+def echo_json(value: Any, *, err: bool = False) -> None:
+    """Print a value as JSON on one line."""
+    from chainrule.folder import to_json
+
+    echo(to_json(value), err=err)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one JSON document of several lines."""
+    from chainrule.folder import to_json
+
+    echo(to_json(value, indent=2))
+
+
+def print_measured(results: Sequence[tuple[str, Any]]) -> None:
+    """Print measurements by their folders as JSON: an object for one folder, a list for several."""
+    objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
+    print_json(objects[0] if len(objects) == 1 else objects)
+
+
+def console() -> Console:
+    """Return the console on standard output; where it is no terminal, it is wide enough for tables."""
+    from rich.console import Console
+
+    WAITING.end()
+
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which main.py handles; Rich would exit with 1
+
+    out = Console()
+    width = None if out.is_terminal else max(out.width, 120)
+    return Screen(highlight=False, markup=False, emoji=False, width=width)  # text is printed as it is
+
+
+def say(screen: Console, message: str, indent: int = 0, emphasis: int = 0) -> None:
+    """Print a sentence; on a terminal it wraps between words, further indented, elsewhere it stays one line.
+
+    Its first `emphasis` characters are coloured.
+    """
+    from rich.text import Text
+
+    if indent and screen.is_terminal:
+        message = textwrap.fill(
+            message,
+            max(screen.width, 20),
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + 4),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    text = Text(message if screen.is_terminal else " " * indent + message)
+    text.stylize("cyan", 0, emphasis)
+    screen.print(text, soft_wrap=not screen.is_terminal)
+
+
+def terminal_progress() -> Progress:
+    """Return the progress that a verb shows."""
+    from chainrule.cli.output.progress import terminal_progress
+
+    return terminal_progress()
+
+
+# -- numbers and words ------------------------------------------------------------------------------------
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number for people: 1,234.5, 0.00123, ∞."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0 or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+
+
+def count(amount: int, unit: str) -> str:
+    """Write an amount with its unit, which has an s unless there is one: 1 token, 2,000 tokens."""
+    return f"{amount:,} {unit}" if amount == 1 else f"{amount:,} {unit}s"
+
+
+def cut(text: str, width: int, keep: Literal["start", "end"] = "start") -> str:
+    """Cut a text to `width` columns, between words and with an ellipsis; only a long word is cut itself.
+
+    >>> cut("connection refused", 15), cut("logs/2024/app.log:17", 15, keep="end"), cut("immeasurable", 5)
+    ('connection…', '…app.log:17', 'imme…')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    if keep == "end":
+        backwards = set_cell_size(text[::-1], width - 1).rstrip()[::-1]
+        place = min((i for i in (backwards.find("/"), backwards.find(" ")) if i >= 0), default=-1)
+        return "…" + backwards[place + 1 :]
+    start = set_cell_size(text, width - 1)
+    is_whole = text[len(start) : len(start) + 1] in ("", " ")
+    whole = start if is_whole or " " not in start.strip() else start.rpartition(" ")[0]
+    return whole.rstrip() + "…"
+
+
+def printable(text: str) -> str:
+    """Replace by a space each character that a terminal would take for a command."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+# -- tables -----------------------------------------------------------------------------------------------
+
+_WIDEST = 1000  # columns of the widest table that is measured
+_GAP, _TIGHT = 3, 1  # columns between two of a table: the usual, and where there is little room
+_LONGEST = 24  # letters of the longest word that a narrow table keeps whole
+
+
+def results_table(*headings: str, title: str | None = None) -> Table:
+    """Make a table: its first column is a name, which may wrap or be cut; the others are figures, never cut."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False, pad_edge=False
+    )
+    table.add_column(headings[0], overflow="ellipsis", min_width=8)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def print_table(
+    screen: Console,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    left: Sequence[int] = (),
+    styles: Mapping[int, str] = MappingProxyType({}),
+) -> None:
+    """Print a table of results, with styles for the rows at some places.
+
+    The columns at the places `left` are words, and start at the left.
+    """
+    table = results_table(*headings, title=title)
+    for place in left:
+        table.columns[place].justify = "left"
+    for place, row in enumerate(rows):
+        table.add_row(*row, style=styles.get(place))
+    show_table(screen, table)
+
+
+def show_table(screen: Console, table: Table) -> None:
+    """Print a table; on a narrow terminal its figures come in blocks, since one that is cut would be wrong.
+
+    Where there is no terminal, the table is as wide as it needs to be, and nothing wraps.
+    """
+    from rich.measure import Measurement
+
+    width = screen.width
+    if screen.is_terminal:
+        for place, (block, needed) in enumerate(_blocks(screen, table)):
+            if place:
+                screen.print()
+            screen.width = max(width, needed)
+            screen.print(block)
+    else:
+        screen.width = max(width, Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).maximum)
+        with screen.capture() as captured:
+            screen.print(table)
+        screen.out("\n".join(line.rstrip() for line in captured.get().split("\n")), end="", highlight=False)
+    screen.width = width
+
+
+def _blocks(screen: Console, table: Table) -> list[tuple[Table, int]]:
+    """Divide a table into parts that fit the screen, each with the width that it needs.
+
+    It stays one if it fits, with less space between the columns if need be. Otherwise each part has the first
+    column, and as many of the others as there is room for.
+    """
+    needs = [_needed(screen, column) for column in table.columns]
+    edge = 2 * (table.show_edge and table.box is not None) + 2 * table.pad_edge
+
+    def width(columns: Sequence[int], gap: int) -> int:
+        return edge + sum(needs[i] for i in columns) + gap * (len(columns) - 1)
+
+    columns = range(len(needs))
+    for gap in (_GAP, _TIGHT):
+        if (whole := width(columns, gap)) <= screen.width:
+            return [(_part(table, columns, gap), whole)]
+    parts: list[list[int]] = []
+    for column in columns[1:]:
+        if parts and width([*parts[-1], column], _GAP) <= screen.width:
+            parts[-1].append(column)
+        else:
+            parts.append([0, column])
+    return [(_part(table, part, _GAP), width(part, _GAP)) for part in parts or [[0]]]
+
+
+def _needed(screen: Console, column: Column) -> int:
+    """Return the width that a column needs: one that wraps needs its longest word, unless that is very long."""
+    from rich.measure import Measurement
+
+    room = screen.options.update(max_width=_WIDEST)
+    measured = [Measurement.get(screen, room, cell) for cell in (column.header, *column.cells)]
+    if column.no_wrap:
+        return max(one.maximum for one in measured)
+    return max(min(max(one.minimum for one in measured), _LONGEST), column.min_width or 0)
+
+
+def _part(table: Table, columns: Sequence[int], gap: int) -> Table:
+    """Return some columns of a table, with `gap` spaces between them."""
+    part = copy(table)
+    part.columns = [replace(table.columns[i], _index=place) for place, i in enumerate(columns)]
+    part.padding = (0, (gap - 1) // 2)
+    return part
+
+
+# -- the figures of a measurement -------------------------------------------------------------------------
+
+_SCORES = "(…) computed from scores, not from probabilities: it does not compare with the others"
+_LOWER_BOUND = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
+
+
+def bits_per_byte(measured: Measured) -> str:
+    """Write bits per byte, with a * where they are only a lower bound (`say_caveats` explains it)."""
+    return figure(measured, measured.bits_per_byte) + ("" if measured.lossless else "*")
+
+
+def figure(measured: Measured, value: float) -> str:
+    """Write a figure, in brackets where it is computed from scores (`say_caveats` explains it)."""
+    return number(value, 4) if measured.normalised else f"({number(value, 4)})"
+
+
+def say_caveats(screen: Console, *, normalised: bool, lossless: bool = True) -> None:
+    """Explain the brackets and stars of a table below it, where it has any."""
+    if not normalised:
+        say(screen, _SCORES)
+    if not lossless:
+        say(screen, _LOWER_BOUND)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chainrule.cli.output.lines import WAITING
+from chainrule.cli.output import WAITING
 from chainrule.system.progress import Progress, Task
 from chainrule.system.progress.bars import VisibleProgress
 
 _on_screen: list[VisibleProgress] = []
-"""Those whose bars are on the screen."""
+"""The ones with bars on the screen."""
 
 
 class _TerminalProgress(VisibleProgress):
@@ -32,7 +32,7 @@ class _TerminalProgress(VisibleProgress):
 
 
 def say_above_bars(message: str) -> bool:
-    """Print a line above the bars on the screen, from any thread; whether there are any."""
+    """Print a line above the bars on the screen, from any thread; return False if there are none."""
     if not _on_screen or not _on_screen[-1].has_bars:
         return False
     _on_screen[-1].console.print(message, markup=False)
@@ -40,5 +40,5 @@ def say_above_bars(message: str) -> bool:
 
 
 def terminal_progress() -> Progress:
-    """The progress that a verb shows."""
+    """Return the progress that a verb shows."""
     return _TerminalProgress()

@@ -3,89 +3,63 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.models import device_option
-from chainrule.cli.options.runs import json_option, minutes_option, overwrite_option, seed_option
-from chainrule.cli.options.texts import (
-    context_option,
-    corpus_argument,
-    corpus_options,
-    held_out_option,
-    open_examples,
-    source_tokenizer_option,
-)
-from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.tables import SCORES, UNPAID, bits_per_byte, figure, results_table, show_table
-from chainrule.cli.output.words import number
+from chainrule.cli import options as opt
+from chainrule.cli import output
+from chainrule.cli.options import texts
+from chainrule.cli.options.tokenizers import given_tokenizer, tokenizer_options
+from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from chainrule.comparison.results import Comparison, Result
     from chainrule.contract.kinds import Task
-    from chainrule.evaluation.measure import Measured
 
 CHEAP = "°"
 """Marks the cost of a model to which no other is better without costing more."""
 
 
 @click.command(short_help="Train a ladder of models and measure them on one scale.")
-@corpus_argument
-@click.option(
-    "--task",
-    type=click.Choice(["language", "translation", "tagging"]),
+@texts.corpus_argument
+@opt.option(
+    "--task [language|translation|tagging]",
+    "What the models do: each task has a ladder and a measure of its own.",
     default="language",
-    show_default=True,
-    help="What the models do: each task has a ladder and a measure of its own.",
 )
-@click.option("--out", required=True, type=click.Path(), metavar="DIR", help="A new folder for the models.")
-@overwrite_option("a comparison")
-@held_out_option("Text to tune on; repeatable. [default: 10 % of CORPUS]")
-@click.option(
-    "--test",
-    type=click.Path(),
-    multiple=True,
-    metavar="FILE",
-    help="Text to measure on; repeatable. [default: 10 % of CORPUS]",
-)
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable. [default: all]")
-@click.option(
-    "--ladder",
-    default="full",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="The models: quick (a few), full (all), lecture-ngrams or lecture-networks (tables of the lectures), or "
+@opt.out("A new folder for the models.")
+@opt.overwrite("a comparison")
+@texts.held_out_option("Text to tune on; repeatable. [default: 10 % of CORPUS]")
+@opt.option("--test FILE", "Text to measure on; repeatable. [default: 10 % of CORPUS]", multiple=True)
+@opt.option("--kind KIND", "Only this kind; repeatable. [default: all]", name="kinds", multiple=True)
+@opt.option(
+    "--ladder NAME|FILE",
+    "The models: quick (a few), full (all), lecture-ngrams or lecture-networks (tables of the lectures), or "
     "the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
+    default="full",
 )
-@minutes_option("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
-@click.option(
+@opt.minutes("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
+@opt.option(
     "--curve",
-    is_flag=True,
-    help="Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the "
+    "Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the "
     "text too, networks on 1/4 and 1/2, within the same time.",
 )
-@click.option("--report/--no-report", default=True, show_default=True, help="Write DIR/report.html at the end.")
+@opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)
 @tokenizer_options(None)
-@source_tokenizer_option
-@context_option
-@device_option
-@seed_option
-@corpus_options
-@json_option
+@texts.source_tokenizer
+@texts.context_option()
+@opt.device
+@opt.seed
+@texts.corpus_options
+@opt.json
 def compare(
-    corpus: tuple[str, ...],
-    task: Task,
-    out: str,
-    kinds: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    corpus: tuple[str, ...], task: Task, out: str, kinds: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
     """Train a ladder of models on CORPUS and measure them on one scale.
 
@@ -104,48 +78,35 @@ def compare(
     chainrule compare corpus.txt --ladder lecture-ngrams --tokenizer word --out ladder
     chainrule compare --task translation train.en train.de --out ladder
     """
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.comparison.compare import compare as compare_models
     from chainrule.runs.prepare import TokenizerChoice
 
-    text, valid, test = open_examples(options, task, corpus, options["held_out"] or None, options["test"] or None)
+    text, valid, test = texts.open_examples(
+        options, task, corpus, options["held_out"] or None, options["test"] or None
+    )
     assert text is not None
     sources = options["source_tokenizer"]
-    tokenizer = None
-    if (
-        any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
-        or options["min_count"] > 1
-    ):
-        tokenizer = tokenizer_choice(options, "bpe")
-
-    def work() -> Comparison:
-        return compare_models(
+    names = ("ladder", "context", "device", "minutes", "curve", "seed", "overwrite")
+    try:
+        comparison = compare_models(
             text,
             out,
             task=task,
-            ladder=options["ladder"],
             valid=valid,
             test=test,
             kinds=kinds or None,
-            tokenizer=tokenizer,
+            tokenizer=given_tokenizer(options),
             source_tokenizer=None if sources is None else TokenizerChoice(sources),
-            context=options["context"],
-            device=options["device"],
-            minutes=options["minutes"],
-            curve=options["curve"],
-            seed=options["seed"],
-            overwrite=options["overwrite"],
             progress=terminal_progress(),
+            **{name: options[name] for name in names},
         )
-
-    if as_json:
-        print_json(work().to_json())
-        return
-    try:
-        comparison = work()
     except (KeyboardInterrupt, SystemExit, Interrupted):
-        _print_what_there_is(out)
+        if not as_json:
+            _print_unfinished(out)
         raise
+    if as_json:
+        print_json(comparison.to_json())
+        return
     _print(comparison, out)
     if options["report"] and task == "language":
         write_page(out)
@@ -153,21 +114,20 @@ def compare(
 
 def write_page(out: str) -> None:
     """Write the report of a comparison, and say where it is."""
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.errors import ChainruleError
     from chainrule.report.write import write_report
 
     screen = console()
     try:
         page = write_report(out, pictures=False, progress=terminal_progress())
-    except ChainruleError as error:  # a library that is missing, say: the comparison is done all the same
+    except ChainruleError as error:  # such as a missing library: the comparison is done all the same
         say(screen, f"There is no report: {error}")
     else:
         say(screen, f"The report: {page}")
 
 
-def _print_what_there_is(out: str) -> None:
-    """The results of a comparison that is being stopped."""
+def _print_unfinished(out: str) -> None:
+    """Print the results of a comparison that is being stopped."""
     from chainrule.comparison.results import read_comparison
 
     found = read_comparison(Path(out))
@@ -177,36 +137,69 @@ def _print_what_there_is(out: str) -> None:
 
 
 def _print(comparison: Comparison, out: str) -> None:
-    screen = console()
-    if comparison.task != "language":
-        _print_task(screen, comparison, out)
-        return
+    """Print a row for each model with its figures and costs, and then all else that was found."""
+    from chainrule.evaluation.measure import Measured
+
+    screen, results = console(), comparison.results
     train, test = comparison.parts["train"], comparison.parts["test"]
-    say(
-        screen,
-        f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on {train['tokens']:,} tokens, "
-        f"measured on {test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen",
-    )
-    show_table(screen, _table(comparison))
+    head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
+    measured = [result.test for result in results if isinstance(result.test, Measured)]
+    if comparison.task == "language":
+        size = f"{test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen"
+        say(screen, f"{head}{train['tokens']:,} tokens, measured on {size}")
+        names, figures = ["bits/byte", "±", "perplexity"], [*map(_language_figures, results)]
+    else:
+        say(screen, f"{head}{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen")
+        values: list[Mapping[str, float]] = [getattr(result.test, "values", {}) for result in results]
+        names = list(dict.fromkeys(name for one in values for name in one))
+        figures = [[number(one[name], 4) if name in one else "" for name in names] for one in values]
+    best = [result is comparison.best for result in results]
+    rows = [
+        [f"{result.name} (best)" if is_best else result.name, *shown, *_costs(comparison, result)]
+        for result, shown, is_best in zip(results, figures, best, strict=True)
+    ]
+    styles = {place: "bold green" for place, is_best in enumerate(best) if is_best}
+    print_table(screen, ["model", *names, "steps", "tokens/s", "train s", "MB"], rows, styles=styles)
     say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
-    measured = [test for _, test in _language(comparison)]
     impossible = [test.impossible / test.tokens for test in measured if test.impossible]
     if impossible:
-        say(
-            screen, f"∞: some tokens had probability 0, from {min(impossible):.1%} to {max(impossible):.1%} of them"
-        )
-    if not all(test.normalised for test in measured):
-        say(screen, SCORES)
-    if not all(test.lossless for test in measured):
-        say(screen, UNPAID)
+        shares = f"from {min(impossible):.1%} to {max(impossible):.1%} of them"
+        say(screen, f"∞: some tokens had probability 0, {shares}")
+    output.say_caveats(
+        screen,
+        normalised=all(test.normalised for test in measured),
+        lossless=all(test.lossless for test in measured),
+    )
+    for note in dict.fromkeys(getattr(result.test, "note", "") for result in results):
+        if note:
+            say(screen, note)
     _print_curve(screen, comparison)
     _print_failures(screen, comparison)
-    _print_samples(screen, comparison, "Samples (top-p 0.9)")
+    _print_samples(screen, comparison)
     _print_best(screen, comparison, out)
 
 
+def _language_figures(result: Result) -> list[str]:
+    from chainrule.evaluation.measure import Measured
+
+    assert isinstance(result.test, Measured)
+    half = "" if result.interval is None else f"{(result.interval[1] - result.interval[0]) / 2:.3f}"
+    return [output.bits_per_byte(result.test), half, output.figure(result.test, result.test.perplexity)]
+
+
+def _costs(comparison: Comparison, result: Result) -> list[str]:
+    """Return the costs of a model, each with a mark if no better model is as cheap."""
+    costs = {
+        "speed": f"{result.test.tokens_per_second:,.0f}",
+        "training": number(result.training_seconds, 2),
+        "size": number(result.megabytes, 3),
+    }
+    marked = [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]
+    return ["" if result.steps is None else f"{result.steps:,}", *marked]
+
+
 def _print_curve(screen: Console, comparison: Comparison) -> None:
-    """The learning curves: a row for each model, a column for each part of the training text."""
+    """Print the learning curves: a row for each model, a column for each part of the training text."""
     from chainrule.comparison.learning_curve import fraction
 
     if not comparison.curve:
@@ -216,12 +209,12 @@ def _print_curve(screen: Console, comparison: Comparison) -> None:
     for one in comparison.curve:
         points.setdefault(one.name, {})[one.share] = one.bits_per_byte
     screen.print("\nBits/byte by the share of the training text", style="bold")
-    table = results_table("model", *(fraction(share) for share in shares), "twice the text")
+    rows = []
     for name, found in points.items():
         half, whole = found.get(0.5, math.inf), found.get(1.0, math.inf)
         gained = f"{whole - half:+.3f}" if max(half, whole) < math.inf else ""
-        table.add_row(name, *(number(found[share], 4) if share in found else "" for share in shares), gained)
-    show_table(screen, table)
+        rows.append([name, *(number(found[share], 4) if share in found else "" for share in shares), gained])
+    print_table(screen, ["model", *map(fraction, shares), "twice the text"], rows)
 
 
 def _print_failures(screen: Console, comparison: Comparison) -> None:
@@ -231,7 +224,8 @@ def _print_failures(screen: Console, comparison: Comparison) -> None:
         say(screen, f"{on_part(failure.name, failure.share)} failed: {failure.error}")
 
 
-def _print_samples(screen: Console, comparison: Comparison, title: str) -> None:
+def _print_samples(screen: Console, comparison: Comparison) -> None:
+    title = "Samples (top-p 0.9)" if comparison.task == "language" else "Examples"
     screen.print(f"\n{title}", style="bold")
     for result in comparison.results:
         sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
@@ -250,62 +244,3 @@ def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
         if comparison.advice is not None:
             say(screen, f"\n{comparison.advice}")
         say(screen, f"\nThe best is {best.name}; try: chainrule {verb} {out}/{best.folder}")
-
-
-def _print_task(screen: Console, comparison: Comparison, out: str) -> None:
-    """The results of another task than language: its figures, as they are named, and what models cost."""
-    from chainrule.contract.kinds import Figures
-
-    train, test = comparison.parts["train"], comparison.parts["test"]
-    say(
-        screen,
-        f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on {train['lines']:,} examples, "
-        f"measured on {test['lines']:,} that no model has seen",
-    )
-    figures = [result.test.values for result in comparison.results if isinstance(result.test, Figures)]
-    names = list(dict.fromkeys(name for values in figures for name in values))
-    table = results_table("model", *names, "steps", "tokens/s", "train s", "MB")
-    for result, values in zip(comparison.results, figures, strict=True):
-        shown = [number(values[name], 4) if name in values else "" for name in names]
-        _add_row(table, comparison, result, shown)
-    show_table(screen, table)
-    say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
-    for note in dict.fromkeys(one.test.note for one in comparison.results if isinstance(one.test, Figures)):
-        if note:
-            say(screen, note)
-    _print_failures(screen, comparison)
-    _print_samples(screen, comparison, "Examples")
-    _print_best(screen, comparison, out)
-
-
-def _language(comparison: Comparison) -> list[tuple[Result, Measured]]:
-    """The results of language models."""
-    from chainrule.evaluation.measure import Measured
-
-    return [(result, result.test) for result in comparison.results if isinstance(result.test, Measured)]
-
-
-def _table(comparison: Comparison) -> Table:
-    """A row for each model: how good it is, and what it costs."""
-    table = results_table("model", "bits/byte", "±", "perplexity", "steps", "tokens/s", "train s", "MB")
-    for result, test in _language(comparison):
-        half = "" if result.interval is None else f"{(result.interval[1] - result.interval[0]) / 2:.3f}"
-        _add_row(table, comparison, result, [bits_per_byte(test), half, figure(test, test.perplexity)])
-    return table
-
-
-def _add_row(table: Table, comparison: Comparison, result: Result, figures: list[str]) -> None:
-    """Add a model to the table, with its figures, its costs, and marks of the best and the cheap."""
-    costs = {
-        "tokens_per_second": f"{result.test.tokens_per_second:,.0f}",
-        "training_seconds": number(result.training_seconds, 2),
-        "megabytes": number(result.megabytes, 3),
-    }
-    is_best = result is comparison.best
-    table.add_row(
-        f"{result.name} (best)" if is_best else result.name,
-        *figures,
-        "" if result.steps is None else f"{result.steps:,}",
-        *(text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()),
-        style="bold green" if is_best else None,
-    )

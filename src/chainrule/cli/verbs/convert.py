@@ -1,19 +1,14 @@
-"""`chainrule convert`: ARPA files to model folders, and back."""
+"""`chainrule convert`, `export` and `import`: models in the files of other programs, and back."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from chainrule.cli.options.runs import json_option, overwrite_option
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.words import number
-
-if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
-    from chainrule.system.progress import Progress
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, number, print_json, say, terminal_progress
 
 _ENDINGS = (".arpa", ".arpa.gz")
 
@@ -21,13 +16,12 @@ _ENDINGS = (".arpa", ".arpa.gz")
 @click.command(short_help="Make a model folder of an ARPA file, or the reverse.")
 @click.argument("source", type=click.Path())
 @click.argument("target", type=click.Path())
-@click.option(
-    "--context",
-    type=click.Choice(["line", "stream"]),
-    help="For what an ARPA file says: a line is a sequence, or context flows across lines. [default: line]",
+@opt.option(
+    "--context [line|stream]",
+    "For what an ARPA file says: a line is a sequence, or context flows across lines. [default: line]",
 )
-@overwrite_option("a TARGET")
-@json_option
+@opt.overwrite("a TARGET")
+@opt.json
 def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bool) -> None:
     """Make a model folder of an ARPA file, or an ARPA file of a model folder.
 
@@ -38,45 +32,112 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
     chainrule convert other.arpa.gz model
     chainrule convert model model.arpa
     """
-    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.contract.kinds import load
     from chainrule.folder import check_destination
-    from chainrule.ngram.arpa.model import save_arpa
+    from chainrule.ngram.arpa.model import load_arpa, save_arpa
     from chainrule.ngram.arpa.writing import check_target
 
-    to_arpa = target.lower().endswith(_ENDINGS)
-    if Path(source).is_dir() and not to_arpa:
+    is_folder, to_arpa = Path(source).is_dir(), target.lower().endswith(_ENDINGS)
+    if is_folder and not to_arpa:
         raise click.UsageError(f"{source} is a model folder: TARGET should end in .arpa or .arpa.gz")
-    if Path(source).is_dir() and context:
+    if is_folder and context:
         raise click.UsageError("--context is for what an ARPA file says; a model folder has a context")
     if to_arpa:
         check_target(Path(target), overwrite=overwrite)
     else:
         check_destination(target, overwrite=overwrite)
     progress = terminal_progress()
-    lm = _read(source, context, progress)
+    if is_folder:
+        lm = load(source, tasks=["language"])
+    else:
+        lm = load_arpa(source, context=context or "line", progress=progress)
     if to_arpa:
         save_arpa(lm, target, overwrite=overwrite, progress=progress)
     else:
         lm.save(target, overwrite=overwrite)
-    _report(lm, target, as_json)
+    ngrams = list(lm.metrics["ngrams"])
+    counts = ", ".join(f"{count:,}" for count in ngrams)
+    figures = {"target": target, "vocab_size": lm.tokenizer.vocab_size, "ngrams": ngrams}
+    _report(target, f"n-grams of 1 to {len(ngrams)} words: {counts}", figures, as_json)
 
 
-def _read(source: str, context: Any, progress: Progress) -> LanguageModel:
-    from chainrule.contract.kinds import load
-    from chainrule.ngram.arpa.model import load_arpa
+@click.command(short_help="Write a model for transformers, llama.cpp or KenLM.")
+@click.argument("folder", metavar="MODEL", type=click.Path())
+@opt.option("--to [hf|arpa|gguf]", "What to write.", name="form", required=True)
+@opt.out("The folder (hf) or file to write.", "PATH")
+@opt.overwrite("what is at PATH, where")
+@opt.json
+def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> None:
+    """Write a model for transformers, llama.cpp or KenLM.
 
-    if Path(source).is_dir():
-        return load(source, tasks=["language"])
-    return load_arpa(source, context=context or "line", progress=progress)
+    hf is a folder that transformers loads, with weights and tokenizer: a Transformer as GPT-2, Llama or Qwen3, as
+    its design is; a masked model with preset=bert as BERT, an encoder-decoder with preset=bart as BART. gguf is a
+    file for llama.cpp, of a Transformer with preset=llama and BPE tokens. arpa is a file of an n-gram model of
+    words.
+
+    \b
+    chainrule export model --to hf --out model-hf
+    chainrule export model --to gguf --out model.gguf
+    chainrule export model --to arpa --out model.arpa.gz
+    """
+    from chainrule.contract.kinds import load_content
+    from chainrule.folder import read_folder
+    from chainrule.interop.conversion import export_model
+
+    model = load_content(read_folder(folder))
+    written = export_model(model, form, out, overwrite=overwrite, progress=terminal_progress())
+    _report(out, written, {"out": out, "form": form, "written": written}, as_json)
 
 
-def _report(lm: LanguageModel, target: str, as_json: bool) -> None:
+@click.command("import", short_help="Make a model folder of a model of another program.")
+@click.argument("path", type=click.Path())
+@opt.out("The model folder to write.")
+@opt.option(
+    "--context [line|stream]",
+    "Lines are sequences, or context flows across them. [default: stream for GPT-2, Llama, Qwen3, else line]",
+)
+@opt.option(
+    "--encoding NAME", "Of an ARPA file: latin-1, ... [default: utf-8]", default="utf-8", show_default=False
+)
+@opt.option("--tokenizer-file FILE", "Of llama2.c: the tokenizer's .bin file.", name="tokenizer")
+@opt.option("--pattern [gpt2|cl100k|o200k]", "Of a .tiktoken file: how text is split. [default: by its size]")
+@opt.overwrite("a DIR")
+@opt.json
+def import_verb(path: str, out: str, pattern: str | None, overwrite: bool, as_json: bool, **options: Any) -> None:
+    """Make a model folder of a model of another program.
+
+    PATH is a folder of transformers (GPT-2, Llama, Qwen3, BERT or BART, weights in safetensors), also one of the
+    Hugging Face hub as hf://OWNER/NAME, a GGUF file (llama), an ARPA file, or a .bin checkpoint of llama2.c. Of a
+    vocabulary alone (tokenizer.json, GPT-2's encoder.json and vocab.bpe, a .tiktoken or .model file), a folder is
+    made that --tokenizer takes.
+
+    \b
+    chainrule import SmolLM --out smollm
+    chainrule import other.arpa.gz --encoding latin-1 --out model
+    chainrule import stories260K.bin --tokenizer-file tok512.bin --out stories
+    """
+    from chainrule.folder import check_destination
+    from chainrule.interop.conversion import import_model, import_tokenizer, is_vocabulary
+    from chainrule.tokens.registry import write_tokenizer
+
+    check_destination(out, overwrite=overwrite)
+    if is_vocabulary(Path(path)):
+        tokenizer: Any = import_tokenizer(path, pattern=pattern)
+        write_tokenizer(tokenizer, Path(out))
+        found = f"a tokenizer of {tokenizer.vocab_size:,} tokens"
+    else:
+        lm = import_model(path, **options, progress=terminal_progress())
+        lm.save(out, overwrite=overwrite)
+        tokenizer, found = lm.tokenizer, f"{lm.kind} of {lm.tokenizer.vocab_size:,} tokens, {lm.context}"
+    _report(out, found, {"out": out, "what": found, "vocab_size": tokenizer.vocab_size}, as_json)
+
+
+def _report(out: str, written: str, figures: dict[str, Any], as_json: bool) -> None:
+    """Print what was written, and how large it is."""
     from chainrule.folder import megabytes
 
-    ngrams, words = list(lm.metrics["ngrams"]), lm.tokenizer.vocab_size
-    size = megabytes(target) if Path(target).is_dir() else Path(target).stat().st_size / 1e6
+    size = megabytes(out) if Path(out).is_dir() else Path(out).stat().st_size / 1e6
     if as_json:
-        print_json({"target": target, "vocab_size": words, "ngrams": ngrams, "megabytes": size})
+        print_json({**figures, "megabytes": size})
     else:
-        counts = ", ".join(f"{count:,}" for count in ngrams)
-        say(console(), f"{target}: n-grams of 1 to {len(ngrams)} words: {counts}; {number(size)} MB")
+        say(console(), f"{out}: {written}; {number(size)} MB")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.models import device_option, model_argument, precision_option
-from chainrule.cli.options.runs import json_option
-from chainrule.cli.options.texts import corpus_options, is_text_itself, open_corpus, standard_input
-from chainrule.cli.output.lines import console, echo, print_json, say
-from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli import options as opt
+from chainrule.cli.options import texts
+from chainrule.cli.output import console, echo, echo_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from chainrule.tasks.spelling.correct import Corrector
@@ -20,52 +16,38 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Correct the spelling of TEXT with a model of words.")
-@model_argument
-@click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
-@click.option(
-    "--errors",
-    type=click.Path(),
-    metavar="FILE",
-    help="Learn which errors are likely from FILE: lines such as typed TAB right, or right: typed typed ...",
+@opt.model
+@texts.text_argument
+@opt.option(
+    "--errors FILE",
+    "Learn which errors are likely from FILE: lines such as typed TAB right, or right: typed typed ...",
 )
-@click.option(
-    "--keep",
+@opt.option(
+    "--keep P",
+    "How likely a typed word is right before it is read; 0 if all are known to be wrong. [default: 0.99]",
     type=click.FloatRange(0, 1, max_open=True),
-    metavar="P",
-    help="How likely a typed word is right before it is read; 0 if all are known to be wrong. [default: 0.99]",
 )
-@click.option(
-    "--new",
+@opt.option(
+    "--new P",
+    "How likely a right word is one that the vocabulary lacks. [default: 0.002]",
     type=click.FloatRange(0, 1, max_open=True),
-    metavar="P",
-    help="How likely a right word is one that the vocabulary lacks. [default: 0.002]",
 )
-@click.option("--lm-weight", type=float, metavar="W", help="The power of the model's probabilities. [default: 1]")
-@click.option("--beams", type=int, metavar="B", help="Readings of a line that are kept. [default: 6]")
-@click.option(
-    "--evaluate",
-    type=click.Path(),
-    metavar="FILE",
-    help="Instead of a text: how many misspelled words of FILE, of the same form as --errors, become right.",
+@opt.option("--lm-weight W", "The power of the model's probabilities. [default: 1]", type=float)
+@opt.option("--beams B", "Readings of a line that are kept. [default: 6]", type=int)
+@opt.option(
+    "--evaluate FILE",
+    "Instead of a text: how many misspelled words of FILE, of the same form as --errors, become right.",
 )
-@click.option(
-    "--clean",
-    type=click.Path(),
-    metavar="FILE",
-    help="Instead of a text: how many words of a right one are changed.",
-)
-@corpus_options
-@device_option
-@precision_option
-@json_option
+@opt.option("--clean FILE", "Instead of a text: how many words of a right one are changed.")
+@texts.corpus_options
+@opt.compute
+@opt.json
 def correct(
     folder: str,
     text: str,
     errors: str | None,
     evaluate: str | None,
     clean: str | None,
-    device: str,
-    dtype: str,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -85,34 +67,26 @@ def correct(
     chainrule correct model "Teh cat sat on teh mat."
     chainrule correct model --evaluate misspelled.txt --clean test.txt
     """
-    from chainrule.contract.kinds import load
-    from chainrule.folder import to_json
     from chainrule.tasks.spelling.channel import Channel, read_misspellings
     from chainrule.tasks.spelling.correct import Corrector
-    from chainrule.text.corpus import Corpus
 
-    lm = load(folder, device=device, dtype=dtype, tasks=["language"])
-    given = {name: options.pop(name) for name in ("keep", "new", "lm_weight", "beams")}
+    lm = opt.load_model(folder, options, "language")
+    given = {name: options[name] for name in ("keep", "new", "lm_weight", "beams")}
     chosen = {name: value for name, value in given.items() if value is not None}
     channel = None if errors is None else Channel.learned(read_misspellings(errors))
     corrector = Corrector(lm, channel=channel, **chosen)
     if evaluate is not None or clean is not None:
-        _measure(corrector, evaluate, None if clean is None else open_corpus(options, clean), as_json)
+        _measure(corrector, evaluate, None if clean is None else texts.open_corpus(options, clean), as_json)
         return
     if text == "-":
-        if sys.stdin.isatty():
-            echo("reading standard input; Ctrl-D ends it", err=True)
-        corrections = corrector.correct(standard_input(), at_once=1)
+        corrections = corrector.correct(texts.standard_input(), at_once=1)
     else:
-        corpus = Corpus.from_text(text) if is_text_itself(text) else open_corpus(options, text)
-        corrections = corrector.correct(_lines(corpus))
+        corrections = corrector.correct(texts.lines_of_corpus(texts.open_text(options, text)))
     for one in corrections:
-        echo(to_json(one.to_json()) if as_json else one.corrected)
-
-
-def _lines(corpus: Corpus) -> Iterator[str]:
-    for block in corpus.blocks():
-        yield from block.decode().removesuffix("\n").split("\n")
+        if as_json:
+            echo_json(one.to_json())
+        else:
+            echo(one.corrected)
 
 
 def _measure(corrector: Corrector, evaluate: str | None, clean: Corpus | None, as_json: bool) -> None:
@@ -121,24 +95,22 @@ def _measure(corrector: Corrector, evaluate: str | None, clean: Corpus | None, a
     from chainrule.tasks.spelling.measure import measure_clean, measure_misspellings
 
     typos = None if evaluate is None else measure_misspellings(corrector, read_misspellings(evaluate))
-    right = None if clean is None else measure_clean(corrector, _lines(clean))
+    right = None if clean is None else measure_clean(corrector, texts.lines_of_corpus(clean))
     if as_json:
         figures = {"misspelled": typos, "clean": right}
         print_json({name: one.to_json() for name, one in figures.items() if one is not None})
         return
-    screen = console()
+    screen, ours, baseline = console(), "channel and model", "  nearest, most frequent"
     if typos is not None:
-        table = results_table("misspelled", "texts", "right", "left as typed", "words/s")
-        speed = f"{typos.words_per_second:,.0f}"
-        table.add_row("channel and model", f"{typos.texts:,}", f"{typos.accuracy:.1%}", f"{typos.kept:.1%}", speed)
-        table.add_row("  nearest, most frequent", f"{typos.texts:,}", f"{typos.baseline:.1%}", "", "")
-        show_table(screen, table)
+        number, speed = f"{typos.texts:,}", f"{typos.words_per_second:,.0f}"
+        rows = [
+            [ours, number, f"{typos.accuracy:.1%}", f"{typos.kept:.1%}", speed],
+            [baseline, number, f"{typos.baseline:.1%}", "", ""],
+        ]
+        print_table(screen, ["misspelled", "texts", "right", "left as typed", "words/s"], rows)
         say(screen, f"of {typos.unreachable:.1%} the vocabulary lacks the right word")
     if right is not None:
-        table = results_table("right text", "words", "falsely changed", "words/s")
-        table.add_row(
-            "channel and model", f"{right.words:,}", f"{right.rate:.2%}", f"{right.words_per_second:,.0f}"
-        )
-        table.add_row("  nearest, most frequent", f"{right.words:,}", f"{right.baseline:.2%}", "")
-        show_table(screen, table)
+        words, speed = f"{right.words:,}", f"{right.words_per_second:,.0f}"
+        rows = [[ours, words, f"{right.rate:.2%}", speed], [baseline, words, f"{right.baseline:.2%}", ""]]
+        print_table(screen, ["right text", "words", "falsely changed", "words/s"], rows)
         say(screen, f"{right.unknown:.2%} of the words are not in the vocabulary")

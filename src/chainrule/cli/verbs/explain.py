@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chainrule.cli.options.models import model_argument, read_prompt_option
-from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.tables import results_table, show_table
-from chainrule.cli.output.words import number
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,31 +24,29 @@ _MOST = 8  # tokens of a context that are printed
 
 
 @click.command()
-@model_argument
-@read_prompt_option
-@click.option("--next", "next_word", metavar="WORD", help="Predict WORD after the text instead.")
-@click.option(
-    "--last",
+@opt.model
+@opt.read_prompt
+@opt.option("--next WORD", "Predict WORD after the text instead.", name="next_word")
+@opt.option(
+    "--last N",
+    "For a recurrent network or a bag of words show the last N tokens; the tokens before them are data.",
     type=click.IntRange(1, 50),
     default=3,
-    show_default=True,
-    metavar="N",
-    help="Of a recurrent network or a bag of words show the last N tokens; what was read before them is data.",
 )
-@click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the graph, for a document.")
-@overwrite_option("a FILE")
-@json_option
+@opt.option("--svg FILE", "Draw the graph, for a document.")
+@opt.overwrite("a FILE")
+@opt.json
 def explain(
     folder: str, prompt: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
 ) -> None:
     """Show how the model in DIR predicts a token.
 
-    Of an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
+    For an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
     weights and stored probability; then the equation of the smoothing method with its numbers (with more of the
-    counts where the model was trained with --set counts=true); of an any-gram, the mixture of all contexts. Of a
+    counts where the model was trained with --set counts=true); for an any-gram, the mixture of all contexts. For a
     mixture of models: the weight of each, and what each of them says.
 
-    Of a network: the loss L = -ln p(token | text before it) is recorded on a tape, module by module, and
+    For a network: the loss L = -ln p(token | text before it) is recorded on a tape, module by module, and
     differentiated. Each line is a module with its equation, the shape of its value, and the size of the gradient
     that flows back to it.
 
@@ -59,13 +54,12 @@ def explain(
     all tokens at once: each of its matrices has a row for each token in the window.
     """
     from chainrule.autodiff.model import load_on_tape
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.explanation.explanation import explain as explain_prediction
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.system.disk import replaced_file
 
     if svg is not None:
-        check_new_file(svg, "--svg", overwrite)
+        opt.check_new_file(svg, "--svg", overwrite)
     lm = load_on_tape(folder)
     found = explain_prediction(lm, prompt, next_word=next_word, last=last, progress=terminal_progress())
     if svg is not None:
@@ -101,14 +95,10 @@ def _print_network(screen: Console, found: NetworkExplanation) -> None:
     before = len(found.tokens) - found.shown
     if before and found.kind != "feedforward":
         some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
-        what = (
-            "sum of their vectors"
-            if found.kind == "bagofwords"
-            else f"state after {'it' if before == 1 else 'them'}"
-        )
+        state = f"state after {'it' if before == 1 else 'them'}"
+        what = "sum of their vectors" if found.kind == "bagofwords" else state
         say(screen, f"{some} read without the tape: the {what} is data")
-    p = math.exp(-found.nats)
-    say(screen, f"{found.title} = {_bits(found)}, p = {number(p)}\n")
+    say(screen, f"{found.title} = {_bits(found)}, p = {number(math.exp(-found.nats))}\n")
     _print_modules(screen, found)
     _print_parameters(screen, found)
 
@@ -133,15 +123,15 @@ def _print_contexts(screen: Console, found: NgramExplanation) -> None:
 
 
 def _print_parts(screen: Console, found: MixtureExplanation) -> None:
-    """Print what each model of a mixture says, and the sum or product of it."""
+    """Print the weight and probability of each model of a mixture, and their sum or product."""
     say(screen, f"{found.title}, {number(found.nats)} nats = {_bits(found)}\n")
     is_linear = found.weighed.form == "linear"
-    table = results_table(
-        "model", "weight" if is_linear else "exponent", "p", "adds to p" if is_linear else "factor"
+    headings = "model", "weight" if is_linear else "exponent", "p", "adds to p" if is_linear else "factor"
+    rows = (
+        [part.name, f"{part.weight:.4g}", f"{part.probability:.4g}", f"{share:.4g}"]
+        for part, share in zip(found.weighed.parts, found.shares, strict=True)
     )
-    for part, share in zip(found.weighed.parts, found.shares, strict=True):
-        table.add_row(part.name, f"{part.weight:.4g}", f"{part.probability:.4g}", f"{share:.4g}")
-    show_table(screen, table)
+    print_table(screen, headings, rows)
     screen.print()
     say(screen, found.equation)
     if found.weighed.value is not None:
@@ -149,37 +139,36 @@ def _print_parts(screen: Console, found: MixtureExplanation) -> None:
 
 
 def _print_backoff(screen: Console, found: NgramExplanation) -> None:
-    from chainrule.explanation.ngrams import BackoffLine
+    from chainrule.explanation import ngrams
 
-    letter = found.letter
-    table = results_table("context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it")
+    rows = []
     for line in found.lines:
-        assert isinstance(line, BackoffLine)
+        assert isinstance(line, ngrams.BackoffLine)
         weight, stored = ("" if value is None else f"{value:.4g}" for value in (line.weight, line.stored))
-        table.add_row(
-            _context(line.context), "yes" if line.seen else "no", weight, stored, f"{line.probability:.4g}"
-        )
-    show_table(screen, table)
+        seen = "yes" if line.seen else "no"
+        rows.append([_context(line.context), seen, weight, stored, f"{line.probability:.4g}"])
+    letter = found.letter
+    headings = "context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it"
+    print_table(screen, headings, rows)
 
 
 def _print_mixture(screen: Console, found: NgramExplanation) -> None:
-    from chainrule.explanation.ngrams import MixtureLine
+    from chainrule.explanation import ngrams
 
-    table = results_table(
-        "context", "N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"
-    )
+    rows = []
     for line in found.lines:
-        assert isinstance(line, MixtureLine)
+        assert isinstance(line, ngrams.MixtureLine)
         counts = ("" if count is None else f"{count:,}" for count in (line.count, line.total))
         weight = "" if line.weight is None else f"{line.weight:.4g}"
         figures = f"{line.own:.4g}", weight, f"{line.share:.4g}", f"{line.probability:.4g}"
         name = "every word alike" if line.context is None else _context(line.context)
-        table.add_row(name, *counts, *figures)
-    show_table(screen, table)
+        rows.append([name, *counts, *figures])
+    headings = "context", "N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"
+    print_table(screen, headings, rows)
 
 
 def _context(tokens: tuple[str, ...]) -> str:
-    """A context as text: nothing is said so, and of a long one the end and the length are given."""
+    """Write a context: (none) for an empty one, the end and the length of a long one."""
     if len(tokens) > _MOST:
         return f"… {' '.join(tokens[-_MOST:])} ({len(tokens):,} tokens)"
     return " ".join(tokens) or "(none)"
@@ -191,27 +180,27 @@ def _bits(found: Explanation) -> str:
 
 def _print_modules(screen: Console, found: NetworkExplanation) -> None:
     """Print the modules in the order of the forward pass; gradients flow from bottom to top."""
-    table = results_table("module", "equation", "shape", "||dL/dz||")
-    table.columns[1].justify = "left"
-    step = None
+    step, styles = None, {}
+    rows: list[list[str]] = []
     modules = found.graph.of_kind("module")
     for node in modules:
         if node.step != step and modules[-1].step:
             step = node.step
-            table.add_row(f"step {step + 1}: {found.tokens[step - found.shown]}", style="bold")
+            styles[len(rows)] = "bold"
+            rows.append([f"step {step + 1}: {found.tokens[step - found.shown]}"])
         gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
-        table.add_row(node.name, node.equation, _shape(node), gradient)
-    show_table(screen, table)
+        rows.append([node.name, node.equation, _shape(node), gradient])
+    print_table(screen, ["module", "equation", "shape", "||dL/dz||"], rows, left=[1], styles=styles)
     screen.print()
 
 
 def _print_parameters(screen: Console, found: NetworkExplanation) -> None:
-    table = results_table("parameter", "shape", "used", "||dL/dW||")
+    rows = []
     for node, uses in zip(found.graph.nodes, found.graph.uses, strict=True):
         if node.kind == "parameter":
             times = "once" if len(uses) == 1 else f"{len(uses)} times"
-            table.add_row(node.symbol, _shape(node), times, f"{node.gradient or 0:.2e}")
-    show_table(screen, table)
+            rows.append([node.symbol, _shape(node), times, f"{node.gradient or 0:.2e}"])
+    print_table(screen, ["parameter", "shape", "used", "||dL/dW||"], rows)
     screen.print()
 
 

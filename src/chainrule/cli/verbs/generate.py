@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli import options as opt
 from chainrule.cli.options.decoding import chosen_strategy, strategy_options
-from chainrule.cli.options.models import (
-    device_option,
-    heal_option,
-    model_argument,
-    note_slow_precision,
-    note_unknown_prompt,
-    precision_option,
-)
-from chainrule.cli.options.runs import json_option, seed_option
-from chainrule.cli.output.lines import echo, print_json
+from chainrule.cli.output import echo, print_json, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.contract.lm import LanguageModel
@@ -27,59 +19,35 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@model_argument
-@click.option("--prompt", default="", help="What the text begins with.")
-@heal_option
+@opt.model
+@opt.option("--prompt TEXT", "What the text begins with.", default="", show_default=False)
+@opt.heal
 @strategy_options("sample", beams=4, ending="any")
-@click.option(
-    "--max-tokens", type=int, default=100, show_default=True, metavar="N", help="Maximum number of tokens."
-)
-@click.option("-n", "count", type=int, default=1, show_default=True, metavar="N", help="Number of texts.")
-@click.option(
-    "--draft",
-    "drafts",
-    multiple=True,
-    metavar="DIR|context",
-    help="Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
+@opt.option("--max-tokens N", "Maximum number of tokens.", type=int, default=100)
+@opt.option("-n N", "Number of texts.", type=int, default=1, name="count")
+@opt.option(
+    "--draft DIR|context",
+    "Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
     "copy guesses from the text itself. Repeatable: the first that has a guess.",
+    name="drafts",
+    multiple=True,
 )
-@click.option(
-    "--draft-tokens", type=int, metavar="K", help="With --draft: how many tokens are guessed at once. [default: 5]"
-)
-@click.option(
-    "--draft-sampled", is_flag=True, help="With --draft: draw the guesses at random, as the text is drawn."
-)
-@device_option
-@precision_option
-@seed_option
-@json_option
-def generate(
-    folder: str,
-    prompt: str,
-    heal: bool,
-    max_tokens: int,
-    count: int,
-    device: str,
-    dtype: str,
-    seed: int,
-    as_json: bool,
-    drafts: tuple[str, ...],
-    draft_tokens: int | None,
-    draft_sampled: bool,
-    **options: Any,
-) -> None:
-    """Write text with the model in DIR.
+@opt.option("--draft-tokens K", "With --draft: how many tokens are guessed at once. [default: 5]", type=int)
+@opt.option("--draft-sampled", "With --draft: draw the guesses at random, as the text is drawn.")
+@opt.compute
+@opt.seed
+@opt.json
+def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[str, ...], **options: Any) -> None:
+    """Generate text with the model in DIR.
 
     The same seed and prompt give the same text. A model of lines writes one line; one whose context flows across
-    lines writes --max-tokens tokens. What narrows the choice applies in the order: penalties, temperature, top-k,
-    top-p, min-p.
+    lines writes --max-tokens tokens. Options that narrow the choice apply in the order: penalties, temperature,
+    top-k, top-p, min-p.
 
-    With --draft, the text is the one that is written without it, and comes faster where guesses are right; at the
-    end a line on standard error says how many are. (With --draft-sampled it is another text of the same
+    With --draft, the text is the same as without it, and comes faster where guesses are right; at the end a line
+    on standard error says how many are. (With --draft-sampled it is another text of the same
     distribution.)
     """
-    from chainrule.cli.output.progress import terminal_progress
-    from chainrule.contract.kinds import load
     from chainrule.decode.drafts import DraftTally
     from chainrule.decode.generate import generate_many, stream_many
     from chainrule.decode.strategies import Beam
@@ -88,17 +56,17 @@ def generate(
     note = terminal_progress().note
     parallel.listeners.append(note)
     click.get_current_context().call_on_close(lambda: parallel.listeners.remove(note))
-    strategy = chosen_strategy(**options)
+    strategy = chosen_strategy(options)
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
-    lm = load(folder, device=device, dtype=dtype, tasks=["language"])
-    draft = _draft(drafts, draft_tokens, draft_sampled)
+    lm = opt.load_model(folder, options, "language")
+    draft = _draft(drafts, options["draft_tokens"], options["draft_sampled"])
     if draft is not None:
         draft.check(lm, strategy)
-    note_slow_precision(dtype, lm)
-    note_unknown_prompt(lm, prompt, heal)
+    opt.note_unknown_prompt(lm, prompt, options["heal"])
     tally, began = DraftTally(), time.perf_counter()
-    how: Any = {"n": count, "max_tokens": max_tokens, "seed": seed, "heal": heal, "draft": draft, "tally": tally}
+    how: Any = {name: options[name] for name in ("max_tokens", "seed", "heal")}
+    how |= {"n": count, "draft": draft, "tally": tally}
     if not as_json and not isinstance(strategy, Beam):
         _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
     else:
@@ -113,19 +81,13 @@ def generate(
 
 
 def _described(text: Generation, *, is_drafted: bool) -> dict[str, Any]:
-    """A text and its figures, for machines."""
-    described = {
-        "text": text.text,
-        "prompt": text.prompt,
-        "tokens": text.tokens,
-        "log_prob": text.log_prob,
-        "finished": text.finished,
-    }
-    return described | ({"steps": text.steps, "drafted": text.drafted} if is_drafted else {})
+    """Return a text and its figures, for machines."""
+    names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if is_drafted else [])]
+    return {name: getattr(text, name) for name in names}
 
 
 def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft | None:
-    """What guesses tokens; None if nothing does."""
+    """Return the models that guess tokens, or None."""
     from chainrule.contract.kinds import load
     from chainrule.decode.drafts import CONTEXT, DRAFT_TOKENS, Draft
 
@@ -139,7 +101,7 @@ def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft 
 
 
 def _report(tally: DraftTally, seconds: float) -> str:
-    """How many guesses were right, in a line."""
+    """Say in a line how many guesses were right."""
     return (
         f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
         f"{tally.accepted:,} of {tally.drafted:,} drafted tokens accepted; "

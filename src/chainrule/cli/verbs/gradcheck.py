@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.runs import json_option, seed_option
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.autodiff.tape.gradcheck import GradientReport
 
-_MOST = 3  # of more inputs than this only the number is shown
+_MOST = 3  # inputs that are named; of more, only the number is shown
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -24,25 +23,23 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command(short_help="Check the gradients of every module of the tape.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_names)
-@click.option("--eps", type=float, default=1e-6, show_default=True, help="Step of the finite difference.")
-@click.option(
-    "--tolerance", type=float, default=1e-6, show_default=True, help="The largest relative error that passes."
-)
-@seed_option
-@json_option
+@opt.option("--eps FLOAT", "Step of the finite difference.", type=float, default=1e-6)
+@opt.option("--tolerance FLOAT", "The largest relative error that passes.", type=float, default=1e-6)
+@opt.seed
+@opt.json
 @click.pass_context
 def gradcheck(
     ctx: click.Context, names: tuple[str, ...], eps: float, tolerance: float, seed: int, as_json: bool
 ) -> None:
     """Check the gradients of every module of the tape, and of the networks made of them.
 
-    Each entry of each input is moved by a small step both ways, and what that does to the output is held against
-    what backward gives, in double precision. NAME checks one module or network only, such as Linear or lstm.
+    Each entry of each input is moved by a small step both ways, and the change of the output is compared with the
+    gradient of the backward pass, in double precision. NAME checks one module or network only, such as Linear or
+    lstm.
 
     The exit code is 1 if one fails; the entry that is furthest off is then named.
     """
     from chainrule.autodiff.checks import every_check
-    from chainrule.cli.output.progress import terminal_progress
 
     reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed, progress=terminal_progress())
     if as_json:
@@ -70,24 +67,20 @@ def _record(report: GradientReport) -> dict[str, Any]:
 
 
 def _inputs(report: GradientReport) -> str:
-    """The names of the inputs, or their number if there are many, as in a network."""
+    """Name the inputs, or their number if there are many, as in a network."""
     names = [one.name for one in report.inputs]
     return ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
 
 
 def _print(reports: list[GradientReport]) -> None:
-    screen = console()
-    table = results_table("what", "inputs", "entries", "relative error", "")
-    for report in reports:
-        table.add_row(
-            report.name,
-            _inputs(report),
-            f"{sum(one.entries for one in report.inputs):,}",
-            f"{report.error:.1e}",
-            "pass" if report.passed else "FAIL",
-            style=None if report.passed else "bold red",
-        )
-    show_table(screen, table)
+    screen, rows, styles = console(), [], {}
+    for place, report in enumerate(reports):
+        if not report.passed:
+            styles[place] = "bold red"
+        entries = f"{sum(one.entries for one in report.inputs):,}"
+        passed = "pass" if report.passed else "FAIL"
+        rows.append([report.name, _inputs(report), entries, f"{report.error:.1e}", passed])
+    print_table(screen, ["what", "inputs", "entries", "relative error", ""], rows, styles=styles)
     failed = [report for report in reports if not report.passed]
     say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")
     for report in failed:

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.models import heal_option, model_argument, note_unknown_prompt
-from chainrule.cli.options.runs import json_option
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.tables import results_table, show_table
-from chainrule.cli.output.words import number
-from chainrule.cli.verbs.suggest import as_record, suggestions_table
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, number, print_json, print_table, say, show_table, terminal_progress
+from chainrule.cli.verbs.suggest import as_record, print_suggestions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,17 +18,16 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show what is in the model folder DIR, and verify it.")
-@model_argument
-@click.option("--prompt", help="Show the most likely next words and tokens after this text.")
-@heal_option
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of them.")
-@click.option(
+@opt.model
+@opt.option("--prompt TEXT", "Show the most likely next words and tokens after this text.")
+@opt.heal
+@opt.option("--top N", "How many of them.", type=click.IntRange(1), default=10)
+@opt.option(
     "--counts",
-    is_flag=True,
-    help="Show the n-grams that begin with the prompt, with counts if the model keeps them (counts=true), and "
+    "Show the n-grams that begin with the prompt, with counts if the model keeps them (counts=true), and "
     "tables of its words against each other.",
 )
-@json_option
+@opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
     """Show what is in the model folder DIR, and verify every checksum."""
     from chainrule.contract.kinds import load
@@ -58,7 +54,7 @@ def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool,
         "provenance": dict(content.provenance),
     }
     if prompt is not None:
-        note_unknown_prompt(lm, prompt, heal)
+        opt.note_unknown_prompt(lm, prompt, heal)
         if not counts:
             described["suggestions"] = suggest(lm, prompt, top) if heal else []
             described["next"] = _next(lm, prompt, top, heal)
@@ -88,8 +84,7 @@ def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str
 
 
 def _ngrams(lm: LanguageModel, prompt: str, top: int) -> dict[str, Any]:
-    """The n-grams that begin with a prompt, and its words against each other, as plain values."""
-    from chainrule.cli.output.progress import terminal_progress
+    """Return the n-grams that begin with a prompt, and the bigrams of its words, as plain values."""
     from chainrule.errors import ModelError
     from chainrule.ngram.model import NgramModel
     from chainrule.ngram.tables import WITHOUT_COUNTS
@@ -148,17 +143,18 @@ def _print(title: str, described: dict[str, Any]) -> None:
 
 
 def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
-    """What the model says of the prompt; before all else, since it was asked for."""
+    """Print the predictions after the prompt; they come first, since they were asked for."""
     if described.get("suggestions"):
-        show_table(screen, suggestions_table(described["suggestions"]))
+        print_suggestions(screen, described["suggestions"])
         screen.print()
     if "next" in described:
-        likely = results_table("next token", "appends", "probability")
+        rows = []
         for entry in described["next"]:
             # a special token is no text: the letters <unk> may be a token too
             token = entry["token"] if entry["special"] else repr(entry["token"])
-            likely.add_row(token, "" if entry["special"] else repr(entry["adds"]), number(entry["probability"], 4))
-        show_table(screen, likely)
+            appends = "" if entry["special"] else repr(entry["adds"])
+            rows.append([token, appends, number(entry["probability"], 4)])
+        print_table(screen, ["next token", "appends", "probability"], rows)
     if "ngrams" in described:
         _print_ngrams(screen, described["ngrams"])
     if "bigrams" in described:
@@ -173,26 +169,19 @@ def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
     if not rows:
         say(screen, f"no n-gram of the model goes on {after}")
         return
-    headings = [name.replace("_", " ") for name in rows[0]]
     title = f"tokens {after}: {ngrams['all']:,}" + (f", the first {len(rows)}" if len(rows) < ngrams["all"] else "")
     say(screen, title)  # not as the table's title, which a narrow table would break
-    table = results_table(*headings)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    show_table(screen, table)
+    headings = [name.replace("_", " ") for name in rows[0]]
+    print_table(screen, headings, ([*map(_cell, row.values())] for row in rows))
 
 
 def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
-    for name, values in (
-        ("counts: c(row column)", bigrams["counts"]),
-        ("p(column | row)", bigrams["probabilities"]),
-    ):
-        if values is not None:
-            say(screen, name)
-            table = results_table("", *bigrams["columns"])
-            for word, row in zip(bigrams["rows"], values, strict=True):
-                table.add_row(word, *map(_cell, row))
-            show_table(screen, table)
+    titles = {"counts": "counts: c(row column)", "probabilities": "p(column | row)"}
+    for name, title in titles.items():
+        if bigrams[name] is not None:
+            say(screen, title)
+            rows = ([word, *map(_cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
+            print_table(screen, ["", *bigrams["columns"]], rows)
 
 
 def _cell(value: Any) -> str:

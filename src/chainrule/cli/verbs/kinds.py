@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.runs import json_option
-from chainrule.cli.output.lines import console, print_json, say
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, print_json, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("kind", required=False)
-@json_option
-def kinds(kind: str | None, as_json: bool) -> None:
-    """List the kinds of model, or the settings of KIND.
+@opt.option("--all", "List every setting of KIND, not only the common ones.", name="show_all")
+@opt.json
+def kinds(kind: str | None, show_all: bool, as_json: bool) -> None:
+    """List the kinds of model, or the common settings of KIND.
 
-    Settings go to `chainrule train KIND ... --set NAME=VALUE`.
+    Settings go to `chainrule train KIND ... --set NAME=VALUE`. With --json: all settings, with "common" for each.
     """
     from chainrule.contract.kinds import find_kind, kind_names
     from chainrule.errors import MissingExtraError, PluginError
@@ -38,12 +39,16 @@ def kinds(kind: str | None, as_json: bool) -> None:
     screen = console()
     for entry in known:
         say(screen, f"{entry['name']}: {entry['summary']}")
-        if kind:
-            _print_settings(screen, entry["settings"])
-    if kind and any(item["default"] == CHOSEN for entry in known for item in entry["settings"]):
-        say(screen, f"\n{CHOSEN}: by the text, the machine and the time, when training begins")
-    if not kind:
+    if kind is None:
         say(screen, "\nchainrule kinds KIND lists the settings of a kind")
+        return
+    settings = known[0]["settings"]
+    shown = [item for item in settings if show_all or item.get("common", True)]
+    _print_settings(screen, shown)
+    if any(item["default"] == CHOSEN for item in shown):
+        say(screen, f"\n{CHOSEN}: by the text, the machine and the time, when training begins")
+    if len(shown) < len(settings):
+        say(screen, f"\nchainrule kinds {kind} --all lists {len(settings) - len(shown)} more settings")
 
 
 def _print_settings(screen: Console, settings: list[dict[str, Any]]) -> None:
@@ -59,5 +64,5 @@ def _print_settings(screen: Console, settings: list[dict[str, Any]]) -> None:
 
 
 def _shown(default: Any) -> str:
-    """A default as it would be written after --set NAME=."""
+    """Write a default as it would be written after --set NAME=."""
     return str(default).lower() if default is None or isinstance(default, bool) else str(default)

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli import options as opt
 from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
-from chainrule.cli.options.models import device_option
-from chainrule.cli.options.runs import json_option, overwrite_option
 from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.tables import results_table, show_table
-from chainrule.cli.output.words import number
+from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.mixtures.mixture import Mixture
-    from chainrule.ngram.model import NgramModel
+    from chainrule.contract.lm import LanguageModel
     from chainrule.system.progress import Progress
     from chainrule.text.corpus import Corpus
 
@@ -25,51 +21,37 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path())
-@click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
-@overwrite_option("a model folder")
+@opt.models
+@opt.out("The model folder to write.")
+@opt.overwrite("a model folder")
 @held_out_option("Text to tune the weights on.")
-@click.option(
-    "--weight",
-    "weights",
+@opt.option(
+    "--weight W",
+    "How much each model counts, in their order, and then each cache; of two, the first is enough.",
     type=float,
+    name="weights",
     multiple=True,
-    metavar="W",
-    help="How much each model counts, in their order, and then each cache; of two, the first is enough.",
 )
-@click.option("--log-linear", is_flag=True, help="Multiply powers of the probabilities instead of adding shares.")
-@click.option(
-    "--by",
-    type=click.Choice(["length", "match", "entropy"]),
-    help="Weights that depend on the context: on its length, on how much of it an n-gram model knows, or on the "
+@opt.option("--log-linear", "Multiply powers of the probabilities instead of adding shares.")
+@opt.option(
+    "--by [length|match|entropy]",
+    "Weights that depend on the context: on its length, on how much of it an n-gram model knows, or on the "
     "entropy of what a model predicts. [default: constant]",
 )
-@click.option(
-    "--of", type=int, metavar="N", help="The model whose matches or entropy count, from 1. [default: the first fit]"
-)
-@click.option("--cache", type=int, metavar="N", help="Add a unigram cache of the last N tokens.")
-@click.option(
-    "--continuous-cache",
+@opt.option("--of N", "The model whose matches or entropy count, from 1. [default: the first fit]", type=int)
+@opt.option("--cache N", "Add a unigram cache of the last N tokens.", type=int)
+@opt.option(
+    "--continuous-cache N",
+    "Add a cache of the last N tokens by how like their contexts are to the present one, for a network.",
     type=int,
-    metavar="N",
-    help="Add a cache of the last N tokens by how like their contexts are to the present one, for a network.",
 )
-@click.option("--theta", type=float, help="How much that cache prefers like contexts. [default: tuned]")
-@click.option("--merge", is_flag=True, help="Merge two n-gram models into one n-gram model, as fast as either.")
+@opt.option("--theta FLOAT", "How much that cache prefers like contexts. [default: tuned]", type=float)
+@opt.option("--merge", "Merge two n-gram models into one n-gram model, as fast as either.")
 @dynamic_options
-@device_option
+@opt.device
 @corpus_options
-@json_option
-def mix(
-    folders: tuple[str, ...],
-    out: str,
-    overwrite: bool,
-    held_out: tuple[str, ...],
-    weights: tuple[float, ...],
-    merge: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+@opt.json
+def mix(folders: tuple[str, ...], out: str, merge: bool, as_json: bool, **options: Any) -> None:
     """Mix the models in DIR... into one, whatever their kinds.
 
     They must have one vocabulary (train them with the same --tokenizer). The mixture's probability of a token is
@@ -87,9 +69,9 @@ def mix(
     chainrule mix ngram --cache 1000 --held-out valid.txt --out cached
     chainrule mix general medical --merge --held-out notes.txt --out merged
     """
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.folder import check_destination
 
+    held_out, weights, overwrite = (options[name] for name in ("held_out", "weights", "overwrite"))
     if (not held_out) == (not weights):
         raise click.UsageError("choose one of --held-out and --weight")
     if merge:
@@ -104,13 +86,8 @@ def mix(
     check_destination(out, overwrite=overwrite)
     progress = terminal_progress()
     (text,) = open_corpora(options, held_out or None)
-    lm: Mixture | NgramModel
-    if merge:
-        lm = _merged(folders, text, weights, progress)
-        report = _report_merged
-    else:
-        lm = _mixed(folders, text, weights, progress, options)
-        report = _report
+    make, report = (_merged, _report_merged) if merge else (_mixed, _report)
+    lm = make(folders, text, progress, options)
     if text is not None:
         text.note_losses(progress)
     lm.save(out, overwrite=overwrite)
@@ -118,16 +95,13 @@ def mix(
 
 
 def _mixed(
-    folders: tuple[str, ...],
-    text: Corpus | None,
-    weights: tuple[float, ...],
-    progress: Progress,
-    options: dict[str, Any],
-) -> Mixture:
+    folders: tuple[str, ...], text: Corpus | None, progress: Progress, options: dict[str, Any]
+) -> LanguageModel:
     from chainrule.contract.kinds import load
     from chainrule.mixtures.mix import mix as mix_models
 
     models = [load(folder, device=options["device"], tasks=["language"]) for folder in folders]
+    weights = options["weights"]
     columns = len(models) + bool(options["cache"]) + bool(options["continuous_cache"])
     if weights and len(weights) == columns - 1 and columns == 2:
         if not 0 < weights[0] < 1:
@@ -160,17 +134,15 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
     names = [*folders, *figures["names"][len(folders) :]]
     form = lm.settings.form
     weight = "exponent" if form == "log-linear" else "weight" if lm.settings.by == "none" else "mean weight"
+    shares = [number(share) if form == "log-linear" else f"{share:.1%}" for share in figures["weights"]]
+    rows = [[name, share] for name, share in zip(names, shares, strict=True)]
     is_tuned = "held_out_perplexity" in figures
-    headings = ("model", weight, *(["held-out perplexity"] if is_tuned else []))
-    table = results_table(*headings)
-    for place, name in enumerate(names):
-        share = figures["weights"][place]
-        shown = number(share) if form == "log-linear" else f"{share:.1%}"
-        table.add_row(name, shown, *([number(figures["held_out_perplexities"][place], 4)] if is_tuned else []))
     if is_tuned:
-        table.add_row(out, "", number(figures["held_out_perplexity"], 4))
+        for row, perplexity in zip(rows, figures["held_out_perplexities"], strict=True):
+            row.append(number(perplexity, 4))
+        rows.append([out, "", number(figures["held_out_perplexity"], 4)])
     screen = console()
-    show_table(screen, table)
+    print_table(screen, ["model", weight, *(["held-out perplexity"] if is_tuned else [])], rows)
     gain = ""
     if is_tuned:
         best = min(figures["held_out_perplexities"][: len(folders)])
@@ -181,7 +153,7 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
         say(
             screen,
             f"{figures['held_out_oov']:.1%} of the tokens held out are <unk>: part of the gain may be that <unk> "
-            "becomes likelier, whatever word it stands for",
+            "becomes more likely, whatever word it stands for",
         )
 
 
@@ -189,11 +161,12 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
 
 
 def _merged(
-    folders: tuple[str, ...], text: Corpus | None, weights: tuple[float, ...], progress: Progress
-) -> NgramModel:
+    folders: tuple[str, ...], text: Corpus | None, progress: Progress, options: dict[str, Any]
+) -> LanguageModel:
     from chainrule.contract.kinds import load
     from chainrule.ngram.mix import interpolate
 
+    weights = options["weights"]
     if len(weights) > 1:
         raise click.UsageError("--merge takes one --weight, that of the first model")
     one, other = (load(folder, tasks=["language"]) for folder in folders)

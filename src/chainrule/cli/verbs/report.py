@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from chainrule.cli import options as opt
 from chainrule.cli.options.declaring import RenamedOption
-from chainrule.cli.options.runs import json_option
-from chainrule.cli.output.lines import console, print_json, say
+from chainrule.cli.output import console, print_json, say, terminal_progress
 
 
 @click.command()
@@ -24,14 +24,14 @@ from chainrule.cli.output.lines import console, print_json, say
     metavar="FILE",
     help="Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
 )
-@click.option(
-    "--prompt",
-    "prompts",
+@opt.option(
+    "--prompt TEXT",
+    "What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]",
+    name="prompts",
     multiple=True,
-    help="What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]",
 )
-@click.option("--watch", is_flag=True, help="Follow a training that is going on, until it ends or Ctrl-C.")
-@json_option
+@opt.option("--watch", "Follow a training that is going on, until it ends or Ctrl-C.")
+@opt.json
 def report(folder: Path, test: tuple[str, ...], prompts: tuple[str, ...], watch: bool, as_json: bool) -> None:
     """Write a page about DIR: a comparison, or a training.
 
@@ -43,7 +43,6 @@ def report(folder: Path, test: tuple[str, ...], prompts: tuple[str, ...], watch:
     chainrule report ladder
     chainrule report model.run --watch
     """
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.report.write import make_report, watch_report
 
     if watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import heapq
 import io
 import json
 import sys
@@ -13,51 +14,50 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from chainrule.cli import options as opt
 from chainrule.cli.options.executors import executor_options, opened_executor
-from chainrule.cli.options.models import (
-    device_option,
-    model_argument,
-    note_slow_precision,
-    precision_option,
-)
-from chainrule.cli.options.runs import json_option
-from chainrule.cli.options.texts import corpus_options, open_corpus
-from chainrule.cli.output.lines import console, echo, say
-from chainrule.cli.output.tables import SCORES
-from chainrule.cli.output.words import cut, number
+from chainrule.cli.options.texts import corpus_options, id_field, open_corpus, text_argument
+from chainrule.cli.output import console, cut, echo, number, printable, say_caveats, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.contract.kinds import Workers
     from chainrule.contract.lm import LanguageModel
+    from chainrule.evaluation.pseudo import PseudoScored
     from chainrule.evaluation.records import ScoredRecord
     from chainrule.masked.contract import MaskedModel
     from chainrule.text.corpus import Corpus
 
 _AT_ONCE = 100  # lines; to write each by itself takes longer than to score it
-_HEADINGS = ("id", "bits_per_token", "bits", "tokens", "perplexity", "text")
+
+PSEUDO = (
+    "PLL: the mean of ln p of each token given those on both sides, in nats. It is no probability of the text, and "
+    "exp(-PLL), the pseudo-perplexity, is no perplexity: it does not compare with that of a language model"
+)
+
+
+_SURPRISAL = ("bits_per_token", "bits", "perplexity")
+"""The figures of a record: the mean over its tokens, the total, and the perplexity."""
+_PSEUDO = ("pll_per_token", "pll", "pseudo_perplexity")
+"""The same by a masked model."""
 
 
 @click.command()
-@model_argument
-@click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
-@click.option("--worst", type=click.IntRange(1), metavar="N", help="Only the N most surprising records, in order.")
-@click.option(
-    "--by",
-    type=click.Choice(["mean", "total"]),
+@opt.model
+@text_argument
+@opt.option("--worst N", "Only the N most surprising records, in order.", type=click.IntRange(1))
+@opt.option(
+    "--by [mean|total]",
+    "What --worst goes by: the mean surprisal of the tokens, or that of the whole record.",
     default="mean",
-    show_default=True,
-    help="What --worst goes by: the mean surprisal of the tokens, or that of the whole record.",
 )
-@click.option("--per-line", is_flag=True, help="Each line is a record, also in .jsonl, .csv, .tsv and .parquet.")
-@click.option("--per-token", is_flag=True, help="A line per token instead of per record.")
-@click.option("--id-field", metavar="NAME", help="The field that names a record. [default: its line or row]")
+@opt.option("--per-line", "Each line is a record, also in .jsonl, .csv, .tsv and .parquet.")
+@opt.option("--per-token", "A line per token instead of per record.")
+@id_field
 @corpus_options
-@device_option
-@precision_option
+@opt.compute
 @executor_options
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a first row of names.")
-@json_option
-def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> None:
+@opt.option("--csv", "Print CSV, with a first row of names.", name="as_csv")
+@opt.json
+def score(folder: str, text: str, **options: Any) -> None:
     """Score each record of TEXT with the model in DIR.
 
     A record is a line of a text file, an object of a .jsonl file, a row of a .csv, .tsv or .parquet file. Of each:
@@ -74,111 +74,107 @@ def score(folder: str, text: str, device: str, dtype: str, **options: Any) -> No
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
-    from chainrule.contract.kinds import Stored, Workers, find_kind, load
-    from chainrule.evaluation.records import expect_lines
+    from chainrule.contract.kinds import Stored, Workers, find_kind
+    from chainrule.evaluation.records import expect_lines, most_surprising, score_records
 
     if options["as_csv"] and (options["as_json"] or options["per_token"]):
         raise click.UsageError("choose one of --csv, --json and --per-token (which goes with --json)")
-    lm = load(folder, device=device, dtype=dtype, tasks=["language", "masked"])
-    note_slow_precision(dtype, lm)
-    if text == "-" and sys.stdin.isatty():
-        echo("reading standard input; Ctrl-D ends it", err=True)
+    lm = opt.load_model(folder, options, "language", "masked")
     corpus = open_corpus(options, text)
     if find_kind(lm.kind).task == "masked":
-        from chainrule.cli.verbs.pseudo import score_masked
-
         if options["executor"] != "embedded":
             raise click.UsageError("a masked model is scored by this process: leave out --executor")
-        score_masked(cast("MaskedModel", lm), corpus, options)
+        _print_lines(lm, _pseudo_records(cast("MaskedModel", lm), corpus, options), _PSEUDO, options)
+        if not options["as_json"]:
+            terminal_progress().note(PSEUDO)
         return
     if options["executor"] != "embedded":
         expect_lines(lm)  # before an executor is started, which takes seconds
     with opened_executor(options) as executor:
-        stored = Stored(Path(folder).absolute(), device, dtype)
-        _print_records(lm, corpus, options, Workers(executor, stored) if executor.is_remote else None)
+        stored = Stored(Path(folder).absolute(), options["device"], options["dtype"])
+        how: Any = {
+            "per_line": options["per_line"],
+            "workers": Workers(executor, stored) if executor.is_remote else None,
+        }
+        records: Iterable[ScoredRecord]
+        if options["worst"] is None:
+            records = score_records(lm, corpus, **how)
+        else:
+            how |= {"by": options["by"], "progress": terminal_progress()}
+            records = most_surprising(lm, corpus, options["worst"], **how)
+        _print_records(lm, corpus, records, options)
 
 
-def _print_records(lm: LanguageModel, corpus: Corpus, options: dict[str, Any], workers: Workers | None) -> None:
-    from chainrule.cli.output.progress import terminal_progress
+def _pseudo_records(model: MaskedModel, corpus: Corpus, options: dict[str, Any]) -> Iterable[PseudoScored]:
+    """Score the records of a text by a masked model; with --worst, the least likely ones."""
+    from chainrule.evaluation.pseudo import pseudo_records
 
-    every = iter(_records(lm, corpus, options, workers))
+    records = pseudo_records(model, corpus, per_line=options["per_line"])
+    if options["worst"] is None:
+        return records
+    by = _PSEUDO[1] if options["by"] == "total" else _PSEUDO[0]
+    return heapq.nsmallest(options["worst"], records, key=lambda record: getattr(record, by))
+
+
+def _print_records(
+    lm: LanguageModel, corpus: Corpus, records: Iterable[ScoredRecord], options: dict[str, Any]
+) -> None:
+    every = iter(records)
     first = list(islice(every, 1))
     records = chain(first, every)
     if sys.stdout.isatty() and not (options["as_json"] or options["as_csv"] or options["per_token"]):
         _print_table(records, normalised=lm.normalised)
     else:
-        lines = _lines(lm, records, options)
-        while some := list(islice(lines, _AT_ONCE)):
-            echo("".join(some), nl=False)
+        _print_lines(lm, records, _SURPRISAL, options)
     if not first:
         terminal_progress().note(f"{corpus.name} is empty")
     corpus.note_losses(terminal_progress())
 
 
-def _records(
-    lm: LanguageModel, corpus: Corpus, options: dict[str, Any], workers: Workers | None
-) -> Iterable[ScoredRecord]:
-    """The records to show, with their scores."""
-    from chainrule.cli.output.progress import terminal_progress
-    from chainrule.evaluation.records import most_surprising, score_records
-
-    if options["worst"] is None:
-        return score_records(lm, corpus, per_line=options["per_line"], workers=workers)
-    return most_surprising(
-        lm,
-        corpus,
-        options["worst"],
-        by=options["by"],
-        per_line=options["per_line"],
-        progress=terminal_progress(),
-        workers=workers,
-    )
+def _print_lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Print the lines that programs read, many at a time."""
+    lines = _lines(model, records, figures, options)
+    while some := list(islice(lines, _AT_ONCE)):
+        echo("".join(some), nl=False)
 
 
-def _lines(lm: LanguageModel, records: Iterable[ScoredRecord], options: dict[str, Any]) -> Iterator[str]:
-    """The lines that programs read, each with its end; those of a CSV record may be several."""
+def _lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of records, each with its end; a CSV record may have several."""
     from chainrule.folder import to_json
 
-    if options["as_json"]:
-        for record in records:
-            yield to_json(_described(lm, record, per_token=options["per_token"])) + "\n"
-    elif options["per_token"]:
-        for record in records:
-            for token, log_prob in zip(record.ids, record.log_probs, strict=True):
-                yield f"{log_prob:.6f}\t{_shown(lm.tokenizer.token(token))}\n"
+    per_token = options["per_token"]
+    if options["as_csv"]:
+        yield _csv_row(["id", *figures[:2], "tokens", figures[2], "text"])
+    for record in records:
+        if options["as_json"]:
+            tokens = {"per_token": [*_tokens(model, record)]} if per_token else {}
+            yield to_json(_described(record, figures) | tokens) + "\n"
+        elif per_token:
+            for token in _tokens(model, record):
+                yield f"{token['log_prob']:.6f}\t{_shown(token['token'])}\n"
             yield "\n"
-    elif options["as_csv"]:
-        yield _csv_row(_HEADINGS)
-        for record in records:
-            yield _csv_row(_columns(record))
-    else:
-        for record in records:
-            *figures, words = _columns(record)
-            yield "\t".join([*figures, words.replace("\n", "\\n")]) + "\n"
+        elif options["as_csv"]:
+            yield _csv_row(_columns(record, figures))
+        else:
+            *columns, words = _columns(record, figures)
+            yield "\t".join([*columns, words.replace("\n", "\\n")]) + "\n"
 
 
-def _described(lm: LanguageModel, record: ScoredRecord, *, per_token: bool) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "id": record.id,
-        "text": record.text,
-        "log_prob": record.log_prob,
-        "bits": record.bits,
-        "bits_per_token": record.bits_per_token,
-        "tokens": len(record.ids),
-        "perplexity": record.perplexity,
-    }
-    if per_token:
-        described["per_token"] = [
-            {"token": lm.tokenizer.token(token), "id": token, "log_prob": log_prob}
-            for token, log_prob in zip(record.ids, record.log_probs, strict=True)
-        ]
-    return described
+def _columns(record: Any, figures: tuple[str, ...]) -> list[str]:
+    mean, total, perplexity = (f"{getattr(record, name):.4f}" for name in figures)
+    return [str(record.id), mean, total, str(len(record.ids)), perplexity, record.text]
 
 
-def _columns(record: ScoredRecord) -> list[str]:
-    """The columns of a record, for programs."""
-    figures = f"{record.bits_per_token:.4f}", f"{record.bits:.4f}", str(len(record.ids)), f"{record.perplexity:.4f}"
-    return [str(record.id), *figures, record.text]
+def _described(record: Any, figures: tuple[str, ...]) -> dict[str, Any]:
+    mean, total, perplexity = ({name: getattr(record, name)} for name in figures)
+    first = {"log_prob": record.log_prob} if figures is _SURPRISAL else {}
+    tokens = {"tokens": len(record.ids)}
+    return {"id": record.id, "text": record.text} | first | total | mean | tokens | perplexity
+
+
+def _tokens(model: Any, record: Any) -> Iterator[dict[str, Any]]:
+    for token, log_prob in zip(record.ids, record.log_probs, strict=True):
+        yield {"token": model.tokenizer.token(token), "id": token, "log_prob": log_prob}
 
 
 def _csv_row(columns: Sequence[str]) -> str:
@@ -189,7 +185,7 @@ def _csv_row(columns: Sequence[str]) -> str:
 
 # -- the table on a terminal ------------------------------------------------------------------------------
 
-_FIGURES = (("mean", 6), ("total", 7), ("tokens", 6), ("perplexity", 10))
+_WIDTHS = (("mean", 6), ("total", 7), ("tokens", 6), ("perplexity", 10))
 """The headings of the figures, and their widths."""
 _GAP = "  "
 _MEASURED = 1000  # records whose ids decide how wide the first column is
@@ -206,7 +202,7 @@ def _print_table(records: Iterable[ScoredRecord], *, normalised: bool) -> None:
     width = screen.width - 1  # some terminals wrap after the last column
     most = max((len(str(record.id)) for record in first), default=2)
     longest_id = max(min(most, _LONGEST_ID, width // 4), 2)
-    figures = _FIGURES if _room(width, longest_id, _FIGURES) >= _SHORTEST_TEXT else _FIGURES[:-1]
+    figures = _WIDTHS if _room(width, longest_id, _WIDTHS) >= _SHORTEST_TEXT else _WIDTHS[:-1]
     room = max(_room(width, longest_id, figures), 1)
     echo("surprisal in bits: the mean over the tokens, and in total")
     heading = _GAP.join(["id".ljust(longest_id), *(name.rjust(size) for name, size in figures), "text"])
@@ -214,22 +210,25 @@ def _print_table(records: Iterable[ScoredRecord], *, normalised: bool) -> None:
     echo("─" * min(width, len(heading) + room - len("text")))
     for record in chain(first, every):
         echo(_table_row(record, longest_id, figures, room))
-    if not normalised:
-        say(screen, SCORES)
+    say_caveats(screen, normalised=normalised)
 
 
 def _room(width: int, longest_id: int, figures: tuple[tuple[str, int], ...]) -> int:
-    """The columns that are left for the text."""
+    """Return the columns that are left for the text."""
     return width - longest_id - sum(size + len(_GAP) for _, size in figures) - len(_GAP)
 
 
 def _table_row(record: ScoredRecord, longest_id: int, figures: tuple[tuple[str, int], ...], room: int) -> str:
     from rich.cells import set_cell_size
 
-    name = set_cell_size(cut(_printable(str(record.id)), longest_id, keep="end"), longest_id)
+    name = set_cell_size(cut(_words(str(record.id)), longest_id, keep="end"), longest_id)
     values = record.bits_per_token, record.bits, len(record.ids), record.perplexity
     columns = (_figure(value).rjust(size) for value, (_, size) in zip(values, figures, strict=False))
-    return _GAP.join([name, *columns, cut(_printable(record.text), room)]).rstrip()
+    return _GAP.join([name, *columns, cut(_words(record.text), room)]).rstrip()
+
+
+def _words(text: str) -> str:
+    return " ".join(printable(text).split())
 
 
 def _figure(value: float) -> str:
@@ -238,11 +237,6 @@ def _figure(value: float) -> str:
     return f"{value:.1e}" if _LARGE <= value < float("inf") else number(value, 4)
 
 
-def _printable(text: str) -> str:
-    """A text on one line, without what a terminal would take for a command."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
 def _shown(token: str) -> str:
-    """A token as printed on one line: escaped if it has characters that cannot be printed."""
+    """Return a token as printed on one line: escaped if it has characters that cannot be printed."""
     return token if token.isprintable() else json.dumps(token, ensure_ascii=False)[1:-1]

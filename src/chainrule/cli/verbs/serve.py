@@ -4,73 +4,45 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
-from chainrule.cli.options.models import device_option, note_slow_precision, precision_option
-from chainrule.cli.output.lines import console, say
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, say
 from chainrule.errors import MissingExtraError, SettingsError
 
 
 @click.command()
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="The address to listen on; any but a local one needs a key.",
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port; 0: any that is free."
-)
-@click.option(
-    "--key-file",
+@opt.option("--host TEXT", "The address to listen on; any but a local one needs a key.", default="127.0.0.1")
+@opt.option("--port INTEGER", "The port; 0: any that is free.", type=click.IntRange(0, 65535), default=8000)
+@opt.option(
+    "--key-file FILE",
+    "A file with the key that clients have to send. [default: CHAINRULE_KEY]",
     type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A file with the key that clients have to send. [default: CHAINRULE_KEY]",
 )
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Another name by which the server may be called; repeatable.",
+@opt.option(
+    "--allow-host NAME", "Another name by which the server may be called; repeatable.", name="hosts", multiple=True
 )
-@click.option(
-    "--rows",
-    type=click.IntRange(1, 4096),
-    default=64,
-    show_default=True,
-    help="Texts of a model that are written together.",
+@opt.option(
+    "--rows INTEGER", "Texts of a model that are generated together.", type=click.IntRange(1, 4096), default=64
 )
-@click.option(
-    "--queue",
+@opt.option(
+    "--queue INTEGER",
+    "Requests of a model that may wait; others are refused until later.",
     type=click.IntRange(1, 100_000),
     default=256,
-    show_default=True,
-    help="Requests of a model that may wait; others are told to come again.",
 )
-@device_option
-@precision_option
-@click.option(
-    "--runs",
+@opt.compute
+@opt.option(
+    "--runs FOLDER",
+    "Show the trainings (OUT.run) and comparisons below FOLDER, also while they go on.",
+    name="runs_below",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Show the trainings (OUT.run) and comparisons below FOLDER, also while they go on.",
 )
-@click.option("--reload", is_flag=True, help="Take up a folder that is replaced, without dropping requests.")
-def serve(
-    folders: tuple[str, ...],
-    host: str,
-    port: int,
-    key_file: Path | None,
-    allow_host: tuple[str, ...],
-    rows: int,
-    queue: int,
-    device: str,
-    dtype: str,
-    runs: Path | None,
-    reload: bool,
-) -> None:
+@opt.option("--reload", "Take up a folder that is replaced, without dropping requests.")
+def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> None:
     """Serve models of any kind over HTTP, until Ctrl-C.
 
     Clients of OpenAI's interface can use it: completions, chats, embeddings. A model is called by the name of its
@@ -81,36 +53,28 @@ def serve(
     curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The"}'
     """
     try:
-        from chainrule.contract.lm import LanguageModel
-        from chainrule.serve.batching.engine import Limits
+        from chainrule.serve.batching.scheduler import Limits
         from chainrule.serve.models import Models, named_folders
         from chainrule.serve.run import serve as run
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("chainrule"):
             raise
         raise MissingExtraError(error.name or "fastapi", "serve", "serving models") from None
-    models = Models(named_folders(folders), Limits(rows, queue), device, dtype)
+    limits = Limits(options["rows"], options["queue"])
+    models = Models(named_folders(folders), limits, options["device"], options["dtype"])
     models.load()
-    note_slow_precision(dtype, *(one.model for one in models.all() if isinstance(one.model, LanguageModel)))
+    opt.note_slow_precision(*(one.model for one in models.all()))
     names = ", ".join(one.name for one in models.all())
 
     def started(address: str) -> None:
         say(console(), f"Serving {names} at {address}; Ctrl-C stops it")
 
-    run(
-        models,
-        host=host,
-        port=port,
-        key=_key(key_file),
-        hosts=allow_host,
-        reload=reload,
-        runs_below=runs,
-        say=started,
-    )
+    named = {name: options[name] for name in ("host", "port", "hosts", "reload", "runs_below")}
+    run(models, key=_key(key_file), say=started, **named)
 
 
 def _key(file: Path | None) -> str | None:
-    """The key of a file, or of the environment: on the command line, other users of the machine would see it."""
+    """Read the key from a file or the environment: on the command line, other users of the machine would see it."""
     if file is None:
         return os.environ.get("CHAINRULE_KEY") or None
     try:

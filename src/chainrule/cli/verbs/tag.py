@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.models import device_option, model_argument, precision_option
-from chainrule.cli.options.texts import corpus_options, is_text_itself, open_corpus
-from chainrule.cli.output.lines import console, echo, print_json, say
-from chainrule.cli.output.tables import results_table, show_table
+from chainrule.cli import options as opt
+from chainrule.cli.options.texts import corpus_options, lines_of_corpus, open_text, text_argument
+from chainrule.cli.output import console, echo, echo_json, print_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.tagging.contract import TaggedWords, Tagger
+    from chainrule.tagging.contract import TaggedWords
     from chainrule.tagging.evaluate import TaggingMeasured
-    from chainrule.text.corpus import Corpus
     from chainrule.text.tagged import Sentence
 
 _AT_ONCE = 256  # sentences
@@ -28,35 +25,28 @@ _WIDEST_CONFUSION = 24  # tags; a table of more is not read
 
 
 @click.command()
-@model_argument
-@click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "conllu", "json"]),
+@opt.model
+@text_argument
+@opt.option(
+    "--format [text|conllu|json]",
+    "word/TAG on a line for each sentence, CoNLL-U, or a JSON object for each sentence.",
     default="text",
-    show_default=True,
-    help="word/TAG on a line for each sentence, CoNLL-U, or a JSON object for each sentence.",
+    name="form",
 )
-@click.option(
-    "--split",
-    type=click.Choice(["unicode", "whitespace"]),
+@opt.option(
+    "--split [unicode|whitespace]",
+    "Where words end: by the classes of characters, punctuation apart; or at white space alone.",
     default="unicode",
-    show_default=True,
-    help="Where words end: by the classes of characters, punctuation apart; or at white space alone.",
 )
-@click.option("--conllu", "is_conllu", is_flag=True, help="TEXT is CoNLL-U, whose words are given.")
+@opt.option("--conllu", "TEXT is CoNLL-U, whose words are given.", name="is_conllu")
 @corpus_options
-@device_option
-@precision_option
-def tag(
-    folder: str, text: str, form: str, split: Any, is_conllu: bool, device: str, dtype: str, **options: Any
-) -> None:
+@opt.compute
+def tag(folder: str, text: str, form: str, split: Any, is_conllu: bool, **options: Any) -> None:
     """Tag the words of TEXT with the tagger in DIR.
 
     Each line of TEXT is a sentence. TEXT is a file, a folder, a pattern in quotes, - for standard input, or a text
-    of several words itself. With --conllu its words are those of CoNLL-U; with --format conllu, what else it says
-    of them is kept.
+    of several words itself. With --conllu its words are those of CoNLL-U; with --format conllu, its other
+    columns are kept.
 
     On a terminal tags are coloured. With --format json: an object per line, with words, tags and log_probs, which
     are ln p of these tags.
@@ -65,50 +55,30 @@ def tag(
     chainrule tag model "The cat sat on the mat."
     chainrule tag model test.conllu --conllu --format conllu
     """
-    from chainrule.contract.kinds import load
     from chainrule.tagging.contract import Tagger
-    from chainrule.text.corpus import Corpus
-
-    tagger = Tagger.expect(load(folder, device=device, dtype=dtype, tasks=["tagging"]))
-    if text == "-" and sys.stdin.isatty():
-        echo("reading standard input; Ctrl-D ends it", err=True)
-    corpus = Corpus.from_text(text) if is_text_itself(text) else open_corpus(options, text)
-    sentences = _conllu(corpus) if is_conllu else _lines(corpus, split)
-    screen = console()
-    for sentence, tagged in _tagged(tagger, sentences):
-        _print(screen, form, sentence, tagged)
-
-
-def _tagged(tagger: Tagger, sentences: Iterator[Sentence]) -> Iterator[tuple[Sentence, TaggedWords]]:
-    while some := list(islice(sentences, _AT_ONCE)):
-        yield from zip(some, tagger.tag([sentence.words for sentence in some]), strict=True)
-
-
-def _conllu(corpus: Corpus) -> Iterator[Sentence]:
-    from chainrule.text.tagged import read_sentences
-
-    return read_sentences(corpus, with_tags=False, form="conllu")
-
-
-def _lines(corpus: Corpus, split: Any) -> Iterator[Sentence]:
-    """The lines of a text as sentences without tags; empty ones are left out."""
     from chainrule.tagging.tag import words_of
-    from chainrule.text.tagged import Sentence
+    from chainrule.text.tagged import Sentence, read_sentences
 
-    for block in corpus.blocks():
-        for line in block.decode().removesuffix("\n").split("\n"):
-            if words := words_of(line, split):
-                yield Sentence(tuple(words), ("_",) * len(words))
+    tagger = Tagger.expect(opt.load_model(folder, options, "tagging"))
+    corpus = open_text(options, text)
+    sentences: Iterator[Sentence]
+    if is_conllu:
+        sentences = read_sentences(corpus, with_tags=False, form="conllu")
+    else:
+        lines = (words_of(line, split) for line in lines_of_corpus(corpus))
+        sentences = (Sentence(tuple(words), ("_",) * len(words)) for words in lines if words)
+    screen = console()
+    while some := list(islice(sentences, _AT_ONCE)):
+        for sentence, tagged in zip(some, tagger.tag([one.words for one in some]), strict=True):
+            _print(screen, form, sentence, tagged)
 
 
 def _print(screen: Console, form: str, sentence: Sentence, tagged: TaggedWords) -> None:
     if form == "conllu":
         echo("\n".join([*sentence.retagged(tagged.tags), ""]))
     elif form == "json":
-        from chainrule.folder import to_json
-
         log_probs = [round(float(value), 6) for value in tagged.log_probs]
-        echo(to_json({"words": list(tagged.words), "tags": list(tagged.tags), "log_probs": log_probs}))
+        echo_json({"words": list(tagged.words), "tags": list(tagged.tags), "log_probs": log_probs})
     elif screen.is_terminal:
         from rich.text import Text
 
@@ -122,31 +92,15 @@ def _print(screen: Console, form: str, sentence: Sentence, tagged: TaggedWords) 
 
 
 def _colour(tag: str) -> str:
-    """A colour that depends on the tag alone."""
+    """Return a colour that depends on the tag alone."""
     return _COLOURS[sum(tag.encode()) % len(_COLOURS)]
 
 
 # -- chainrule evaluate, for taggers ----------------------------------------------------------------------
 
 
-def evaluate_taggers(
-    folders: Sequence[str], text: str, *, device: str, dtype: str, as_json: bool, **options: Any
-) -> None:
-    """Print how good the taggers in the folders are on tagged sentences."""
-    from chainrule.cli.output.progress import terminal_progress
-    from chainrule.contract.kinds import load
-    from chainrule.tagging.evaluate import evaluate_tagger
-    from chainrule.text.tagged import Tagged
-
-    sentences, results = Tagged.open(text, encoding_errors=options["encoding_errors"]), []
-    for folder in folders:
-        tagger: Any = load(folder, device=device, dtype=dtype)
-        results.append((folder, evaluate_tagger(tagger, sentences, progress=terminal_progress())))
-    if as_json:
-        objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
-        print_json(objects[0] if len(objects) == 1 else objects)
-        return
-    screen = console()
+def show_taggers(screen: Console, results: Sequence[tuple[str, TaggingMeasured]]) -> None:
+    """Print how good taggers are; of a single one also each tag, and which tags are confused."""
     _print_accuracies(screen, results)
     if len(results) == 1:
         _print_tags(screen, results[0][1])
@@ -154,27 +108,25 @@ def evaluate_taggers(
 
 
 def _print_accuracies(screen: Console, results: Iterable[tuple[str, TaggingMeasured]]) -> None:
-    table = results_table("model", "accuracy", "known words", "unknown words", "words", "unknown")
-    measured = None
+    rows = []
     for folder, measured in results:
         unknown = f"{measured.unknown_accuracy:.2%}" if measured.unknown else "-"
         counts = f"{measured.words:,}", f"{measured.unknown:,}"
-        table.add_row(folder, f"{measured.accuracy:.2%}", f"{measured.known_accuracy:.2%}", unknown, *counts)
-        known = measured.words - measured.unknown
+        rows.append([folder, f"{measured.accuracy:.2%}", f"{measured.known_accuracy:.2%}", unknown, *counts])
         right = measured.baseline_correct - measured.baseline_unknown_correct
+        of_known = f"{right / max(1, measured.words - measured.unknown):.2%}"
         of_unknown = f"{measured.baseline_unknown:.2%}" if measured.unknown else "-"
-        table.add_row(
-            "  most frequent tag", f"{measured.baseline:.2%}", f"{right / max(1, known):.2%}", of_unknown, *counts
-        )
-    show_table(screen, table)
+        rows.append(["  most frequent tag", f"{measured.baseline:.2%}", of_known, of_unknown, *counts])
+    print_table(screen, ["model", "accuracy", "known words", "unknown words", "words", "unknown"], rows)
 
 
 def _print_tags(screen: Console, measured: TaggingMeasured) -> None:
-    table = results_table("tag", "words", "precision", "recall", "F1")
-    for one in sorted(measured.by_tag, key=lambda one: -one.words):
-        table.add_row(one.tag, f"{one.words:,}", f"{one.precision:.2%}", f"{one.recall:.2%}", f"{one.f1:.2%}")
+    rows = (
+        [one.tag, f"{one.words:,}", f"{one.precision:.2%}", f"{one.recall:.2%}", f"{one.f1:.2%}"]
+        for one in sorted(measured.by_tag, key=lambda one: -one.words)
+    )
     screen.print()
-    show_table(screen, table)
+    print_table(screen, ["tag", "words", "precision", "recall", "F1"], rows)
 
 
 def _print_confusion(screen: Console, measured: TaggingMeasured) -> None:
@@ -185,11 +137,12 @@ def _print_confusion(screen: Console, measured: TaggingMeasured) -> None:
     have = [one.tag for one in sorted(measured.by_tag, key=lambda one: -one.words)]
     places = [measured.tags.index(name) for name in have]
     if len(have) <= _WIDEST_CONFUSION:
-        table = results_table("right \\ given", *have)
-        for name, row in zip(have, places, strict=True):
-            counts = [int(measured.confusion_KK[row, column]) for column in places]
-            table.add_row(name, *(f"{number:,}" if number else "·" for number in counts))
-        show_table(screen, table)
+        counts = measured.confusion_KK[places][:, places].tolist()
+        rows = [
+            [name, *(f"{number:,}" if number else "·" for number in row)]
+            for name, row in zip(have, counts, strict=True)
+        ]
+        print_table(screen, ["right \\ given", *have], rows)
         screen.print()
     listed = ", ".join(f"{right} as {given} {times:,}" for right, given, times in pairs)
     say(screen, f"confused most often: {listed}")

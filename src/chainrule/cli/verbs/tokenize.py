@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli import options as opt
 from chainrule.cli.options.executors import executor_options, opened_executor
-from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option
 from chainrule.cli.options.texts import corpus_argument, corpus_options, open_corpus
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
-from chainrule.cli.output.lines import console, print_json
-from chainrule.cli.output.tables import results_table, show_table
-from chainrule.cli.output.words import number
+from chainrule.cli.output import console, number, print_json, print_table, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.text.corpus import Corpus
@@ -32,44 +30,25 @@ _COLOURS = (
 @click.command(short_help="Learn a tokenizer from CORPUS, and show what it does.")
 @corpus_argument
 @tokenizer_options("bpe")
-@click.option("--out", type=click.Path(), metavar="DIR", help="Write the tokenizer to DIR/tokenizer.json.")
-@click.option(
-    "--ids",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Write the ids: uint16, or uint32 where V > 65,536.",
-)
-@overwrite_option("a tokenizer or a FILE")
-@click.option("--show", is_flag=True, help="Show the first lines with their tokens in colours.")
-@click.option("--merges", is_flag=True, help="Show how BPE learns, merge by merge with its count.")
-@click.option(
-    "--lines",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Lines or merges to show.",
-)
+@opt.option("--out DIR", "Write the tokenizer to DIR/tokenizer.json.")
+@opt.option("--ids FILE", "Write the ids: uint16, or uint32 where V > 65,536.", type=click.Path(dir_okay=False))
+@opt.overwrite("a tokenizer or a FILE")
+@opt.option("--show", "Show the first lines with their tokens in colours.")
+@opt.option("--merges", "Show how BPE learns, merge by merge with its count.")
+@opt.option("--lines N", "Lines or merges to show.", type=click.IntRange(1), default=20)
 @executor_options
 @corpus_options
-@json_option
+@opt.json
 def tokenize(
-    corpus: tuple[str, ...],
-    overwrite: bool,
-    show: bool,
-    merges: bool,
-    lines: int,
-    as_json: bool,
-    **options: Any,
+    corpus: tuple[str, ...], overwrite: bool, show: bool, merges: bool, lines: int, as_json: bool, **options: Any
 ) -> None:
-    """Learn a tokenizer from CORPUS, or take one from a folder, and see what it makes of the text.
+    """Learn a tokenizer from CORPUS, or take one from a folder, and show its tokens.
 
     \b
     chainrule tokenize corpus.txt --tokenizer bpe --vocab-size 1000 --show
     chainrule tokenize corpus.txt --merges
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.system.disk import replaced_path, scratch_folder
     from chainrule.tokens.ids import check_ids_file
 
@@ -82,7 +61,7 @@ def tokenize(
     if options["out"]:
         _check_folder(Path(options["out"]), overwrite)
     if options["ids"]:
-        check_new_file(options["ids"], "--ids", overwrite)
+        opt.check_new_file(options["ids"], "--ids", overwrite)
     text = open_corpus(options, *corpus)
     if options["ids"]:
         check_ids_file(Path(options["ids"]), text)
@@ -128,11 +107,12 @@ def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as
     if as_json:
         print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
         return
-    table = results_table("token", "left", "right", "count", "vocabulary", title="256 bytes, and what is merged")
+    rows = []
     for merge in found:
-        left, right, token = (repr(readable(piece)) for piece in (merge.left, merge.right, merge.token))
-        table.add_row(token, left, right, f"{merge.count:,}", f"{merge.vocab_size:,}")
-    show_table(console(), table)
+        pieces_of = (repr(readable(piece)) for piece in (merge.token, merge.left, merge.right))
+        rows.append([*pieces_of, f"{merge.count:,}", f"{merge.vocab_size:,}"])
+    headings = "token", "left", "right", "count", "vocabulary"
+    print_table(console(), headings, rows, title="256 bytes, and what is merged")
 
 
 def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None:
@@ -192,8 +172,8 @@ def _summary(tokenizer: Tokenizer, encoded: Encoded, as_json: bool) -> None:
     if as_json:
         print_json(figures)
         return
-    table = results_table("tokenizer", tokenizer.name)
+    rows = []
     for key, value in figures.items():
         shown = f"{value:,}" if isinstance(value, int) else number(value) if isinstance(value, float) else value
-        table.add_row(key.replace("_", " "), f"{value:.2%}" if key == "oov" else shown)
-    show_table(console(), table)
+        rows.append([key.replace("_", " "), f"{value:.2%}" if key == "oov" else shown])
+    print_table(console(), ["tokenizer", tokenizer.name], rows)

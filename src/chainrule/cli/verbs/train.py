@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli import options as opt
+from chainrule.cli.options import texts
+from chainrule.cli.options.declaring import BriefCommand, rare
 from chainrule.cli.options.executors import executor_options, opened_executor
-from chainrule.cli.options.models import device_option
-from chainrule.cli.options.runs import json_option, minutes_option, seed_option
-from chainrule.cli.options.texts import (
-    context_option,
-    corpus_argument,
-    corpus_options,
-    held_out_option,
-    open_examples,
-    source_tokenizer_option,
-)
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
-from chainrule.cli.output.lines import console, print_json, say
-from chainrule.cli.output.words import count, number
+from chainrule.cli.output import console, count, number, print_json, say, terminal_progress
 from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -37,49 +29,28 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [name for name in kind_names() if name.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=BriefCommand)
 @click.argument("kind", shell_complete=_kinds)
-@corpus_argument
-@click.option("--out", required=True, type=click.Path(), metavar="DIR", help="The model folder to write.")
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    help="Replace a model folder that exists; its training begins anew, unless --resume is given.",
+@texts.corpus_argument
+@opt.out("The model folder to write.")
+@opt.option(
+    "--overwrite", "Replace a model folder that exists; its training begins anew, unless --resume is given."
 )
-@click.option(
-    "--resume", is_flag=True, help="Go on with a training that was stopped, or kept, from its run folder."
-)
-@click.option(
-    "--keep", is_flag=True, help="Keep the checkpoints of a finished training: --resume can then make it longer."
-)
-@click.option(
-    "--run",
-    type=click.Path(),
-    metavar="DIR",
-    help="Checkpoints and measurements of kinds that train for long. [default: OUT.run]",
-)
-@held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
+@opt.option("--resume", "Continue a training that was stopped, or kept, from its run folder.")
+@rare(opt.option("--keep", "Keep the checkpoints of a finished training: --resume can then make it longer."))
+@rare(opt.option("--run DIR", "Checkpoints and measurements of kinds that train for long. [default: OUT.run]"))
+@texts.held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
 @tokenizer_options(None)
-@source_tokenizer_option
-@context_option
-@minutes_option("The most time to train: short for --set minutes=M.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the kind; repeatable.")
-@device_option
-@executor_options
-@seed_option
-@corpus_options
-@json_option
-def train(
-    kind: str,
-    corpus: tuple[str, ...],
-    out: str,
-    overwrite: bool,
-    held_out: tuple[str, ...],
-    minutes: float | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
+@rare(texts.source_tokenizer)
+@texts.context_option()
+@opt.minutes("The most time to train: short for --set minutes=M.")
+@opt.option("--set KEY=VALUE", "A setting of the kind; repeatable.", name="settings", multiple=True)
+@opt.device
+@rare(executor_options)
+@opt.seed
+@rare(texts.corpus_options)
+@opt.json
+def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json: bool, **options: Any) -> None:
     """Train a model of KIND on CORPUS.
 
     CORPUS is files (text, .jsonl, .csv, .tsv or .parquet; .gz and .zst too), folders, patterns in quotes, - for
@@ -97,7 +68,6 @@ def train(
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
     chainrule train ngram 'files/*.txt' --executor ray --out model
     """
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.contract.kinds import find_kind, learns_as
     from chainrule.runs.prepare import TokenizerChoice
     from chainrule.runs.train import check_executor, train_kind
@@ -112,7 +82,8 @@ def train(
         check_output(Path(out), run_folder, overwrite=overwrite, resume=resume)
     resume = resume or restarts() > 0
     the_kind = find_kind(kind)
-    the_settings: Any = parse(the_kind.settings, _with_minutes(split_words(settings), minutes, the_kind))
+    given = _with_minutes(split_words(options["settings"]), options["minutes"], the_kind)
+    the_settings: Any = parse(the_kind.settings, given)
     kept = the_kind.keeps_run
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
@@ -124,7 +95,9 @@ def train(
         if the_kind.task != "translation":
             raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
         TokenizerChoice(sources).check()
-    text, valid = open_examples(options, learns_as(the_kind, the_settings), corpus, held_out or None)
+    text, valid = texts.open_examples(
+        options, learns_as(the_kind, the_settings), corpus, options["held_out"] or None
+    )
     assert text is not None
     if the_kind.task == "tagging":
         from chainrule.text.tagged import as_tagged
@@ -159,11 +132,11 @@ def train(
         lm.save(out, overwrite=overwrite)
         if kept and not options["keep"]:
             remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
-    tell_trained(lm, out, as_json)
+    _print_trained(lm, out, as_json)
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:
-    """The settings with those of --minutes."""
+    """Add --minutes to the settings."""
     if minutes is None:
         return settings
     if "minutes" not in (field.name for field in fields(kind.settings)):
@@ -175,37 +148,24 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@click.option("--corpus", multiple=True, metavar="FILE", help="The corpus, if it has moved; repeatable.")
-@held_out_option("The held-out text, if it has moved; repeatable.")
-@click.option("--out", metavar="DIR", help="The model folder to write. [default: RUN without .run]")
-@click.option("--overwrite", is_flag=True, help="Replace a model folder that exists.")
-@click.option("--keep", is_flag=True, help="Keep the checkpoints of the finished training.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting to change, such as steps=2000; repeatable.",
+@opt.option("--corpus FILE", "The corpus, if it has moved; repeatable.", multiple=True)
+@texts.held_out_option("The held-out text, if it has moved; repeatable.")
+@opt.option("--out DIR", "The model folder to write. [default: RUN without .run]")
+@opt.overwrite("a model folder")
+@opt.option("--keep", "Keep the checkpoints of the finished training.")
+@opt.option(
+    "--set KEY=VALUE", "A setting to change, such as steps=2000; repeatable.", name="settings", multiple=True
 )
-@click.option("--device", metavar="NAME", help="Where to compute. [default: where the run was begun]")
-@json_option
-def resume(
-    run: Path,
-    corpus: tuple[str, ...],
-    held_out: tuple[str, ...],
-    out: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Go on with the training of the run folder RUN.
+@opt.option("--device NAME", "Where to compute. [default: where the run started]")
+@opt.json
+def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
+    """Continue the training of the run folder RUN.
 
-    RUN knows its kind, settings, tokenizer and corpus. Its name is that of the model folder that `chainrule train`
-    was to write, and .run.
+    RUN knows its kind, settings, tokenizer and corpus. It is named after the model folder that `chainrule train`
+    was to write: model.run for model.
 
     Example: chainrule resume model.run
     """
-    from chainrule.cli.output.progress import terminal_progress
     from chainrule.runs.record import read_record, reopened
     from chainrule.runs.resume import resume_run
     from chainrule.settings import split_words
@@ -213,7 +173,7 @@ def resume(
     from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
     from chainrule.training.team import rank
 
-    record = read_record(run)
+    record, corpus, held_out = read_record(run), options["corpus"], options["held_out"]
     if out is None and run.suffix != ".run":
         raise click.UsageError(f"name the model folder to write with --out: {run} does not end in .run")
     out = out or str(run.with_suffix(""))
@@ -223,7 +183,7 @@ def resume(
     with holding(run) if is_first else nullcontext():
         lm = resume_run(
             run,
-            split_words(settings),
+            split_words(options["settings"]),
             corpus=reopened(record.corpus, corpus) if corpus else None,
             valid=reopened(record.valid or {}, held_out) if held_out else None,
             device=options["device"],
@@ -234,10 +194,10 @@ def resume(
         lm.save(out, overwrite=options["overwrite"])
         if not options["keep"]:
             remove_checkpoints(run)
-    tell_trained(lm, out, as_json)
+    _print_trained(lm, out, as_json)
 
 
-def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
+def _print_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
     """Print what was trained, and how long it took."""
     from chainrule.contract.kinds import find_kind, kind_names
     from chainrule.evaluation.metrics import perplexity_of
@@ -245,34 +205,23 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
 
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
     pairs = lm.provenance.get("corpus_pairs")
-    task = find_kind(lm.kind).task if lm.kind in kind_names() else "language"
-    what = "sentence" if task == "tagging" else "pair"
-    unit = "token" if pairs is None else "word" if task == "tagging" else "target token"
     figures, size = lm.metrics, lm.tokenizer.vocab_size
     steps, nats, seen = figures.get("steps"), figures.get("validation_nats"), figures.get("tokens_seen", tokens)
     seconds, training = figures["seconds"], figures["training_seconds"]
     if as_json:
-        learned = {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
-        print_json(
-            {
-                "folder": out,
-                **({} if pairs is None else {"pairs": pairs}),
-                "tokens": tokens,
-                "held_out_tokens": held_out,
-                "vocab_size": size,
-                "seconds": seconds,
-                "training_seconds": training,
-                **learned,
-                "megabytes": megabytes(out),
-            }
-        )
+        found = {"folder": out} | ({} if pairs is None else {"pairs": pairs})
+        found |= {"tokens": tokens, "held_out_tokens": held_out, "vocab_size": size}
+        found |= {"seconds": seconds, "training_seconds": training}
+        found |= {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
+        print_json(found | {"megabytes": megabytes(out)})
         return
+    task = find_kind(lm.kind).task if lm.kind in kind_names() else "language"
+    example, unit, of = _WORDS[task]
     text = count(seen, unit) if steps is None else f"{count(seen, unit)} ({_passes(seen / tokens)})"
-    text = text if pairs is None else f"{count(pairs, what)}, {text},"
+    text = text if pairs is None else f"{count(pairs, example)}, {text},"
     tuned = ""
     if nats is not None:
         held = count(figures["validation_tokens"], unit)
-        of = {"masked": " of hidden tokens", "tagging": " of tags"}.get(task, "")
         tuned = f"; perplexity{of} {number(perplexity_of(nats), 4)} on {held} held out"
     elif held_out:
         tuned = f", tuned on {held_out:,} held out"
@@ -284,8 +233,17 @@ def tell_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
     )
 
 
+_WORDS = {
+    "language": ("line", "token", ""),
+    "translation": ("pair", "target token", ""),
+    "tagging": ("sentence", "word", " of tags"),
+    "masked": ("line", "token", " of hidden tokens"),
+}
+"""For each task: an example, what is counted, and what the perplexity is of."""
+
+
 def _passes(epochs: float) -> str:
-    """How often the text was read: 23 % of the text, 1.4 epochs."""
+    """Say how often the text was read: 23 % of the text, 1.4 epochs."""
     if epochs < 1:
         return f"{epochs:.0%} of the text"
     return "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainrule.cli import options as opt
 from chainrule.cli.options.decoding import chosen_strategy, strategy_options
-from chainrule.cli.options.models import device_option, model_argument, note_slow_precision, precision_option
-from chainrule.cli.options.runs import check_new_file, json_option, overwrite_option, seed_option
 from chainrule.cli.options.texts import corpus_options, open_corpus, standard_input
-from chainrule.cli.output.lines import echo
+from chainrule.cli.output import echo, echo_json, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -27,39 +26,26 @@ _MOST_NOTES = 5
 
 
 @click.command()
-@model_argument
+@opt.model
 @click.argument("texts", nargs=-1, metavar="[TEXT|-]...")
 @strategy_options("beam", beams=5, ending="best")
-@click.option(
-    "--nbest", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The N best of each."
-)
-@click.option(
-    "--max-tokens",
-    type=int,
-    metavar="N",
-    help="Maximum number of tokens. [default: 2 per token + 10]",
-)
-@click.option(
-    "--batch",
+@opt.option("--nbest N", "The N best of each.", type=click.IntRange(1), default=1)
+@opt.option("--max-tokens N", "Maximum number of tokens. [default: 2 per token + 10]", type=int)
+@opt.option(
+    "--batch N",
+    "How many lines to wait for: 1 answers each as it comes. [default: 1 on a terminal, else 32 and more]",
     type=click.IntRange(1),
-    metavar="N",
-    help="How many lines to wait for: 1 answers each as it comes. [default: 1 on a terminal, else 32 and more]",
 )
-@click.option(
-    "--alignments",
-    type=click.Path(),
-    metavar="FILE.svg",
-    help=f"Draw which words of the source each word of the target looked at (the first {_MOST_PICTURES} lines).",
+@opt.option(
+    "--alignments FILE.svg",
+    f"Draw which words of the source each word of the target looked at (the first {_MOST_PICTURES} lines).",
 )
-@overwrite_option("a picture")
+@opt.overwrite("a picture")
 @corpus_options
-@device_option
-@precision_option
-@seed_option
-@json_option
-def translate(
-    folder: str, texts: tuple[str, ...], device: str, dtype: str, seed: int, as_json: bool, **options: Any
-) -> None:
+@opt.compute
+@opt.seed
+@opt.json
+def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **options: Any) -> None:
     """Translate each line of TEXT with the model in DIR.
 
     TEXT is a file, - for standard input, or a text of several words itself; without it, standard input is read.
@@ -72,28 +58,23 @@ def translate(
     chainrule translate model "A dog runs on the beach."
     chainrule translate model test.en --beams 10 > test.de
     """
-    from chainrule.cli.output.progress import terminal_progress
-    from chainrule.contract.kinds import load
     from chainrule.seq2seq.contract import ConditionalModel
 
-    nbest, picture = options.pop("nbest"), options["alignments"]
-    strategy = _strategy(options, nbest)
+    picture, strategy = options["alignments"], _strategy(options, nbest)
     if picture is not None:
-        check_new_file(picture, "--alignments", options["overwrite"])
-    lm = ConditionalModel.expect(load(folder, device=device, dtype=dtype, tasks=["translation"]))
-    note_slow_precision(dtype, lm)
-    if picture is not None and lm.attention_weights(*_nothing(lm)) is None:
+        opt.check_new_file(picture, "--alignments", options["overwrite"])
+    lm = ConditionalModel.expect(opt.load_model(folder, options, "translation"))
+    if picture is not None and not _has_attention(lm):
         raise click.UsageError(f"the model in {folder} has no attention, so there are no --alignments")
     progress = terminal_progress()
     sources = _Sources(lm, texts or ("-",), options, progress)
     found: list[tuple[str, Translation]] = []
-    for number, (source, best) in enumerate(
-        _translated(lm, sources, strategy, nbest, seed, options, progress), start=1
-    ):
+    every = _translated(lm, sources, strategy, nbest, options, progress)
+    for number, (source, best) in enumerate(every, start=1):
         _print(source, best, number, nbest, as_json)
         if picture is not None and len(found) < _MOST_PICTURES and best[0].ids:
             found.append((source, best[0]))
-    sources.tell()
+    sources.note_cuts()
     if picture is not None:
         _draw(lm, found, picture)
 
@@ -101,18 +82,16 @@ def translate(
 def _strategy(options: dict[str, Any], nbest: int) -> Strategy | Beam:
     from chainrule.seq2seq.translate import BEAM
 
-    names = ("strategy", "beams", "ending", "temperature", "top_k", "top_p", "min_p")
-    penalties = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-    chosen = {name: options.pop(name) for name in (*names, *penalties)}
-    if any(chosen[name] is not None for name in names[3:]) and chosen["strategy"] == "beam":
-        chosen["strategy"] = "sample"  # which is what these options narrow
-        if chosen["beams"] is not None:
+    narrows = any(options[name] is not None for name in ("temperature", "top_k", "top_p", "min_p"))
+    if narrows and options["strategy"] == "beam":
+        options = {**options, "strategy": "sample"}  # which is what these options narrow
+        if options["beams"] is not None:
             raise click.UsageError(
                 "a beam search does not sample: leave out --beams, or --temperature and the like"
             )
-    if chosen["strategy"] == "greedy" and nbest > 1:
+    if options["strategy"] == "greedy" and nbest > 1:
         raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
-    return chosen_strategy(**chosen, usual=replace(BEAM, width=max(BEAM.width, nbest)))
+    return chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
 
 
 class _Sources:
@@ -148,8 +127,6 @@ class _Sources:
 
         for text in self.texts:
             if text == "-":
-                if self.is_live:
-                    echo("reading standard input; Ctrl-D ends it", err=True)
                 for number, line in enumerate(standard_input(), start=1):
                     yield "standard input", number, line
             elif Path(text).exists():
@@ -159,8 +136,8 @@ class _Sources:
             else:
                 yield "the text", 1, text
 
-    def tell(self) -> None:
-        """Say how many sources were cut, where not each of them was noted."""
+    def note_cuts(self) -> None:
+        """Note how many sources were cut, if not each of them was noted."""
         if self.cut > _MOST_NOTES:
             self.progress.note(f"longer than the model takes, and cut: {self.cut:,} lines in all")
 
@@ -170,7 +147,6 @@ def _translated(
     sources: _Sources,
     strategy: Strategy | Beam,
     nbest: int,
-    seed: int,
     options: dict[str, Any],
     progress: Progress,
 ) -> Iterator[tuple[str, list[Translation]]]:
@@ -183,11 +159,11 @@ def _translated(
         strategy,
         best=nbest,
         max_tokens=options["max_tokens"],
-        seed=seed,
+        seed=options["seed"],
         at_once=at_once,
         grows=options["batch"] is None and not sources.is_live,
     )
-    if sys.stdout.isatty():  # where the translations themselves show how far it is
+    if sys.stdout.isatty():  # where the translations themselves show the progress
         yield from every
         return
     with progress.task("translating", None, "lines") as task:
@@ -197,10 +173,8 @@ def _translated(
 
 
 def _print(source: str, found: list[Translation], number: int, nbest: int, as_json: bool) -> None:
-    from chainrule.folder import to_json
-
     if as_json:
-        described = [
+        every = [
             {
                 "text": one.text,
                 "score": one.score,
@@ -210,20 +184,20 @@ def _print(source: str, found: list[Translation], number: int, nbest: int, as_js
             }
             for one in found
         ]
-        best = {"source": source, "translation": found[0].text, "score": found[0].score}
-        echo(to_json({**best, "translations": described}))
-    elif nbest == 1:
-        echo(" ".join(found[0].text.split("\n")))
-    else:
-        for one in found:
-            echo(f"{number}\t{one.score:.4f}\t{' '.join(one.text.split(chr(10)))}")
+        best = found[0]
+        echo_json({"source": source, "translation": best.text, "score": best.score, "translations": every})
+        return
+    for one in found:
+        text = " ".join(one.text.split("\n"))
+        echo(text if nbest == 1 else f"{number}\t{one.score:.4f}\t{text}")
 
 
-def _nothing(lm: ConditionalModel) -> tuple[Any, Any]:
-    """An empty source and an empty target."""
+def _has_attention(lm: ConditionalModel) -> bool:
+    """Return True if the model gives attention weights, which an empty source and target show."""
     import numpy as np
 
-    return np.asarray([lm.source_tokenizer.eos]), np.asarray([lm.tokenizer.eos])
+    source, target = np.asarray([lm.source_tokenizer.eos]), np.asarray([lm.tokenizer.eos])
+    return lm.attention_weights(source, target) is not None
 
 
 def _draw(lm: ConditionalModel, found: list[tuple[str, Translation]], path: str) -> None:

@@ -1,9 +1,9 @@
-"""What the server answers: one file for each group of routes.
+"""The routes of the server: one file for each group of them.
 
 In reading order:
 
-    errors.py       errors in the shape of OpenAI's
-    schemas.py      requests: what fields there are, and within which bounds
+    answers.py      what all routes share: the model, its work, answers and errors
+    schemas.py      the fields of requests, and their bounds
     texts.py        tokens as text: pieces that stream, stop sequences, ln p of each token
     completions.py  /v1/completions
     chat.py         /v1/chat/completions, /v1/responses

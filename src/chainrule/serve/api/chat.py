@@ -1,8 +1,8 @@
 """/v1/chat/completions and /v1/responses: conversations, by a plain template.
 
-These models continue text; none was taught to converse. A conversation is put to them as a text in which each
-message begins with the name of who speaks, and which ends with that of the assistant. Where a model reads each line
-by itself, all of it is one line.
+These models continue text; none was trained to converse. They read a conversation as a text in which each message
+starts with the name of the speaker, and which ends with the name of the assistant. If a model reads each line by
+itself, the whole conversation is one line.
 """
 
 from __future__ import annotations
@@ -16,19 +16,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.contract.lm import LanguageModel
-from chainrule.serve.api.completions import (
-    Choice,
-    all_of,
-    as_json,
-    event_stream,
-    start_token_list,
-    unless_gone,
-    written,
-)
-from chainrule.serve.api.schemas import ChatRequest, Message, ResponseRequest, Sampling
+from chainrule.serve.api.answers import as_json, event_stream, find_model, unless_gone
+from chainrule.serve.api.completions import Choice, all_of, generated, make_ask, usage
+from chainrule.serve.api.schemas import ChatRequest, Message, ResponseRequest
 from chainrule.serve.api.texts import TokenList
-from chainrule.serve.batching.requests import Ask
-from chainrule.serve.models import Models, Served
+from chainrule.serve.models import Served
 
 router = APIRouter()
 
@@ -37,7 +29,7 @@ _NAMES = {"system": "System", "developer": "System", "user": "User", "assistant"
 
 
 def conversation(lm: LanguageModel, messages: Sequence[Message]) -> str:
-    """The conversation as a text, which the assistant goes on with."""
+    """Return the conversation as a text, which the assistant continues."""
     parts = [f"{_NAMES[message.role]}: {message.text.strip()}" for message in messages]
     if lm.context == "line":
         return " ".join([*(" ".join(part.split()) for part in parts), "Assistant:"])
@@ -45,49 +37,39 @@ def conversation(lm: LanguageModel, messages: Sequence[Message]) -> str:
 
 
 def turn_ends(lm: LanguageModel) -> tuple[str, ...]:
-    """Where the assistant's turn ends: where somebody else speaks."""
+    """Return the texts that end the assistant's turn: another speaker's name."""
     before = "\n" if lm.context == "stream" else " "
     return tuple(f"{before}{name}:" for name in ("User", "System", "Assistant"))
-
-
-def _ask(served: Served, prompt: str, request: Sampling, max_tokens: int, n: int, top: int | None) -> Ask:
-    seed = secrets.randbits(63) if request.seed is None else request.seed
-    strategy = request.strategy(served.lm.tokenizer.vocab_size)
-    return Ask(prompt, strategy, max_tokens, n, seed, top or 0, heal=top is None)
 
 
 @router.post("/v1/chat/completions")
 async def chat_completions(body: ChatRequest, request: Request) -> Response:
     """Answer the last message of a conversation."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    served = find_model(request, body.model)
     prompt = conversation(served.lm, body.messages)
     choices = [Choice(index, prompt) for index in range(body.n or 1)]
-    top = (body.top_logprobs or 0) if body.logprobs else None
-    if top is not None:
+    if body.logprobs:
         for choice in choices:
-            start_token_list(served, choice, None, top)
-    ask = _ask(
-        served, prompt, body, body.max_completion_tokens or body.max_tokens or DEFAULT_TOKENS, len(choices), top
-    )
-    pieces = written(served, choices, ask, (*body.stops, *turn_ends(served.lm)))
+            choice.list_tokens(served)
+    most = body.max_completion_tokens or body.max_tokens or DEFAULT_TOKENS
+    top = (body.top_logprobs or 0) if body.logprobs else 0
+    ask = make_ask(served, prompt, body, most, body.drawn_seed(), n=len(choices), top=top, heal=not body.logprobs)
+    pieces = generated(served, choices, ask, (*body.stops, *turn_ends(served.lm)))
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": served.name}
     if body.stream:
-        usage = body.stream_options is not None and body.stream_options.include_usage
-        return event_stream(_chat_chunks(served, choices, pieces, head, usage))
+        return event_stream(_chat_chunks(served, choices, pieces, head, body.sends_usage))
     await unless_gone(request, all_of(pieces))
-    told = [
+    answers = [
         {
             "index": choice.index,
             "message": {"role": "assistant", "content": _text(choice), "refusal": None},
-            "logprobs": None
-            if choice.tokens is None
-            else {"content": _chat_tokens(choice.tokens), "refusal": None},
-            "finish_reason": choice.spoken.finish if choice.spoken else "stop",
+            "logprobs": _chat_tokens(choice),
+            "finish_reason": choice.streamed.finish if choice.streamed else "stop",
         }
         for choice in choices
     ]
-    return as_json({**head, "object": "chat.completion", "choices": told, "usage": _usage(choices)})
+    counts = usage(choices[0].prompt_tokens, choices)
+    return as_json({**head, "object": "chat.completion", "choices": answers, "usage": counts})
 
 
 async def _chat_chunks(
@@ -95,55 +77,48 @@ async def _chat_chunks(
     choices: list[Choice],
     pieces: AsyncIterator[tuple[Choice, str]],
     head: dict[str, Any],
-    usage: bool,
+    sends_usage: bool,
 ) -> AsyncIterator[dict[str, Any]]:
     head = {**head, "object": "chat.completion.chunk"}
 
     def chunk(index: int, delta: dict[str, Any], finish: str | None, log_probs: Any = None) -> dict[str, Any]:
-        return {
-            **head,
-            "choices": [{"index": index, "delta": delta, "logprobs": log_probs, "finish_reason": finish}],
-        }
+        choice = {"index": index, "delta": delta, "logprobs": log_probs, "finish_reason": finish}
+        return {**head, "choices": [choice]}
 
     for choice in choices:
         yield chunk(choice.index, {"role": "assistant", "content": ""}, None)
     async for choice, text in pieces:
-        assert choice.spoken is not None
-        log_probs = None
-        if choice.tokens is not None:
-            log_probs = {"content": _chat_tokens(choice.tokens), "refusal": None}
+        assert choice.streamed is not None
+        log_probs = _chat_tokens(choice)
+        if log_probs is not None:
             choice.tokens = TokenList(served.lm.tokenizer)
         if text or log_probs:
             yield chunk(choice.index, {"content": text}, None, log_probs)
-        if choice.spoken.finish:
-            yield chunk(choice.index, {}, choice.spoken.finish)
-    if usage:
-        yield {**head, "choices": [], "usage": _usage(choices)}
+        if choice.streamed.finish:
+            yield chunk(choice.index, {}, choice.streamed.finish)
+    if sends_usage:
+        yield {**head, "choices": [], "usage": usage(choices[0].prompt_tokens, choices)}
 
 
 def _text(choice: Choice) -> str:
-    """What the assistant says; the space after its name is none of it."""
-    return choice.spoken.text.removeprefix(" ") if choice.spoken else ""
+    """Return what the assistant says, without the space after its name."""
+    return choice.text.removeprefix(" ")
 
 
-def _chat_tokens(tokens: TokenList) -> list[dict[str, Any]]:
-    tops = tokens.tops or [{}] * len(tokens.tokens)
-    return [
-        {
-            "token": text,
-            "logprob": log_prob,
-            "bytes": list(text.encode()),
-            "top_logprobs": [
-                {"token": other, "logprob": p, "bytes": list(other.encode())} for other, p in top.items()
-            ],
-        }
+def _chat_tokens(choice: Choice) -> dict[str, Any] | None:
+    """Return ln p of the tokens that were not sent yet, where they are asked for."""
+    if choice.tokens is None:
+        return None
+
+    def described(text: str, log_prob: float) -> dict[str, Any]:
+        return {"token": text, "logprob": log_prob, "bytes": list(text.encode())}
+
+    tokens, tops = choice.tokens, choice.tokens.tops or [{}] * len(choice.tokens.tokens)
+    content = [
+        {**described(text, log_prob), "top_logprobs": [described(other, p) for other, p in top.items()]}
         for text, log_prob, top in zip(tokens.tokens, tokens.log_probs, tops, strict=True)
     ]
-
-
-def _usage(choices: Sequence[Choice]) -> dict[str, int]:
-    read, new = choices[0].prompt_tokens, sum(choice.spoken.tokens for choice in choices if choice.spoken)
-    return {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
+    return {"content": content, "refusal": None}
 
 
 # -- responses --------------------------------------------------------------------------------------------
@@ -152,15 +127,14 @@ def _usage(choices: Sequence[Choice]) -> dict[str, int]:
 @router.post("/v1/responses")
 async def responses(body: ResponseRequest, request: Request) -> Response:
     """Answer a text or a conversation, in the form of OpenAI's newer interface."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    served = find_model(request, body.model)
     messages = [Message(role="user", content=body.input)] if isinstance(body.input, str) else [*body.input]
     if body.instructions:
         messages.insert(0, Message(role="system", content=body.instructions))
     prompt = conversation(served.lm, messages)
     choices = [Choice(0, prompt)]
-    ask = _ask(served, prompt, body, body.max_output_tokens or DEFAULT_TOKENS, 1, None)
-    pieces = written(served, choices, ask, turn_ends(served.lm))
+    ask = make_ask(served, prompt, body, body.max_output_tokens or DEFAULT_TOKENS, body.drawn_seed())
+    pieces = generated(served, choices, ask, turn_ends(served.lm))
     response = _Response(served.name, choices[0], body)
     if body.stream:
         return event_stream(response.events(pieces), named=True)
@@ -177,9 +151,9 @@ class _Response:
         self.created = int(time.time())
 
     def to_json(self, status: str) -> dict[str, Any]:
-        """The whole answer."""
-        asked, cut = self.asked, bool(self.choice.spoken and self.choice.spoken.finish == "length")
-        usage = _usage([self.choice])
+        """Return the whole answer."""
+        asked, cut = self.asked, bool(self.choice.streamed and self.choice.streamed.finish == "length")
+        counts = usage(self.choice.prompt_tokens, [self.choice])
         done = status == "completed"
         return {
             "id": self.id,
@@ -199,11 +173,11 @@ class _Response:
             "top_p": asked.top_p,
             "metadata": {},
             "usage": {
-                "input_tokens": usage["prompt_tokens"],
+                "input_tokens": counts["prompt_tokens"],
                 "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": usage["completion_tokens"],
+                "output_tokens": counts["completion_tokens"],
                 "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": usage["total_tokens"],
+                "total_tokens": counts["total_tokens"],
             }
             if done
             else None,
@@ -216,7 +190,7 @@ class _Response:
         return {"type": "output_text", "text": _text(self.choice), "annotations": []}
 
     async def events(self, pieces: AsyncIterator[tuple[Choice, str]]) -> AsyncIterator[dict[str, Any]]:
-        """The answer as a stream of events."""
+        """Yield the answer as events."""
         number = 0
 
         def event(kind: str, **fields: Any) -> dict[str, Any]:
@@ -229,12 +203,12 @@ class _Response:
         yield event("in_progress", response=self.to_json("in_progress"))
         yield event("output_item.added", output_index=0, item=self._message("in_progress", []))
         yield event("content_part.added", **place, part={"type": "output_text", "text": "", "annotations": []})
-        shown = ""
+        sent = ""
         async for _ in pieces:
-            if new := _text(self.choice)[len(shown) :]:
-                shown += new
+            if new := _text(self.choice)[len(sent) :]:
+                sent += new
                 yield event("output_text.delta", **place, delta=new, logprobs=[])
-        yield event("output_text.done", **place, text=shown, logprobs=[])
+        yield event("output_text.done", **place, text=sent, logprobs=[])
         yield event("content_part.done", **place, part=self._part())
         yield event("output_item.done", output_index=0, item=self._message("completed", [self._part()]))
         final = self.to_json("completed")

@@ -1,10 +1,9 @@
-"""/v1/inside and /v1/neighbours: what goes on inside a model when it predicts one token, by the family it is of."""
+"""/v1/inside and /v1/neighbours: what goes on inside a model when it predicts one token."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,10 @@ from chainrule.explanation.reading import text_ids
 from chainrule.seq2seq.alignments import align_ids
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import translate
-from chainrule.serve.api.completions import as_json, unless_gone
+from chainrule.serve.api.answers import as_json, find_model, in_bulk
 from chainrule.serve.api.schemas import InsideRequest, NeighboursRequest
 from chainrule.serve.api.texts import LOWEST
-from chainrule.serve.batching.requests import PAUSE
-from chainrule.serve.models import Models
-from chainrule.system.progress import SILENT, Task
+from chainrule.system.progress import SILENT, Silent
 
 router = APIRouter()
 
@@ -35,62 +32,49 @@ LONGEST = 64
 MOST_WEIGHTS = 400_000
 """The most attention weights of an answer; where heads are many, fewer tokens are read."""
 UNITS = 8
-"""The units of a gate that are told one by one: those that change most over the text."""
+"""The units of a gate that are sent one by one: those that change most over the text."""
 DIGITS = 4
 
 
 @router.post("/v1/inside")
 async def inside(body: InsideRequest, request: Request) -> Response:
-    """What goes on inside a model while it predicts one token of a text.
+    """Look inside a model while it predicts one token of a text.
 
     Networks: gradients, gates and attention weights. N-gram models: the contexts that were tried, with counts and
-    weights. Mixtures: the weight of each model, and what it says. Encoder-decoders: where in the source they look.
+    weights. Mixtures: the weight and probability of each model. Encoder-decoders: where in the source they look.
     """
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    served = find_model(request, body.model)
     look = _way_to_look(served.model)
-
-    def run(items: list[Any]) -> Iterator[Any]:
-        for asked in items:
-            yield look(served.model, asked)
-            yield PAUSE
-
-    (found,) = await unless_gone(request, served.engine.bulk("inside", [body], run))
+    (found,) = await in_bulk(request, served, "inside", [body], lambda asked: look(served.model, asked))
     return as_json({"object": "inside", "model": served.name, "kind": served.model.kind, **found})
 
 
 @router.post("/v1/neighbours")
 async def nearest(body: NeighboursRequest, request: Request) -> Response:
-    """The tokens whose vectors in a network's embedding table are nearest to that of a token, by cosine."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Find the tokens whose vectors in a network's embedding table are nearest to a token's, by cosine."""
+    served = find_model(request, body.model)
 
-    def run(items: list[Any]) -> Iterator[Any]:
-        for asked in items:
-            token, found = neighbours(served.model, asked.token, asked.top)
-            data = [one._asdict() | {"similarity": round(one.similarity, 6)} for one in found]
-            yield {"id": token.id, "token": token.token, "data": data}
-            yield PAUSE
+    def search(asked: NeighboursRequest) -> dict[str, Any]:
+        token, found = neighbours(served.model, asked.token, asked.top)
+        data = [one._asdict() | {"similarity": round(one.similarity, 6)} for one in found]
+        return {"id": token.id, "token": token.token, "data": data}
 
-    (found,) = await unless_gone(request, served.engine.bulk("neighbours", [body], run))
+    (found,) = await in_bulk(request, served, "neighbours", [body], search)
     return as_json({"object": "neighbours", "model": served.name, **found})
 
 
-class _Notes:
-    """Keeps what is noted while a text is read."""
+class _Notes(Silent):
+    """Keeps the notes of a function, and shows no progress."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def task(self, description: str, total: float | None = None, unit: str = "") -> AbstractContextManager[Task]:
-        return SILENT.task(description, total, unit)
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
+    def note(self, message: object) -> None:
+        self.notes.append(str(message))
 
 
 def _way_to_look(model: Model) -> Any:
-    """The function that looks into a model; an error that says what the model offers, if there is none."""
+    """Return the function that looks into a model, or raise an error that says what the model offers."""
     if isinstance(model, ConditionalModel):
         return look_at_translation
     if isinstance(model, LanguageModel):
@@ -108,7 +92,7 @@ def _way_to_look(model: Model) -> Any:
 
 
 def look_at_network(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
-    """Gradients through time, gates over the text, and attention weights."""
+    """Return gradients through time, gates over the text, and attention weights."""
     notes, texts = _Notes(), _texts(lm, asked.text)
     found = diagnose(lm, asked.text, token=asked.token, longest=LONGEST, progress=notes)
     if found.attention_LHTT is not None and found.attention_LHTT.size > 2 * MOST_WEIGHTS:
@@ -149,7 +133,7 @@ def _gates(found: Diagnosis) -> Iterator[dict[str, Any]]:
 
 
 def _attention(weights_LHTT: np.ndarray) -> list[list[list[list[float]]]]:
-    """By layer, head and query: the weights of the keys up to the query; those after it have none."""
+    """Return by layer, head and query the weights of the keys up to the query; later keys have none."""
     return [
         [[_rounded(row[: query + 1]) for query, row in enumerate(weights_TT)] for weights_TT in weights_HTT]
         for weights_HTT in weights_LHTT
@@ -160,7 +144,7 @@ def _attention(weights_LHTT: np.ndarray) -> list[list[list[list[float]]]]:
 
 
 def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
-    """The contexts that were tried and their weights, or the models of a mixture and theirs."""
+    """Return the contexts that were tried with their weights, or the models of a mixture with theirs."""
     notes, texts = _Notes(), _texts(lm, asked.text)
     found = explain(lm, asked.text, token=asked.token, progress=notes)
     record = found.record()
@@ -187,7 +171,7 @@ def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
 
 
 def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str, Any]:
-    """Where in the source the decoder looks at each token of the target: the mean, and each head by itself."""
+    """Return where in the source the decoder looks for each token of the target: the mean, and each head."""
     notes = []
     if not asked.text.strip():
         raise DiagnosisError("the text has no token to translate: give some words")
@@ -203,7 +187,7 @@ def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str,
         target = np.append(target[: LONGEST - 1], target[-1])
     aligned = align_ids(lm, source, target)
     weights_LHTS = lm.attention_weights(source, target)
-    assert weights_LHTS is not None  # align_ids has refused a model without
+    assert weights_LHTS is not None  # align_ids refuses a model without
     heads = weights_LHTS if weights_LHTS.size <= MOST_WEIGHTS else weights_LHTS[:0]
     return {
         "family": "translation",
@@ -220,12 +204,12 @@ def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str,
 
 
 def _texts(lm: LanguageModel, text: str) -> list[str]:
-    """The tokens of the text, one of which is predicted."""
+    """Return the tokens of the text, one of which is predicted."""
     return [lm.tokenizer.token(token) for token in text_ids(lm, text, SILENT)]
 
 
 def _likelihood(nats: float) -> dict[str, float]:
-    """-ln p as what JSON has: an impossible token has as many bits as clients are told for ln 0."""
+    """Return -ln p in the forms of the answer; an impossible token has the number that stands for ln 0."""
     is_finite = math.isfinite(nats)
     return {
         "log_prob": -nats if is_finite else LOWEST,
@@ -240,5 +224,5 @@ def _rounded(values: np.ndarray) -> list[float]:
 
 
 def _significant(values: np.ndarray) -> list[float]:
-    """Norms of gradients, which may be very small, to four digits; what is no number is 0."""
+    """Round norms of gradients, which may be very small, to four digits; a value that is no number becomes 0."""
     return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else 0.0 for value in values.tolist()]

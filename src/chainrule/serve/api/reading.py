@@ -1,4 +1,4 @@
-"""/v1/score, /v1/next and /v1/beam: what a model makes of a text, token by token."""
+"""/v1/score, /v1/next and /v1/beam: the probabilities of a text and of its continuations, token by token."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
 from chainrule.decode.strategies import normalised
 from chainrule.decode.top import top_k
-from chainrule.serve.api.completions import as_json, unless_gone
+from chainrule.serve.api.answers import as_json, find_model, in_bulk, unless_gone
 from chainrule.serve.api.schemas import BeamRequest, NextRequest, ScoreRequest
 from chainrule.serve.api.texts import bounded, token_texts
 from chainrule.serve.batching.requests import PAUSE
-from chainrule.serve.models import Models
 from chainrule.serve.scoring import score_ids
 from chainrule.tokens.base import utf8
 from chainrule.tokens.spelling import text_spans
@@ -31,12 +30,11 @@ router = APIRouter()
 
 @router.post("/v1/score")
 async def score(body: ScoreRequest, request: Request) -> Response:
-    """The surprisal of each token of a text in bits, with the bytes it stands at, and the best alternatives.
+    """Score each token of a text: its surprisal in bits, its bytes in the text, and the best alternatives.
 
     A line end is a token of its own. The last line has one too, of no bytes where the text has none there.
     """
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    served = find_model(request, body.model)
     lm = served.lm
     text = utf8(body.text.replace("\r\n", "\n"))
     ids = [int(token) for token in lm.tokenizer.encode_lines(text)] if text else []
@@ -84,46 +82,39 @@ async def score(body: ScoreRequest, request: Request) -> Response:
 
 @router.post("/v1/next")
 async def next_token(body: NextRequest, request: Request) -> Response:
-    """The likeliest next tokens after a prompt: p by the model, and q by the strategy, 0 for what it cuts off."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Predict the next token after a prompt: p by the model, and q by the strategy, 0 for tokens it cuts off."""
+    served = find_model(request, body.model)
     lm = served.lm
     strategy = text_only(lm, body.strategy(lm.tokenizer.vocab_size))
 
-    def run(items: list[Any]) -> Iterator[Any]:
-        for prompt in items:
-            ids = prompt_ids(lm, prompt)
-            ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
-            log_probs_BV = lm.next_log_probs(lm.extend(lm.start(1), ids_BT))
-            chosen_BV = normalised(strategy.apply(log_probs_BV, partial(_like, ids_BT, log_probs_BV)))
-            p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])
-            best = np.argsort(-p_V, kind="stable")[: body.top]
-            texts = [lm.tokenizer.continuation(ids, [int(token)]) for token in best]
-            yield {
-                "tokens": [
-                    {
-                        "id": int(i),
-                        "token": lm.tokenizer.token(int(i)),
-                        "text": text,
-                        "p": float(p_V[i]),
-                        "q": float(q_V[i]),
-                    }
-                    for i, text in zip(best, texts, strict=True)
-                ],
-                "kept": int((q_V > 0).sum()),
-                "entropy_bits": float(-(p_V[p_V > 0] * np.log2(p_V[p_V > 0])).sum()),
+    def predict(prompt: str) -> dict[str, Any]:
+        ids = prompt_ids(lm, prompt)
+        ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
+        log_probs_BV = lm.next_log_probs(lm.extend(lm.start(1), ids_BT))
+        chosen_BV = normalised(strategy.apply(log_probs_BV, partial(_like, ids_BT, log_probs_BV)))
+        p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])
+        tokens = [
+            {
+                "id": token,
+                "token": lm.tokenizer.token(token),
+                "text": lm.tokenizer.continuation(ids, [token]),
+                "p": float(p_V[token]),
+                "q": float(q_V[token]),
             }
+            for token in np.argsort(-p_V, kind="stable")[: body.top].tolist()
+        ]
+        entropy_bits = float(-(p_V[p_V > 0] * np.log2(p_V[p_V > 0])).sum())
+        return {"tokens": tokens, "kept": int((q_V > 0).sum()), "entropy_bits": entropy_bits}
 
     key = "next", body.model_dump_json(exclude={"prompt"})
-    found = await unless_gone(request, served.engine.bulk(key, [body.prompt], run))
-    return as_json({"object": "next", "model": served.name, **found[0]})
+    (found,) = await in_bulk(request, served, key, [body.prompt], predict)
+    return as_json({"object": "next", "model": served.name, **found})
 
 
 @router.post("/v1/beam")
 async def beam(body: BeamRequest, request: Request) -> Response:
-    """A beam search as a tree: every hypothesis that was looked at, and which of them were kept."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Search the most likely texts, as a tree: every hypothesis that was looked at, and which were kept."""
+    served = find_model(request, body.model)
     lm = served.lm
 
     def run(items: list[Any]) -> Iterator[Any]:
@@ -131,15 +122,15 @@ async def beam(body: BeamRequest, request: Request) -> Response:
             yield from beam_tree(lm, prompt, body.width, body.max_tokens)
 
     key = "beam", body.width, body.max_tokens
-    found = await unless_gone(request, served.engine.bulk(key, [body.prompt], run))
+    found = await unless_gone(request, served.scheduler.bulk(key, [body.prompt], run))
     return as_json({"object": "beam", "model": served.name, **found[0]})
 
 
 def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterator[Any]:
-    """The tree of a beam search with the ending "best" (decode/beam.py): PAUSE after each step, then the tree.
+    """Yield PAUSE after each step of a beam search with the ending "best" (decode/beam.py), then its tree.
 
-    A node has the number of its parent, its token and what that adds, ln p of the whole hypothesis, its step, and
-    whether it was kept: the `width` best of each step are. One whose token ends the text is finished.
+    A node has the number of its parent, its token and the text that it adds, ln p of the whole hypothesis, its
+    step, and whether it was kept: the `width` best of each step are. A node whose token ends the text is finished.
     """
     end, never = end_of(lm), () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     read = prompt_ids(lm, context_of(lm, prompt))
@@ -193,7 +184,7 @@ def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterato
 
 
 def _like(ids_BT: np.ndarray, other: Array) -> Array:
-    """Ids in the library and on the device of another array."""
+    """Return ids in the library and on the device of another array."""
     return array_namespace(other).asarray(ids_BT, device=other.device)
 
 

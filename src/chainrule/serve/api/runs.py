@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
 from chainrule.errors import MissingExtraError
-from chainrule.serve.api.completions import as_json
+from chainrule.serve.api.answers import as_json
 from chainrule.serve.runs import Found, Runs, UnknownRunError, summary_of
 
 router = APIRouter()
@@ -23,27 +23,23 @@ REPORT_POLICY = (
     "style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Of a report, one file with scripts of its own: it has no origin, and nothing comes from or goes to a network.
+"""The policy of a report, one file with scripts of its own: it has no origin, and no access to a network.
 
-Vega makes functions of the expressions in its charts, which is what 'unsafe-eval' allows.
+'unsafe-eval' is for Vega, which makes functions of the expressions in its charts.
 """
 
 
 @router.get("/v1/runs")
 async def list_runs(request: Request) -> Response:
-    """The trainings and comparisons that are there now."""
+    """List the trainings and comparisons that exist now."""
     runs: Runs = request.app.state.runs
-
-    def listed() -> list[dict[str, Any]]:
-        return [_entry(runs, one) for one in runs.all()]
-
-    data = await _in_thread(listed)
+    data = await _in_thread(lambda: [_entry(runs, one) for one in runs.all()])
     return as_json({"object": "list", "has_folder": runs.folder is not None, "data": data})
 
 
 @router.get("/v1/runs/{name}")
 async def one_run(name: str, request: Request, chart: Literal["light", "dark"] | None = None) -> Response:
-    """The curves of a training, or the results of a comparison; with `chart`, the picture of the curves too."""
+    """Return the curves of a training, or the results of a comparison; with `chart`, also a picture."""
     runs: Runs = request.app.state.runs
 
     def described() -> dict[str, Any]:
@@ -52,26 +48,21 @@ async def one_run(name: str, request: Request, chart: Literal["light", "dark"] |
         if one.what == "comparison":
             return entry | summary_of(runs.comparison(one))
         record = runs.record(one)
-        more = {
-            "kind": record.kind,
-            "settings": record.settings,
-            "measurements": record.measurements,
-            "summary": record.summary,
-            "points": record.points,
-        }
-        if chart is None or not record.points:
-            return entry | more
-        try:
-            return entry | more | {"chart": runs.chart(one, chart)}
-        except MissingExtraError as error:
-            return entry | more | {"chart": None, "note": str(error)}
+        names = ("kind", "settings", "measurements", "summary", "points")
+        entry |= {name: getattr(record, name) for name in names}
+        if chart is not None and record.points:
+            try:
+                entry["chart"] = runs.chart(one, chart)
+            except MissingExtraError as error:
+                entry |= {"chart": None, "note": str(error)}
+        return entry
 
     return as_json(_finite(await _in_thread(described)))
 
 
 @router.get("/v1/runs/{name}/chart.svg")
 async def chart_of(name: str, request: Request, theme: Literal["light", "dark"] = "light") -> Response:
-    """The losses of a training, as a picture."""
+    """Draw the losses of a training."""
     runs: Runs = request.app.state.runs
 
     def drawn() -> tuple[str, str]:
@@ -88,20 +79,20 @@ async def chart_of(name: str, request: Request, theme: Literal["light", "dark"] 
 
 @router.get("/v1/runs/{name}/report")
 async def report_of(name: str, request: Request) -> Response:
-    """The report of a comparison, if one was made."""
+    """Return the report of a comparison, if one was made."""
     runs: Runs = request.app.state.runs
     return await _in_thread(lambda: _report(runs.find(name)))
 
 
 @router.get("/reports/{ticket}")
 async def report_by_ticket(ticket: str, request: Request) -> Response:
-    """The same by the link that /v1/runs gives, which a browser can open without a key."""
+    """Return a report by the link that /v1/runs gives, which a browser can open without a key."""
     runs: Runs = request.app.state.runs
     return await _in_thread(lambda: _report(runs.by_ticket(ticket)))
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
-    """The result of some work with files, off the event loop; a folder may be removed meanwhile."""
+    """Return the result of some work with files, off the event loop; a folder may be removed meanwhile."""
     try:
         return await asyncio.to_thread(work)
     except OSError:
@@ -128,7 +119,7 @@ def _entry(runs: Runs, one: Found) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The same without infinities and what is no number, which JSON does not have."""
+    """Replace infinities and NaN, which JSON does not have, by None."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -1,24 +1,14 @@
-"""Requests: what fields there are, and within which bounds. Fields that no client sends by accident are refused."""
+"""The fields of requests, and their bounds. Fields of features that are not offered are refused, others ignored."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from chainrule.decode.strategies import (
-    Bias,
-    Chain,
-    FrequencyPenalty,
-    MinP,
-    PresencePenalty,
-    RepetitionPenalty,
-    Sample,
-    Strategy,
-    Temperature,
-    TopK,
-    TopP,
-)
+from chainrule.decode import strategies
+from chainrule.decode.strategies import Strategy
 from chainrule.errors import DecodingError
 
 MOST_TEXTS = 8
@@ -32,19 +22,21 @@ TokenId = Annotated[int, Field(ge=0, le=2**31)]
 Text = Annotated[str, Field(max_length=1_000_000)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
 Tokens = Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
+Prompt = str | tuple[int, ...]
+"""A text, or its tokens."""
 Given = Text | Texts | Tokens | Annotated[list[Tokens], Field(min_length=1, max_length=MOST_PROMPTS)]
 """One text or several, each as text or as tokens."""
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**64)]
 
 
-def one_by_one(given: Any) -> list[str | tuple[int, ...]]:
-    """What is `Given` as a list: a text is a string, tokens are a tuple."""
+def one_by_one(given: Any) -> list[Prompt]:
+    """Return the prompts that are `Given` as a list: a text is a string, tokens are a tuple."""
     every = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     return [one if isinstance(one, str) else tuple(one) for one in every]
 
 
 class Asked(BaseModel):
-    """What all requests have in common."""
+    """The fields of all requests."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
@@ -65,27 +57,32 @@ class Sampling(Asked):
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
     seed: Seed | None = None
 
+    def drawn_seed(self) -> int:
+        """Return the seed, or a random one if none is given."""
+        return secrets.randbits(63) if self.seed is None else self.seed
+
     def strategy(self, vocab_size: int) -> Strategy:
-        """The strategy that these values stand for, in the order of the command line's."""
+        """Return the strategy of these values; they apply in the same order as on the command line."""
         parts: list[Strategy] = []
         if self.logit_bias:
-            parts.append(Bias(tuple((_token(name, vocab_size), value) for name, value in self.logit_bias.items())))
+            bias = tuple((_token(name, vocab_size), value) for name, value in self.logit_bias.items())
+            parts.append(strategies.Bias(bias))
         if self.repetition_penalty not in (None, 1):
-            parts.append(RepetitionPenalty(self.repetition_penalty))
+            parts.append(strategies.RepetitionPenalty(self.repetition_penalty))
         if self.presence_penalty:
-            parts.append(PresencePenalty(self.presence_penalty))
+            parts.append(strategies.PresencePenalty(self.presence_penalty))
         if self.frequency_penalty:
-            parts.append(FrequencyPenalty(self.frequency_penalty))
+            parts.append(strategies.FrequencyPenalty(self.frequency_penalty))
         if self.temperature not in (None, 1):
-            parts.append(Temperature(self.temperature))
+            parts.append(strategies.Temperature(self.temperature))
         if self.top_k is not None and self.top_k > 0:
-            parts.append(TopK(self.top_k))
+            parts.append(strategies.TopK(self.top_k))
         if self.top_p not in (None, 1):
-            # nobody wants no token at all: 0 leaves the likeliest one, as elsewhere
-            parts.append(TopP(self.top_p) if self.top_p else TopK(1))
+            # nobody wants no token at all: 0 leaves the most likely one, as elsewhere
+            parts.append(strategies.TopP(self.top_p) if self.top_p else strategies.TopK(1))
         if self.min_p:
-            parts.append(MinP(self.min_p))
-        return Sample() if not parts else parts[0] if len(parts) == 1 else Chain(tuple(parts))
+            parts.append(strategies.MinP(self.min_p))
+        return strategies.Sample() if not parts else parts[0] if len(parts) == 1 else strategies.Chain(tuple(parts))
 
 
 def _token(name: str, vocab_size: int) -> int:
@@ -95,7 +92,7 @@ def _token(name: str, vocab_size: int) -> int:
 
 
 class StreamOptions(BaseModel):
-    """What a stream tells beside the text."""
+    """What a stream sends beside the text."""
 
     include_usage: bool = False
 
@@ -103,7 +100,7 @@ class StreamOptions(BaseModel):
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class Writing(Sampling):
+class Generation(Sampling):
     """A request for texts."""
 
     n: Annotated[int, Field(ge=1, le=MOST_TEXTS)] | None = 1
@@ -116,8 +113,13 @@ class Writing(Sampling):
         """The texts at which to stop."""
         return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
+    @property
+    def sends_usage(self) -> bool:
+        """True if a stream ends with the numbers of tokens."""
+        return self.stream_options is not None and self.stream_options.include_usage
 
-class CompletionRequest(Writing):
+
+class CompletionRequest(Generation):
     """The body of /v1/completions."""
 
     prompt: Given = ""
@@ -138,13 +140,13 @@ class CompletionRequest(Writing):
         return self
 
     @property
-    def prompts(self) -> list[str | tuple[int, ...]]:
-        """The prompts, one after the other."""
+    def prompts(self) -> list[Prompt]:
+        """The prompts as a list."""
         return one_by_one(self.prompt)
 
     @property
     def alternatives(self) -> int | None:
-        """How many alternatives of each token are asked for; None: not even its own ln p."""
+        """How many alternatives of each token to send; None: not even its own ln p."""
         if self.logprobs is None or self.logprobs is False:
             return None
         return 1 if self.logprobs is True else self.logprobs
@@ -173,7 +175,7 @@ class Message(BaseModel):
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
-class ChatRequest(Writing):
+class ChatRequest(Generation):
     """The body of /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=256)]
@@ -218,8 +220,8 @@ class EmbeddingRequest(Asked):
     dimensions: int | None = None
 
     @property
-    def texts(self) -> list[str | tuple[int, ...]]:
-        """The texts, one after the other."""
+    def texts(self) -> list[Prompt]:
+        """The texts as a list."""
         return one_by_one(self.input)
 
 
@@ -253,7 +255,7 @@ class ScoreRequest(Asked):
 
     text: Text
     top: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] = 0
-    """How many alternatives of each token to tell."""
+    """How many alternatives of each token to send."""
 
 
 class NextRequest(Sampling):
@@ -278,7 +280,7 @@ class OfTexts(Asked):
 
     @property
     def texts(self) -> list[str]:
-        """The texts, one after the other."""
+        """The texts as a list."""
         return [self.text] if isinstance(self.text, str) else self.text
 
 

@@ -1,4 +1,4 @@
-"""/v1/translate, /v1/tag and /v1/fill: models that do something else than continue text."""
+"""/v1/translate, /v1/tag and /v1/fill: models that do not continue text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from chainrule.masked.filling import fill
 from chainrule.seq2seq.alignments import align
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import BEAM, translate_texts
-from chainrule.serve.api.completions import as_json, unless_gone
+from chainrule.serve.api.answers import as_json, find_model, in_bulk, unless_gone
 from chainrule.serve.api.schemas import FillRequest, TagRequest, TranslateRequest
 from chainrule.serve.batching.requests import PAUSE
-from chainrule.serve.models import Models
 from chainrule.tagging.contract import Tagger
 from chainrule.tagging.tag import tag
 
@@ -30,9 +29,8 @@ _TEXTS_AT_ONCE = 32
 
 @router.post("/v1/translate")
 async def translate(body: TranslateRequest, request: Request) -> Response:
-    """A target for each source, by beam search."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Translate each source, by beam search."""
+    served = find_model(request, body.model)
     lm = ConditionalModel.expect(served.model)
 
     def run(items: list[Any]) -> Iterator[Any]:
@@ -50,15 +48,14 @@ async def translate(body: TranslateRequest, request: Request) -> Response:
             yield PAUSE
 
     key = "translate", body.beams, body.alignments
-    found = await unless_gone(request, served.engine.bulk(key, body.texts, run))
+    found = await unless_gone(request, served.scheduler.bulk(key, body.texts, run))
     return as_json({"object": "list", "model": served.name, "data": found})
 
 
 @router.post("/v1/tag")
 async def tag_words(body: TagRequest, request: Request) -> Response:
-    """The words of each text with their tags."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Tag the words of each text."""
+    served = find_model(request, body.model)
     tagger = Tagger.expect(served.model)
 
     def run(items: list[Any]) -> Iterator[Any]:
@@ -70,22 +67,16 @@ async def tag_words(body: TagRequest, request: Request) -> Response:
                 ]
             yield PAUSE
 
-    found = await unless_gone(request, served.engine.bulk(("tag", body.split), body.texts, run))
+    found = await unless_gone(request, served.scheduler.bulk(("tag", body.split), body.texts, run))
     data = [{"words": words} for words in found]
     return as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
 
 
 @router.post("/v1/fill")
 async def fill_gaps(body: FillRequest, request: Request) -> Response:
-    """The best fillings of the gaps of a text, each of which is written [MASK]."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Fill the gaps of a text, each of which is written [MASK]."""
+    served = find_model(request, body.model)
     model = MaskedModel.expect(served.model)
-
-    def run(items: list[Any]) -> Iterator[Any]:
-        for text in items:
-            yield asdict(fill(model, text, body.top))
-            yield PAUSE
-
-    found = await unless_gone(request, served.engine.bulk(("fill", body.top), [body.text], run))
-    return as_json({"object": "fill", "model": served.name, **found[0]})
+    key = "fill", body.top
+    (found,) = await in_bulk(request, served, key, [body.text], lambda text: asdict(fill(model, text, body.top)))
+    return as_json({"object": "fill", "model": served.name, **found})

@@ -9,56 +9,55 @@ from typing import Any
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import Growing
 from chainrule.decode.healing import Openings
-from chainrule.serve.batching.requests import Begun, Written
+from chainrule.serve.batching.requests import Generated, Started
 from chainrule.tokens.base import Tokenizer
 
 LOWEST = -9999.0
-"""What clients are told for ln 0: JSON has no infinity."""
+"""Sent to clients for ln 0: JSON has no infinity."""
 
 
-class Spoken:
-    """A text that is being written: what is new of it, until it ends by itself or at a stop sequence."""
+class StreamedText:
+    """A text that is being generated, piece by piece, until it ends by itself or at a stop sequence."""
 
-    def __init__(self, lm: LanguageModel, prompt: str, begun: Begun, stops: Sequence[str]) -> None:
-        openings = Openings(begun.read, begun.rest)
-        self._growing = Growing(lm, prompt, openings, begun.ids)
+    def __init__(self, lm: LanguageModel, prompt: str, started: Started, stops: Sequence[str]) -> None:
+        self._growing = Growing(lm, prompt, Openings(started.read, started.rest), started.ids)
         self._stops, self._held = tuple(stops), ""
         self.text = ""
-        """What was shown so far."""
+        """The text so far."""
         self.finish: str | None = None
         """Why it ended; None while it goes on."""
         self.tokens = 0
         self.log_prob = 0.0
 
-    def add(self, written: Written) -> str:
-        """The text to show now."""
+    def add(self, new: Generated) -> str:
+        """Add tokens, and return the text to send now; the start of a possible stop sequence is held back."""
         if self.finish is not None:
             return ""
-        self.tokens += len(written.ids)
-        self.log_prob += sum(written.log_probs)
-        self._growing.waiting += written.ids
+        self.tokens += len(new.ids)
+        self.log_prob += sum(new.log_probs)
+        self._growing.waiting += new.ids
         text = self._held + self._growing.shown()
-        if written.finish:
+        if new.finish:
             text += self._growing.rest()
         cut = min((place for stop in self._stops if (place := text.find(stop)) >= 0), default=None)
         if cut is not None:
-            shown, self.finish = text[:cut], "stop"
-        elif written.finish:
-            shown, self.finish = text, written.finish
+            piece, self.finish = text[:cut], "stop"
+        elif new.finish:
+            piece, self.finish = text, new.finish
         else:
             held = max((_overlap(text, stop) for stop in self._stops), default=0)
-            shown, self._held = text[: len(text) - held], text[len(text) - held :]
-        self.text += shown
-        return shown
+            piece, self._held = text[: len(text) - held], text[len(text) - held :]
+        self.text += piece
+        return piece
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of a text may be the beginning of a stop sequence."""
+    """Return how many characters at the end of a text may be the start of a stop sequence."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
 
 
 def token_texts(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> list[str]:
-    """The text that each token adds to those before it."""
+    """Return the text that each token adds to those before it."""
     every = [*before, *ids]
     start = len(before)
     return [
@@ -68,7 +67,7 @@ def token_texts(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int])
 
 
 def bounded(log_prob: float) -> float:
-    """ln p as a number that JSON has."""
+    """Return ln p as a number that JSON has."""
     return log_prob if math.isfinite(log_prob) else LOWEST
 
 
@@ -90,7 +89,7 @@ class TokenList:
         tops: Sequence[Sequence[tuple[int, float]]] | None,
         offset: int,
     ) -> int:
-        """Add tokens that follow others, from a place in the text on; returns the place after them."""
+        """Add tokens that follow others and start at a place of the text; return the place after them."""
         texts = token_texts(self._tokenizer, before, ids)
         self.tokens += texts
         self.log_probs += map(bounded, log_probs)
@@ -106,7 +105,7 @@ class TokenList:
         return offset
 
     def _named(self, nearby: Sequence[int], tops: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """Alternatives by their text; tokens that add the same text are told apart by their names."""
+        """Return alternatives by their text; tokens that add the same text go by their names."""
         named: dict[str, float] = {}
         for token, log_prob in tops:
             text = self._tokenizer.continuation(nearby, [token])
@@ -116,7 +115,7 @@ class TokenList:
         return named
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that clients know."""
+        """Return the fields that clients know."""
         return {
             "tokens": self.tokens,
             "token_logprobs": self.log_probs,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ from chainrule.arrays import to_numpy
 from chainrule.contract.lm import offered
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.folder import TEXT
-from chainrule.serve.api.completions import as_json, check_prompt, unless_gone
+from chainrule.serve.api.answers import as_json, find_model, in_bulk
+from chainrule.serve.api.completions import check_prompt, prompt_tokens
 from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, MergesRequest, TokenizeRequest
-from chainrule.serve.batching.requests import PAUSE
-from chainrule.serve.models import Models, Served
+from chainrule.serve.models import Served
 from chainrule.serve.scoring import sequences
 from chainrule.tokens.base import Tokenizer, utf8
 from chainrule.tokens.spelling import text_spans
@@ -28,7 +27,7 @@ router = APIRouter()
 
 
 def tokenizer_of(served: Served) -> Tokenizer:
-    """The tokenizer of the text that a model reads."""
+    """Return the tokenizer of the text that a model reads."""
     tokenizers = served.model.tokenizers
     if not tokenizers:
         raise TokenizerError(f"{served.name} has no tokenizer")
@@ -37,9 +36,8 @@ def tokenizer_of(served: Served) -> Tokenizer:
 
 @router.post("/tokenize")
 async def tokenize(body: TokenizeRequest, request: Request) -> Response:
-    """A text as tokens: their ids, names, and bytes in the text."""
-    models: Models = request.app.state.models
-    tokenizer = tokenizer_of(models.find(body.model))
+    """Split a text into tokens: their ids, names, and bytes in the text."""
+    tokenizer = tokenizer_of(find_model(request, body.model))
     text = utf8(body.text)
     ids = tokenizer.encode(body.text).tolist()
     spans = text_spans(tokenizer, text, ids)
@@ -58,9 +56,8 @@ async def tokenize(body: TokenizeRequest, request: Request) -> Response:
 
 @router.post("/detokenize")
 async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
-    """Tokens as a text."""
-    models: Models = request.app.state.models
-    tokenizer = tokenizer_of(models.find(body.model))
+    """Join tokens to a text."""
+    tokenizer = tokenizer_of(find_model(request, body.model))
     if any(token >= tokenizer.vocab_size for token in body.tokens):
         raise TokenizerError(f"there is no such token: tokens are below {tokenizer.vocab_size}")
     text = tokenizer.decode(body.tokens)
@@ -69,9 +66,8 @@ async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
 
 @router.get("/tokenizer_info")
 async def tokenizer_info(request: Request, model: str | None = None) -> Response:
-    """What a client needs to know of the tokenizer."""
-    models: Models = request.app.state.models
-    tokenizer = tokenizer_of(models.find(model))
+    """Describe the tokenizer."""
+    tokenizer = tokenizer_of(find_model(request, model))
     return as_json(
         {
             "tokenizer_class": type(tokenizer).__name__,
@@ -93,9 +89,8 @@ async def tokenizer_info(request: Request, model: str | None = None) -> Response
 
 @router.post("/v1/merges")
 async def merges(body: MergesRequest, request: Request) -> Response:
-    """How byte-level BPE encodes a text: its words in bytes, and merge by merge the words that each changes."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Show how byte-level BPE encodes a text: its words in bytes, and for each merge the words that it changes."""
+    served = find_model(request, body.model)
     tokenizer = tokenizer_of(served)
     utf8(body.text)
     if not isinstance(tokenizer, SubwordTokenizer):
@@ -115,22 +110,15 @@ async def merges(body: MergesRequest, request: Request) -> Response:
 
 @router.post("/v1/embeddings")
 async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
-    """Texts as vectors: the mean of the features from which a network predicts each token after them."""
-    models: Models = request.app.state.models
-    served = models.find(body.model)
+    """Embed texts as vectors: the mean of the features from which a network predicts each next token."""
+    served = find_model(request, body.model)
     lm = served.lm
     if offered(lm, "features") is None:
         raise ModelError(f"{served.name} has no vectors: embeddings come from networks")
     for text in body.texts:
         check_prompt(served, text)
-    rows = [lm.tokenizer.encode(text).tolist() if isinstance(text, str) else list(text) for text in body.texts]
-
-    def run(items: list[Any]) -> Iterator[Any]:
-        for ids in items:
-            yield _mean_features(served, ids)
-            yield PAUSE
-
-    vectors = await unless_gone(request, served.engine.bulk("embed", rows, run))
+    rows = [prompt_tokens(served, text) for text in body.texts]
+    vectors = await in_bulk(request, served, "embed", rows, lambda ids: _mean_features(lm, ids))
     data = [
         {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
         for index, vector in enumerate(vectors)
@@ -140,9 +128,8 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
     return as_json({"object": "list", "data": data, "model": served.name, "usage": usage})
 
 
-def _mean_features(served: Served, ids: list[int]) -> np.ndarray:
-    """The mean of the features after each token, of length 1."""
-    lm: Any = served.lm
+def _mean_features(lm: Any, ids: list[int]) -> np.ndarray:
+    """Return the mean of the features after each token, of length 1."""
     found = [] if ids else [to_numpy(lm.features(lm.start(1)))]
     for sequence in sequences(lm, ids):
         ids_BT = np.asarray([sequence], dtype=np.int64)

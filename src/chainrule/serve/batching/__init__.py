@@ -2,8 +2,8 @@
 
 In reading order:
 
-    requests.py   what a client asks for, and the ticket by which it hears of it
-    prefixes.py   states after prompts that were read, which prompts with the same beginning go on from
-    rows.py       the texts that are being written, as rows of one state
-    engine.py     the thread of a model: reads prompts, writes, and does other work in bulk
+    requests.py   requests, and the events that answer them
+    prefixes.py   states after prompts, from which prompts with the same start continue
+    rows.py       the texts that are being generated, as rows of one state
+    scheduler.py  the thread of a model: reads prompts, generates, and does other work in bulk
 """

@@ -1,7 +1,7 @@
-"""States after prompts that were read: a state is a value, so any prompt that begins alike goes on from it.
+"""States after prompts that were read: a state is a value, so any prompt with the same start continues from it.
 
-Of two prompts that begin alike, the state after what they share is kept as well, once the second one is read. So a
-long instruction before many questions is read twice, and then never again.
+If two prompts start alike, the state after the shared part is kept as well, once the second one is read. So a long
+instruction before many questions is read twice, and then never again.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ LEAST = 16
 
 
 class Prefixes:
-    """The states of one model after prefixes, the last used ones; `most` tokens in all."""
+    """The states of one model after the prefixes that were used last; `most` tokens in all."""
 
     def __init__(self, lm: LanguageModel, most: int = 1 << 15, entries: int = 64) -> None:
         self.lm, self._most, self._entries = lm, most, entries
         self._states: OrderedDict[tuple[int, ...], State] = OrderedDict()
         self._tokens = 0
-        self._nothing: State | None = None
+        self._at_start: State | None = None
         self.reused = 0
-        """Tokens that did not have to be read."""
+        """How many tokens did not have to be read."""
 
     def __len__(self) -> int:
         return len(self._states)
 
     def find(self, ids: Sequence[int]) -> tuple[int, State, int]:
-        """How much of a prompt a kept state has read; that state; and how much some kept prefix has in common."""
+        """Return how many tokens of a prompt a kept state has read, that state, and how many a prefix shares."""
         ids_T = np.asarray(ids, dtype=np.int64)
         best: tuple[int, ...] = ()
         shared = 0
@@ -44,15 +44,15 @@ class Prefixes:
             if alike == len(prefix) > len(best):
                 best = prefix
         if not best:
-            if self._nothing is None:
-                self._nothing = self.lm.start(1)
-            return 0, self._nothing, shared
+            if self._at_start is None:
+                self._at_start = self.lm.start(1)
+            return 0, self._at_start, shared
         self._states.move_to_end(best)
         self.reused += len(best)
         return len(best), self._states[best], shared
 
     def is_worth_keeping(self, ids: Sequence[int]) -> bool:
-        """Whether a prompt is long enough, and not too long."""
+        """Return True if a prompt is long enough, and not too long."""
         return LEAST <= len(ids) <= self._most
 
     def keep(self, ids: Sequence[int], state: State) -> None:

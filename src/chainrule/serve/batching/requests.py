@@ -1,7 +1,7 @@
-"""What a client asks a model for, and the ticket by which it hears what comes of it.
+"""Requests to a model, and the events that answer them.
 
-Requests are made on the event loop of the server and carried out on the thread of a model. A ticket is where the
-two meet: the thread sends events to it, and the event loop reads them, or cancels the request.
+Requests are made on the event loop of the server and carried out on the thread of a model. A ticket connects the
+two: the thread sends events to it, and the event loop reads them, or cancels the request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chainrule.errors import ChainruleError
 
 
 class BusyError(ChainruleError):
-    """The queue is full: a client should come again later."""
+    """The queue is full: a client should try again later."""
 
 
 class ClosingError(ChainruleError):
@@ -25,7 +25,7 @@ class ClosingError(ChainruleError):
 
 @dataclass(frozen=True)
 class Ask:
-    """A text to write, `n` times."""
+    """A request for `n` texts that continue a prompt."""
 
     prompt: str | tuple[int, ...]
     """A text, or tokens."""
@@ -34,16 +34,16 @@ class Ask:
     n: int = 1
     seed: int = 0
     top: int = 0
-    """How many alternatives of each token to tell."""
+    """How many alternatives of each token to send."""
     copy: int = 0
     """The number of the first text among those of equal prompts: each has random numbers of its own."""
     heal: bool = True
-    """Whether a text may stop inside a token (decode/healing.py)."""
+    """Whether the prompt may stop inside a token (decode/healing.py)."""
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A text begins: what was read of its prompt, and the tokens that spell the rest of it, and perhaps more."""
+class Started:
+    """A text starts: the tokens of its prompt that were read, and those that spell the rest, and perhaps more."""
 
     row: int
     read: list[int]
@@ -55,30 +55,30 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Written:
+class Generated:
     """The next tokens of a text, and ln p of each."""
 
     row: int
     ids: list[int]
     log_probs: list[float]
     tops: list[list[tuple[int, float]]] | None
-    """The likeliest tokens at each place with their ln p, where they were asked for."""
+    """The most likely tokens at each place with their ln p, where they were asked for."""
     finish: str | None
-    """Why nothing follows: "stop", at an end; "length", at the greatest length; None: more will come."""
+    """Why the text ended: "stop", by itself; "length", at its greatest length; None: more will come."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The request came to nothing."""
+    """The request failed."""
 
     error: Exception
 
 
-Event: TypeAlias = Begun | Written | Failed
+Event: TypeAlias = Started | Generated | Failed
 
 
 class Ticket:
-    """A request for texts that is on its way. It belongs to the event loop that made it."""
+    """A request for texts that is under way. It belongs to the event loop that made it."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -92,20 +92,20 @@ class Ticket:
         self._events.put_nowait(event)
 
     async def events(self) -> AsyncIterator[Event]:
-        """The events until all texts have ended; an error of the model is raised. Leaving early cancels it."""
+        """Yield the events until all texts have ended; an error of the model is raised."""
         try:
             while self.waiting:
                 event = await self._events.get()
                 if isinstance(event, Failed):
                     raise event.error
-                if isinstance(event, Written) and event.finish:
+                if isinstance(event, Generated) and event.finish:
                     self.waiting -= 1
                 yield event
         finally:
             self.cancel()
 
     def cancel(self) -> None:
-        """Nobody listens any more: the thread drops what is not written yet."""
+        """Have the thread drop what is not generated yet: nobody waits for it any more."""
         self.cancelled = True
 
 
@@ -116,14 +116,23 @@ class Bulk:
     key: Hashable
     items: Sequence[Any]
     run: Callable[[list[Any]], Iterator[Any]]
-    """Gives a result for each item, in order, and PAUSE wherever texts that are being written may go on."""
+    """Yields a result for each item, in order, and PAUSE where texts may be generated in between."""
     future: asyncio.Future[list[Any]]
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the results any more."""
+        """True if nobody waits for the results any more."""
         return self.future.cancelled()
+
+    def finish(self, found: list[Any] | Exception) -> None:
+        """Hand over the results, or the error; on the event loop."""
+        if self.future.done():
+            return
+        if isinstance(found, Exception):
+            self.future.set_exception(found)
+        else:
+            self.future.set_result(found)
 
 
 PAUSE = object()
-"""What the function of a `Bulk` gives between two results, or two parts of one."""
+"""Yielded by the function of a `Bulk` between two results, or two parts of one."""

@@ -1,4 +1,4 @@
-"""The texts that are being written, as rows of one state: they join it, are written on together, and leave it."""
+"""The texts that are being generated, as rows of one state: they join it, grow together, and leave it."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import write_steps
 from chainrule.decode.strategies import EachRow, Strategy
 from chainrule.errors import ModelError
-from chainrule.serve.batching.requests import Ticket, Written
+from chainrule.serve.batching.requests import Generated, Ticket
 
 PIECE_SECONDS = 0.02
-"""About how long the next piece of a few rows takes to write: nobody waits much longer to join them."""
+"""About how long the next piece of a few rows takes: no request waits much longer to join them."""
 ROW_SECONDS = 0.0003
-"""What each row adds: pieces are handed out row by row, at a price that more tokens share in longer ones."""
+"""Seconds that each row adds to a piece: to hand out a piece costs the same for few tokens as for many."""
 MOST_STEPS = 64
 
 
 @dataclass(eq=False)
 class Row:
-    """A text that is being written."""
+    """A text that is being generated."""
 
     ticket: Ticket
     number: int
-    """Which of the request's texts it is."""
+    """Its number among the texts of the request."""
     strategy: Strategy
     uniforms: Uniforms
     read: list[int]
-    """The tokens read and written so far."""
+    """The tokens read and generated so far."""
     left: int
-    """How many tokens it may still have."""
+    """How many more tokens it may have."""
 
 
 @dataclass
 class Pace:
-    """About how long a step of a model's rows takes, by those so far."""
+    """About how long a step of a model's rows takes, measured on the steps so far."""
 
     step_seconds: float = PIECE_SECONDS
 
     def steps(self, rows: int) -> int:
-        """How many steps make a piece of so many rows."""
+        """Return how many steps make a piece of so many rows."""
         return int(np.clip((PIECE_SECONDS + ROW_SECONDS * rows) / self.step_seconds, 1, MOST_STEPS))
 
     def note(self, seconds: float, steps: int) -> None:
-        """Take a piece into account."""
+        """Record how long a piece took."""
         self.step_seconds = 0.5 * (self.step_seconds + seconds / steps)
 
 
 @dataclass
 class Rows:
-    """Rows of one model that go on together."""
+    """Rows of one model that grow together."""
 
     lm: LanguageModel
     rows: list[Row] = field(default_factory=list)
@@ -67,23 +67,23 @@ class Rows:
         return len(self.rows)
 
     def join(self, rows: Sequence[Row], state: State) -> None:
-        """Take up rows, whose state is given."""
+        """Add rows, whose state is given."""
         self.rows += rows
         self.state = state if self.state is None else self.state.join(state)
 
     def keep(self, places: Sequence[int]) -> None:
-        """Go on with the rows at these places alone."""
+        """Drop all rows but those at these places."""
         if len(places) == len(self.rows):
             return
         self.rows = [self.rows[place] for place in places]
         self.state = self.state.select(np.asarray(places, dtype=np.int64)) if self.rows and self.state else None
 
     def drop_cancelled(self) -> None:
-        """Let go of rows that nobody waits for."""
+        """Drop rows that nobody waits for."""
         self.keep([place for place, row in enumerate(self.rows) if not row.ticket.cancelled])
 
-    def advance(self) -> list[tuple[Ticket, Written]]:
-        """Write the next few tokens of each row; rows that have ended leave."""
+    def advance(self) -> list[tuple[Ticket, Generated]]:
+        """Generate the next few tokens of each row; rows that have ended leave."""
         assert self.state is not None
         steps = min(self.pace.steps(len(self)), max(row.left for row in self.rows))
         end, strategy, before, began = end_of(self.lm), self._strategy(), self.state, time.perf_counter()
@@ -96,7 +96,7 @@ class Rows:
         if np.isnan(scores).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
         self.pace.note(time.perf_counter() - began, steps)
-        written, going = [], []
+        generated, active = [], []
         for place, row in enumerate(self.rows):
             ids = [token for token in tokens[place, : row.left].tolist() if token != PAD]
             row.left -= len(ids)
@@ -104,14 +104,15 @@ class Rows:
             ended = len(ids) < min(steps, row.left + len(ids)) or (bool(ids) and ids[-1] == end)
             finish = "stop" if ended else "length" if row.left == 0 else None
             tops = _tops(self.lm, before, place, ids, row.ticket.ask.top) if row.ticket.ask.top else None
-            written.append((row.ticket, Written(row.number, ids, scores[place, : len(ids)].tolist(), tops, finish)))
+            piece = Generated(row.number, ids, scores[place, : len(ids)].tolist(), tops, finish)
+            generated.append((row.ticket, piece))
             if finish is None:
-                going.append(place)
-        self.keep(going)
-        return written
+                active.append(place)
+        self.keep(active)
+        return generated
 
     def _strategy(self) -> Strategy:
-        """The strategy of all rows; where they differ, one that knows which row has which."""
+        """Return the strategy of all rows; where they differ, one that has each row's own."""
         distinct = [*dict.fromkeys(row.strategy for row in self.rows)]
         if len(distinct) == 1:
             return distinct[0]
@@ -119,17 +120,17 @@ class Rows:
 
 
 def _tops(lm: LanguageModel, state: State, row: int, ids: list[int], count: int) -> list[list[tuple[int, float]]]:
-    """The likeliest tokens before each of the tokens that follow a row of the state, with their ln p."""
+    """Return the most likely tokens at the place of each token that follows a row of the state, with their ln p."""
     if not ids:
         return []
     found = []
     for log_probs_BTV in predictions(lm, state.select(np.asarray([row])), np.asarray([ids], dtype=np.int64)):
-        found += [likeliest(log_probs_V, count) for log_probs_V in to_numpy(log_probs_BTV)[0]]
+        found += [most_likely(log_probs_V, count) for log_probs_V in to_numpy(log_probs_BTV)[0]]
     return found
 
 
-def likeliest(log_probs_V: np.ndarray, count: int) -> list[tuple[int, float]]:
-    """The likeliest tokens with their ln p, best first; none that is impossible."""
+def most_likely(log_probs_V: np.ndarray, count: int) -> list[tuple[int, float]]:
+    """Return the most likely tokens with their ln p, best first; none that is impossible."""
     count = min(count, len(log_probs_V))
     best = np.argpartition(-log_probs_V, count - 1)[:count]
     best = best[np.argsort(-log_probs_V[best], kind="stable")]

@@ -1,8 +1,8 @@
-"""The thread of a model: it reads prompts, writes texts, and does other work, for all requests together.
+"""The thread of a model: it reads prompts, generates texts, and does other work, for all requests together.
 
-One turn of its loop takes up the requests that wait, writes the next few tokens of every text, and does one part of
-the work in bulk. So a long text to score does not keep others from being written, and a request that comes while
-others are being written joins them at the next turn.
+One turn of its loop takes up the requests that wait, generates the next few tokens of every text, and does one part
+of the work in bulk. So a long text to score does not stop texts that are being generated, and a request that comes
+while others are under way joins them at the next turn.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,42 +27,42 @@ from chainrule.serve.batching.prefixes import Prefixes
 from chainrule.serve.batching.requests import (
     PAUSE,
     Ask,
-    Begun,
     Bulk,
     BusyError,
     ClosingError,
     Event,
     Failed,
+    Started,
     Ticket,
 )
 from chainrule.serve.batching.rows import Pace, Row, Rows
 
 _READ_AT_ONCE = 512
-"""Tokens of prompts that are read before texts that are being written go on."""
+"""Tokens of prompts that are read before texts under way get their next tokens."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a model takes on at once."""
+    """How much a model does at once."""
 
     rows: int = 64
-    """Texts that are written together."""
+    """Texts that are generated together."""
     queue: int = 256
     """Requests that wait; one more is refused."""
 
 
-class Engine:
+class Scheduler:
     """The thread of one model. Its methods are called on an event loop, where tickets and results arrive."""
 
     def __init__(self, model: Model, limits: Limits | None = None) -> None:
         self.model, self.limits = model, limits or Limits()
         self.tokens = 0
-        """Tokens written since it began."""
+        """Tokens generated since it started."""
         self._asked: deque[Ticket] = deque()
         self._bulks: deque[Bulk] = deque()
         self._under_way: tuple[list[Bulk], Iterator[Any], list[Any]] | None = None
         self._together: dict[Hashable, Rows] = {}
-        """Rows that are written together: all of a network's, those of one strategy where a row costs little."""
+        """Rows that are generated together: all of a network's, those of one strategy where a row costs little."""
         self._prefixes = Prefixes(model) if isinstance(model, LanguageModel) else None
         self._pace = Pace()
         self._outbox: list[Callable[[], None]] = []
@@ -71,14 +72,14 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="chainrule-model", daemon=True)
 
     def start(self) -> None:
-        """Begin to take requests, from the event loop that runs now."""
+        """Start the thread, from the event loop that runs now."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     # -- on the event loop --------------------------------------------------------------------------------
 
-    def write(self, ask: Ask) -> Ticket:
-        """Have a text written; an error if too many wait already."""
+    def generate(self, ask: Ask) -> Ticket:
+        """Have texts generated; an error if too many requests wait already."""
         ticket = Ticket(ask)
         with self._wake:
             self._check_room()
@@ -89,7 +90,7 @@ class Engine:
     async def bulk(
         self, key: Hashable, items: Sequence[Any], run: Callable[[list[Any]], Iterator[Any]]
     ) -> list[Any]:
-        """The results of a function for items, which it may get together with those of other requests."""
+        """Return the results of a function for items, which it may get together with those of other requests."""
         if not items:
             return []
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
@@ -100,29 +101,29 @@ class Engine:
         return await future
 
     def close(self) -> None:
-        """End the thread; what is not finished fails."""
+        """End the thread; requests that are not finished fail."""
         with self._wake:
             self._closing = True
             self._wake.notify()
 
     @property
     def waiting(self) -> int:
-        """Requests that nothing was done for yet."""
+        """The number of requests that have not started."""
         return len(self._asked) + len(self._bulks)
 
     @property
-    def writing(self) -> int:
-        """Texts that are being written."""
+    def generating(self) -> int:
+        """The number of texts that are being generated."""
         return sum(len(rows) for rows in self._together.values())
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is waiting or under way."""
-        return bool(self.waiting or self.writing or self._under_way)
+        """True if anything is waiting or under way."""
+        return bool(self.waiting or self.generating or self._under_way)
 
     @property
     def reused(self) -> int:
-        """Tokens of prompts that did not have to be read again."""
+        """The number of tokens of prompts that did not have to be read again."""
         return 0 if self._prefixes is None else self._prefixes.reused
 
     def _check_room(self) -> None:
@@ -136,29 +137,22 @@ class Engine:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._closing or self._asked or self._bulks or self._under_way or self.writing):
+                while not (self._closing or self._asked or self._bulks or self._under_way or self.generating):
                     self._wake.wait()
                 if self._closing:
                     break
-            self._drop_cancelled()
             self._take_up()
             self._advance()
             self._work()
             self._send()
         self._fail(ClosingError("the server is shutting down"))
 
-    def _drop_cancelled(self) -> None:
-        for key, rows in [*self._together.items()]:
-            rows.drop_cancelled()
-            if not len(rows):
-                del self._together[key]
-
     def _take_up(self) -> None:
-        """Read the prompts of requests that wait, as many as there is room for."""
+        """Start requests that wait, as many as there is room for."""
         taken: list[Ticket] = []
-        room = self.limits.rows - self.writing
+        room = self.limits.rows - self.generating
         with self._wake:
-            while self._asked and (self._asked[0].ask.n <= room or not (taken or self.writing)):
+            while self._asked and (self._asked[0].ask.n <= room or not (taken or self.generating)):
                 ticket = self._asked.popleft()
                 if not ticket.cancelled:
                     taken.append(ticket)
@@ -166,19 +160,19 @@ class Engine:
         if not taken:
             return
         try:
-            self._begin(taken)
+            self._start_texts(taken)
         except Exception as error:
             if len(taken) == 1:
-                self._tell(taken[0], Failed(error))
+                self._post(taken[0], Failed(error))
                 return
             for ticket in taken:  # one bad request should not fail the others
                 try:
-                    self._begin([ticket])
+                    self._start_texts([ticket])
                 except Exception as its_error:
-                    self._tell(ticket, Failed(its_error))
+                    self._post(ticket, Failed(its_error))
 
-    def _begin(self, tickets: Sequence[Ticket]) -> None:
-        """Read the prompts, and add their texts to those that are being written."""
+    def _start_texts(self, tickets: Sequence[Ticket]) -> None:
+        """Read the prompts, and add their texts to those under way."""
         lm = LanguageModel.expect(self.model)
         openings, states = self._read_prompts(lm, tickets)
         rows: list[Row] = []
@@ -188,15 +182,14 @@ class Engine:
             ask, strategy = ticket.ask, text_only(lm, ticket.ask.strategy)
             prompt = prompt_ids(lm, ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
             uniforms = Uniforms(ask.seed, [prompt] * ask.n, range(ask.copy, ask.copy + ask.n))
-            begun = draw_openings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
+            drawn = draw_openings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
             group: Hashable = strategy if lm.capabilities.is_compiled else None
             groups.setdefault(group, []).extend(range(len(rows), len(rows) + ask.n))
-            for number, opening in enumerate(begun):
+            for number, opening in enumerate(drawn):
                 read = [*found.settled, *opening.ids]
                 rows.append(Row(ticket, number, strategy, uniforms, read, ask.max_tokens))
                 added.append(opening.ids)
-                begins = Begun(number, list(found.settled), found.rest, list(opening.ids), len(prompt))
-                self._tell(ticket, begins)
+                self._post(ticket, Started(number, list(found.settled), found.rest, list(opening.ids), len(prompt)))
         state = states.select(np.repeat(np.arange(len(tickets)), [ticket.ask.n for ticket in tickets]))
         if any(added):
             state = lm.extend(state, pad(added))
@@ -207,7 +200,7 @@ class Engine:
             )
 
     def _read_prompts(self, lm: LanguageModel, tickets: Sequence[Ticket]) -> tuple[list[Openings], State]:
-        """The openings of each prompt, and the state after their settled tokens."""
+        """Return how the end of each prompt can be spelled, and the state after the tokens before it."""
         healed = [
             place for place, ticket in enumerate(tickets) if isinstance(ticket.ask.prompt, str) and ticket.ask.heal
         ]
@@ -228,7 +221,7 @@ class Engine:
         return [openings[place] for place in range(len(tickets))], state.select(back)
 
     def _ids(self, lm: LanguageModel, ask: Ask) -> list[int]:
-        """The tokens of a prompt that is not healed."""
+        """Return the tokens of a prompt that is not healed."""
         if isinstance(ask.prompt, str):
             return prompt_ids(lm, ask.prompt)
         ids = list(ask.prompt)
@@ -237,7 +230,7 @@ class Engine:
         return ids
 
     def _read(self, prompts: list[list[int]]) -> State:
-        """The state after prompts, from states that were kept; texts that are being written go on meanwhile."""
+        """Return the state after prompts, from states that were kept; texts under way go on meanwhile."""
         assert self._prefixes is not None
         lm = self._prefixes.lm
         states, rest = [], []
@@ -261,17 +254,17 @@ class Engine:
         return joined
 
     def _advance(self) -> None:
-        """Write the next few tokens of every text."""
+        """Generate the next few tokens of every text that somebody waits for."""
         for key, rows in [*self._together.items()]:
+            rows.drop_cancelled()
             try:
-                for ticket, written in rows.advance():
-                    self.tokens += len(written.ids)
-                    self._tell(ticket, written)
+                for ticket, generated in rows.advance() if len(rows) else ():
+                    self.tokens += len(generated.ids)
+                    self._post(ticket, generated)
             except Exception as error:
                 for row in rows.rows:
-                    self._tell(row.ticket, Failed(error))
-                del self._together[key]
-                continue
+                    self._post(row.ticket, Failed(error))
+                rows.keep([])
             if not len(rows):
                 del self._together[key]
 
@@ -304,39 +297,36 @@ class Engine:
         self._under_way = None
         first = 0
         for bulk in bulks:
-            self._outbox.append(_resolution(bulk, found[first : first + len(bulk.items)]))
+            self._outbox.append(partial(bulk.finish, found[first : first + len(bulk.items)]))
             first += len(bulk.items)
 
     def _fail_bulks(self, bulks: Sequence[Bulk], error: Exception) -> None:
-        """Where several were done together, each is tried by itself: one bad request should not fail the others."""
+        """Try each by itself where several were done together: one bad request should not fail the others."""
         for bulk in bulks:
-            its_error: Exception | None = error
+            found: list[Any] | Exception = error
             if len(bulks) > 1:
                 try:
                     found = [result for result in bulk.run(list(bulk.items)) if result is not PAUSE]
-                    self._outbox.append(_resolution(bulk, found))
-                    its_error = None
                 except Exception as own:
-                    its_error = own
-            if its_error is not None:
-                self._outbox.append(_failure(bulk, its_error))
+                    found = own
+            self._outbox.append(partial(bulk.finish, found))
 
     def _fail(self, error: Exception) -> None:
-        """Fail whatever is not finished, at the end."""
+        """Fail all requests that are not finished."""
         for rows in self._together.values():
             for row in rows.rows:
-                self._tell(row.ticket, Failed(error))
+                self._post(row.ticket, Failed(error))
         for ticket in self._asked:
-            self._tell(ticket, Failed(error))
+            self._post(ticket, Failed(error))
         bulks = [*self._bulks, *(self._under_way[0] if self._under_way else ())]
-        self._outbox += [_failure(bulk, error) for bulk in bulks]
+        self._outbox += [partial(bulk.finish, error) for bulk in bulks]
         self._send()
 
-    def _tell(self, ticket: Ticket, event: Event) -> None:
-        self._outbox.append(lambda: ticket.put(event))
+    def _post(self, ticket: Ticket, event: Event) -> None:
+        self._outbox.append(partial(ticket.put, event))
 
     def _send(self) -> None:
-        """Hand all that is new to the event loop at once: waking it for each would cost more than the texts."""
+        """Hand all events to the event loop at once: to wake it for each would cost more than the texts."""
         if not self._outbox:
             return
         outbox, self._outbox = self._outbox, []
@@ -351,26 +341,10 @@ class Engine:
 
 
 def _joined(states: Sequence[State]) -> State:
-    """States of one row each as one state; a state that is there several times is joined once, and repeated."""
+    """Join states of one row each; a state that occurs several times is joined once, and repeated."""
     distinct = {id(state): state for state in states}
     places = {key: place for place, key in enumerate(distinct)}
     first, *others = distinct.values()
     for state in others:
         first = first.join(state)
     return first.select(np.asarray([places[id(state)] for state in states]))
-
-
-def _resolution(bulk: Bulk, results: list[Any]) -> Callable[[], None]:
-    def resolve() -> None:
-        if not bulk.future.done():
-            bulk.future.set_result(results)
-
-    return resolve
-
-
-def _failure(bulk: Bulk, error: Exception) -> Callable[[], None]:
-    def fail() -> None:
-        if not bulk.future.done():
-            bulk.future.set_exception(error)
-
-    return fail
