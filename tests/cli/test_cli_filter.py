@@ -53,7 +53,7 @@ def test_bad_input_is_one_line(fails: Fails, model: Path, text: Path, tmp_path: 
     assert "there is no document in it to filter" in fails("filter", model, tmp_path / "blank.txt", "--keep", "1")
     (tmp_path / "bytes.txt").write_bytes(b"i love\xff cats\n")
     assert "line 1, byte 7: expected UTF-8" in fails("filter", model, tmp_path / "bytes.txt", "--keep", "1")
-    assert "is text, and this name is one of csv" in fails(
+    assert "are text, but this is the name of a csv file" in fails(
         "filter", model, text, "--keep", "1", "--out", tmp_path / "out.csv"
     )
     assert "plain text has no fields" in fails("filter", model, text, "--keep", "1", "--field", "body")

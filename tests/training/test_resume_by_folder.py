@@ -129,7 +129,9 @@ def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "model.run" / "run.json").touch()
     with pytest.raises(FolderError, match=r"model: no such run folder \(there is .*/model\.run\)$"):
         cr.resume(tmp_path / "model")
-    with pytest.raises(FolderError, match=r"not a run folder: it has no run\.json \(one that an earlier version"):
+    with pytest.raises(
+        FolderError, match=r"not a run folder: it has no run\.json \(resume a run of an earlier version"
+    ):
         cr.resume(tmp_path)
     with pytest.raises(FolderError, match=r"corpus.txt: a file, not a run folder"):
         cr.resume(corpus)
