@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import GATES, from_zero, positive, share, size
+from chainrule.networks.config import GATES, Bounds, from_zero, share, size
 from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share
 from chainrule.networks.settings import AnyCell, CellOrBlockSettings, named
 from chainrule.settings import Groups, setting
@@ -23,6 +24,8 @@ SPELLED = 32
 """The size of the vector of a byte."""
 FILTERS = (2, 3, 4, 5)
 """The number of bytes that each kind of filter of characters=cnn sees at once."""
+
+_encoder_rate = Bounds("above 0 (frozen=true leaves the encoder as it is)", lambda value: 0 < value < math.inf)
 
 
 class WordInputs(NamedTuple):
@@ -71,8 +74,8 @@ class TaggerSettings(CellOrBlockSettings):
         None, "the folder of a masked model whose features of words to begin from", common=True
     )
     frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train the layers above it")
-    encoder_rate: float = positive(
-        0.05, "pretrained: the encoder's learning rate, as a share of that of the rest (frozen=true is for none)"
+    encoder_rate: float = _encoder_rate(
+        0.05, "pretrained: the encoder's learning rate, as a share of that of the rest"
     )
     encoder_dropout: float = share(
         0.1, "pretrained: share of features and attention weights left out in the encoder while it is tuned"
