@@ -1,4 +1,4 @@
-"""Beam search by the kernels finds what the plain way over all probabilities finds, to the last bit."""
+"""Beam search by the kernels gives the same results as the plain way over all probabilities, to the last bit."""
 
 from __future__ import annotations
 
@@ -138,13 +138,13 @@ def test_tiny_texts_have_many_equal_and_impossible_hypotheses(
     check(lm, beam, [[], [size - 1], [2, size - 1]], lm.tokenizer.eos if ends else None, **asked)
 
 
-def test_what_the_kernel_leaves_open_is_ranked_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearly_equal_tokens_are_ranked_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked: list[int] = []
-    plainly = beam._Search._rank_slowly
+    slowly = beam._Search._rank_slowly
 
     def noted(self: Any, row: int) -> None:
         ranked.append(row)
-        plainly(self, row)
+        slowly(self, row)
 
     monkeypatch.setattr(beam._Search, "_rank_slowly", noted)
     lm = ready(cr.train("ngram", "a b c\nb c a\nc c b a\n", order=3, tokenizer="char"))
@@ -154,7 +154,7 @@ def test_what_the_kernel_leaves_open_is_ranked_the_plain_way(monkeypatch: pytest
     assert ranked
 
 
-def test_lists_are_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_discarded_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "_FIRST_PAIRS", 1)
     monkeypatch.setattr(workspace, "_MOST_PAIRS", 1)
     monkeypatch.setattr(beam, "_PIECE", 8)

@@ -1,4 +1,4 @@
-"""N-grams of any length: what is counted, what is predicted, and that the fast paths are the slow ones."""
+"""N-grams of any length: counts and predictions are right, and the fast paths equal the slow ones."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_evidence_is_that_of_a_loop(text: list[list[int]], row: list[int], conte
     walker.walk(np.asarray([row]), walk.state_of([walker.start]), lambda rows, places, *found: seen.append(found))
     (evidence, used, matched) = seen[0]
     for t, token in enumerate(row):
-        # <s> is where a line begins, or in a stream what lies behind a line's end
+        # <s> stands for the beginning of a line, or in a stream for the end of the line before
         read = [BOS if context == "line" else EOS]
         for before in row[:t]:
             read = [BOS] if context == "line" and before == EOS else [*read, before]

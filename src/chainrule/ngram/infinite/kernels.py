@@ -118,7 +118,7 @@ def distribute(follower: Any, starts: Any, places: Any) -> None:
 def compare(
     ids: Any, order: Any, follower: Any, places: Any, boundary: int, most: int, first: int, last: int, shared: Any
 ) -> None:
-    """Fill shared[first:last]: 1 + how many tokens, at most `most`, two neighbours in a block have in common.
+    """Fill shared[first:last]: 1 + the number of tokens, at most `most`, that neighbours in a block have in common.
 
     The first entry of a block is 0.
     """

@@ -256,7 +256,7 @@ class AnyLengthModel(LanguageModel):
 
 
 def log_probs_of(sheets: list[Sheet], events: int, smoothing: Smoothing, uniform: float) -> Floats:
-    """Return ln p of each of so many events; `sheets` go from the shortest contexts to the longest."""
+    """Return ln p of each of the events; `sheets` go from the shortest contexts to the longest."""
     p = np.full(events, uniform)
     for sheet in sheets:
         d, theta = smoothing.discount[sheet.group], smoothing.strength[sheet.group]

@@ -49,7 +49,7 @@ SMALL = plain_up_to(670)
 """The most tokens of a text that NumPy sorts rather than Numba kernels, which would take longer to load."""
 
 _FIRST_DEPTH = 4  # tokens by which contexts are sorted one at a time, before the depth doubles
-BLOCK, _TABULATED = 32, 8  # long ranges are counted from a table of how many values per 32 are at most 0, 1, ... 7
+BLOCK, _TABULATED = 32, 8  # a table has the number of values per 32 that are at most 0, 1, ... 7, for long ranges
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def values_of(lists: Any, plan: Any) -> Any:
 
 @inner
 def penalised(value: float, times: int, plan: Any) -> Any:
-    """Return ln p <= 0 of a token after penalties, if it occurred so many times; see decode/strategies.py."""
+    """Return ln p <= 0 of a token after the penalties of decode/strategies.py, given the count of the token."""
     return plan.slope * value - plan.per_time * times - plan.offset
 
 

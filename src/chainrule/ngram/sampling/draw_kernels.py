@@ -117,7 +117,7 @@ def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, shift: int, b
 
 @inner
 def _weigh(stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: int, work: Any) -> None:
-    """Write the mass of each token of a bucket to `work`, and in how many lists it is kept, less removed from."""
+    """Write the mass of each token of a bucket to `work`, and a number above 0 if the token is kept."""
     weight, times, power = work[1], work[2], factor.shape[1] - 1
     ids, mass, places = lists.ids_by_id, lists.mass_by_id, lists.place_by_id
     first, width = bucket << shift, 1 << shift

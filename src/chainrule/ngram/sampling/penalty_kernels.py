@@ -37,9 +37,9 @@ class Text(NamedTuple):
     """The counts of the tokens of a text, and the lists that depend on them."""
 
     counts: Any
-    """How often each token occurred."""
+    """The count of each token."""
     listed_counts: Any
-    """How often each token had occurred when the edition began."""
+    """The count of each token when the edition began."""
     distinct: Any
     """The tokens of the text, each once."""
     changed: Any
@@ -98,7 +98,7 @@ def _begin_edition(text: Any) -> None:
 
 @inner
 def make_room(levels: int, text: Any) -> Any:
-    """Make room for the lists beside those of so many levels; returns False if they do not fit."""
+    """Make room for the lists beside those of a number of levels; returns False if they do not fit."""
     wanted = 4 * levels * (text.numbers[DISTINCT] + BLOCK)
     if text.numbers[USED] + wanted > text.region[1]:
         _begin_edition(text)

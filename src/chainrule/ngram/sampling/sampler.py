@@ -54,7 +54,7 @@ def plan_of(operations: Operations | None, codes: Any = None, log_alpha: float =
             forbidden += value
         elif name.endswith("_penalty"):
             if name == "repetition_penalty" and any(strength < 0 for _, strength in penalties):
-                return None  # it divides what is above 0 by then
+                return None  # it divides values above 0, which these penalties make possible
             penalties.append((name, value))
         else:
             return None
@@ -114,12 +114,12 @@ class Sampler:
         self._patience = Patience(_PLAIN_NANOSECONDS)
 
     def plan(self, kernel: Any, operations: Operations | None, tokens: int) -> Plan | None:
-        """Return the plan of operations for so many tokens; None if there is none, or the kernel is not ready."""
+        """Return the plan of operations for a number of tokens; None without a plan or a kernel that is ready."""
         plan = plan_of(operations, self.codes, self.log_alpha)
         return plan if plan is not None and self.is_ready(kernel, tokens) else None
 
     def is_ready(self, kernel: Any, tokens: int) -> bool:
-        """Return True if a kernel is compiled, or if compiling it pays after so many tokens more."""
+        """Return True if a kernel is compiled, or if compiling it pays, counting these tokens too."""
         if is_compiled(kernel):
             return True
         if not self._patience.count(tokens):

@@ -182,7 +182,7 @@ def push_level(
 
 @inner
 def has_room(children: int, lists: Any, directory: Any) -> Any:
-    """Return True if there is room for the two lists of a context with so many words."""
+    """Return True if there is room for the two lists of a context with a number of children."""
     used = directory.used
     return (
         used[0] + 2 * children <= len(lists.ids)
@@ -230,11 +230,14 @@ def _gather(
                 ids[found], values[found] = token, effective(own, n, top, backoff)
                 found += 1
     seen = found
-    for k in range(len(plan.forbidden)):
-        found = _also(words[plan.forbidden[k]], found, trie, ids, spare, scratch)
-    if plan.looks_back:
-        for k in range(text.numbers[CHANGED]):
-            found = _also(text.changed[k], found, trie, ids, spare, scratch)
+    changed = text.numbers[CHANGED] if plan.looks_back else ZERO
+    for k in range(len(plan.forbidden) + changed):
+        is_forbidden = k < len(plan.forbidden)
+        token = np.int64(words[plan.forbidden[k]] if is_forbidden else text.changed[k - len(plan.forbidden)])
+        if stamp[token] != now:
+            stamp[token], where[token], codes[found] = now, found, trie.code[token]
+            ids[found] = token
+            found += 1
     for k in range(found):
         below = value_after(np.int64(codes[k]), listed, context, backoff, trie, prob)
         values[behind + k] = effective(below, listed, top, backoff)
@@ -257,7 +260,7 @@ def push_gathered(
         for k in range(found):
             own, below = values[k], values[behind + k]
             if plan.slope != 1.0 and max(own, below) > 0:
-                return ZERO  # a repetition penalty divides what is above 0
+                return ZERO  # a repetition penalty divides values above 0
             times, listed = text.counts[ids[k]], text.listed_counts[ids[k]]
             values[k] = penalised(own, times, plan) if times > 0 else own
             values[behind + k] = penalised(below, listed, plan) if listed > 0 else below
@@ -279,13 +282,3 @@ def push_gathered(
         top_value = add_up(start, size, lists, plan.betas)
         many = _push(sign, start, size, _NO_ROWS, top, GATHERED, top_value, many, scratch)
     return many
-
-
-@inner
-def _also(token: int, found: int, trie: Any, ids: Any, spare: Any, scratch: Any) -> Any:
-    """Gather a token unless it is gathered already; returns the number of gathered tokens."""
-    if scratch.stamp[token] != scratch.clock[0]:
-        scratch.stamp[token], scratch.where[token] = scratch.clock[0], found
-        ids[found], spare.keys[0, found] = token, trie.code[token]
-        found += 1
-    return found

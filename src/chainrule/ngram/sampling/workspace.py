@@ -110,7 +110,7 @@ class Workspace:
             is_stuck = True
 
     def _discard_lists(self, pairs: int) -> None:
-        """Discard all lists but that of all words, and make room for so many pairs."""
+        """Discard all lists but that of all words, and make room for a number of pairs."""
         powers, text = len(self.plan.betas), self.scratch.text
         begin, end = text.region
         self.lists = Lists(
