@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, LadderEntry, Task, find_kind, kind_names
+from chainrule.contract.kinds import Kind, LadderEntry, Task, find_kind, kind_names, present_name
 from chainrule.errors import ChainruleError, MissingExtraError, PluginError
 from chainrule.system.progress import SILENT, Progress
 
@@ -48,7 +48,7 @@ def find_ladder(
         listed = list(_read(str(chosen)))
         if other := next((kind for kind, _ in listed if kind.task != task), None):
             raise ChainruleError(f"{chosen}: the kind {other.name} is for another task: --task {other.task}")
-        found = [one for one in listed if not kinds or one[0].name in kinds]
+        found = [one for one in listed if not kinds or one[0].name in map(present_name, kinds)]
     if not found:
         of = "" if str(chosen) == FULL else f" in the ladder {chosen}"
         raise ChainruleError(

@@ -41,7 +41,7 @@ CHEAP = "°"
 @opt.option(
     "--ladder NAME|FILE",
     "The models: quick (a few), full (all), lecture-ngrams or lecture-networks (tables of the lectures), or "
-    "the [[rung]] tables (kind, name, settings, share) of a TOML or JSON file.",
+    "the [[model]] tables (kind, name, settings, share) of a TOML or JSON file.",
     default="full",
 )
 @opt.minutes("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
@@ -190,9 +190,9 @@ def _language_figures(result: Result) -> list[str]:
 def _costs(comparison: Comparison, result: Result) -> list[str]:
     """Return the costs of a model, each with a mark if no better model is as cheap."""
     costs = {
-        "speed": f"{result.test.tokens_per_second:,.0f}",
-        "training": number(result.training_seconds, 2),
-        "size": number(result.megabytes, 3),
+        "tokens_per_second": f"{result.test.tokens_per_second:,.0f}",
+        "training_seconds": number(result.training_seconds, 2),
+        "megabytes": number(result.megabytes, 3),
     }
     marked = [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]
     return ["" if result.steps is None else f"{result.steps:,}", *marked]
