@@ -32,7 +32,7 @@ STRATEGIES = (
 def estimation() -> None:
     """Count, smooth, store, score; read and write ARPA."""
     text = cr.Corpus.from_text(TEXT)
-    for settings in ({}, {"bits": 8}, {"index": True}, {"smoothing": "katz"}, {"prune": "0,1"}):
+    for settings in ({}, {"bits": 8}, {"index": "hash"}, {"smoothing": "katz"}, {"prune": "0,1"}):
         lm = cr.train("ngram", text, order=3, **settings)
         lm.perplexity(TEXT)
         cr.score(lm, TEXT.splitlines())

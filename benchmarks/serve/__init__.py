@@ -218,7 +218,7 @@ def llama(options: argparse.Namespace) -> None:
     prompts = [f"{number}. {PROMPTS[number % 8]}" for number in range(16)]
     with tempfile.TemporaryDirectory() as place:
         rows = beside_llama(options.llama_server, Path(place), prompts, options.connections or 16, options.seconds)
-    show("Transformer, 64 tokens, the likeliest", rows)
+    show("Transformer, 64 tokens, the most likely", rows)
 
 
 def leave(options: argparse.Namespace) -> None:

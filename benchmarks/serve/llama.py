@@ -60,12 +60,12 @@ def _is_up(port: int) -> bool:
 
 
 def requests_for(prompts: list[str], end: int) -> list[tuple[bytes, bytes | None]]:
-    """Streams of the likeliest tokens, which are the same whoever computes them, and do not end by themselves."""
+    """Streams of the most likely tokens, which are the same whoever computes them, and do not end by themselves."""
     fields = {"max_tokens": TOKENS, "stream": True, "stream_options": {"include_usage": True}}
-    return [(request_bytes({"prompt": prompt, **fields, **_likeliest(end)}), None) for prompt in prompts]
+    return [(request_bytes({"prompt": prompt, **fields, **_most_likely(end)}), None) for prompt in prompts]
 
 
-def _likeliest(end: int) -> dict[str, object]:
+def _most_likely(end: int) -> dict[str, object]:
     return {"temperature": 0, "logit_bias": {str(end): -100}}
 
 
@@ -98,7 +98,7 @@ def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: 
         # as tokens, which are taken as they are: a text may stop inside a word
         ours = [text_of(port, lm.tokenizer.encode(prompt).tolist(), end) for prompt in prompts[:4]]
     same = sum(one == other for one, other in zip(theirs, ours, strict=True))
-    print(f"the likeliest texts: {same} of {len(ours)} are the same")
+    print(f"the most likely texts: {same} of {len(ours)} are the same")
     peer = {connections: rate for connections, rate, _ in measured["llama.cpp"]}
     return [
         {
@@ -116,8 +116,8 @@ def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: 
 
 
 def text_of(port: int, prompt: str | list[int], end: int) -> str:
-    """The likeliest text after a prompt."""
-    body = {"prompt": prompt, "max_tokens": 24, **_likeliest(end)}
+    """The most likely text after a prompt."""
+    body = {"prompt": prompt, "max_tokens": 24, **_most_likely(end)}
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )

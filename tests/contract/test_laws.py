@@ -80,8 +80,9 @@ def test_law(place: int, law: str) -> None:
 
 
 OFFERED = {
-    "ngram": "draft likeliest match_lengths next_probs predictions prepare score_sequences score_text search write",
-    "anygram": "draft likeliest write",
+    "ngram": "best_tokens draft match_lengths next_probs predictions prepare score_sequences score_text "
+    "search write",
+    "anygram": "best_tokens draft write",
     "lstm": "as_torch features predictions read",
     "transformer": "as_torch features predictions read_ahead",
     "averaging": "as_torch features predictions",

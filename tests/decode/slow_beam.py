@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from chainrule.arrays import Array, pad, to_numpy, without
 from chainrule.contract.lm import LanguageModel, State
-from chainrule.decode.healing import Opening
+from chainrule.decode.healing import Respelling
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
@@ -27,18 +27,17 @@ def slow_beam_search(
     end: int | None = None,
     forbid: Sequence[int] = (),
     best: int = 1,
-    begun: Sequence[Sequence[Opening]] | None = None,
+    starts: Sequence[Sequence[Respelling]] | None = None,
 ) -> list[list[Continuation]]:
     """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
 
     `end` is the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
-    `begun` are the openings of each row with which its hypotheses begin, `width` at most; none count as tokens that
-    add nothing to the prompt.
+    `starts` are the respellings with which the hypotheses of each row begin, `width` at most.
     """
     if len(state) == 0:
         return []
-    begun = begun or [[Opening()]] * len(state)
-    searches = [_Search(beam, best, max_tokens, openings) for openings in begun]
+    starts = starts or [[Respelling()]] * len(state)
+    searches = [_Search(beam, best, max_tokens, respellings) for respellings in starts]
     going = np.arange(len(state))  # rows whose search is not over
     opened = pad([hypothesis.ids for search in searches for hypothesis in search.live])
     state = lm.extend(state.select(np.repeat(going, beam.width)), opened)
@@ -111,13 +110,13 @@ class _Hypothesis:
 class _Search:
     """The hypotheses of one prompt."""
 
-    def __init__(self, beam: Beam, best: int, max_tokens: int, openings: Sequence[Opening]) -> None:
+    def __init__(self, beam: Beam, best: int, max_tokens: int, respellings: Sequence[Respelling]) -> None:
         self.beam, self.best = beam, best
         self.steps_left = max_tokens
         self.finished = 0  # how many hypotheses were, whether they are kept or not
         self.done: list[_Hypothesis] = []
-        # all rows of the batch that no opening fills are impossible, so that no hypothesis is found twice
-        self.live = [_Hypothesis(o.ids, o.log_prob, o.inside) for o in openings]
+        # all rows of the batch that no respelling fills are impossible, so that no hypothesis is found twice
+        self.live = [_Hypothesis(o.ids, o.log_prob, o.inside) for o in respellings]
         self.live += [_Hypothesis((), -math.inf)] * (beam.width - len(self.live))
         self.longest = max_tokens + max(hypothesis.length for hypothesis in self.live)
 

@@ -16,7 +16,7 @@ import chainrule as cr
 from chainrule.arrays import PAD, Array
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.beam import beam_search
-from chainrule.decode.healing import Opening
+from chainrule.decode.healing import Respelling
 from chainrule.decode.strategies import Beam
 from chainrule.errors import ModelError
 
@@ -85,7 +85,7 @@ BEAMS = st.builds(
     max_tokens=st.integers(1, 6),
     end=st.sampled_from([END, None]),
     forbid=st.sampled_from([(), (0,), (0, 3)]),
-    openings=st.booleans(),
+    respellings=st.booleans(),
 )
 def test_arrays_find_what_hypotheses_find(
     seed: int,
@@ -96,14 +96,14 @@ def test_arrays_find_what_hypotheses_find(
     max_tokens: int,
     end: int | None,
     forbid: tuple[int, ...],
-    openings: bool,
+    respellings: bool,
 ) -> None:
     lm = Drawn(seed, values)
-    begun = None
-    if openings:
-        every = [Opening((1,), -0.5, True), Opening((1, 3), -1.0), Opening((4,), -2.0, True)][: beam.width]
-        begun = [every[: 1 + prompt % len(every)] for prompt in range(prompts)]
-    asked: Any = {"max_tokens": max_tokens, "end": end, "forbid": forbid, "best": best, "begun": begun}
+    starts = None
+    if respellings:
+        every = [Respelling((1,), -0.5, True), Respelling((1, 3), -1.0), Respelling((4,), -2.0, True)][: beam.width]
+        starts = [every[: 1 + prompt % len(every)] for prompt in range(prompts)]
+    asked: Any = {"max_tokens": max_tokens, "end": end, "forbid": forbid, "best": best, "starts": starts}
     expected = slow_beam_search(lm, lm.start(prompts), beam, **asked)
     assert beam_search(lm, lm.start(prompts), beam, **asked) == expected
 

@@ -188,7 +188,7 @@ def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pyt
     strategy = cr.RepetitionPenalty(1.2) | cr.TopK(40)
     wanted = sample_after(lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos)
     new: dict[int, list[int]] = {row: [] for row in range(len(prompts))}
-    going_on: set[int] = set()
+    active: set[int] = set()
     for written in sample_steps(
         lm,
         lm.extend(lm.start(len(prompts)), pad(prompts)),
@@ -201,9 +201,9 @@ def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pyt
     ):
         for row, tokens in zip(written.rows, written.tokens, strict=True):
             new[row] += tokens
-        going_on = written.going_on
+        active = written.active
     assert [tuple(ids) for ids in new.values()] == [continuation.ids for continuation in wanted]
-    assert [row not in going_on for row in new] == [continuation.finished for continuation in wanted]
+    assert [row not in active for row in new] == [continuation.finished for continuation in wanted]
     assert len({len(ids) for ids in new.values()}) > 1, "rows of several lengths"
 
 

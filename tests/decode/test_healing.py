@@ -17,7 +17,7 @@ from chainrule.contract import chain
 from chainrule.contract.lm import State
 from chainrule.decode import healing
 from chainrule.decode.generate import prompt_ids
-from chainrule.decode.healing import find_openings
+from chainrule.decode.healing import find_respellings
 from chainrule.tokens.base import Ids, encode_lines_slowly
 
 TOKENIZERS = ("bpe", "wordpiece", "unigram", "word", "word:unicode", "char", "byte")
@@ -156,13 +156,13 @@ def by_brute_force(lm: cr.LanguageModel, prompt: str) -> dict[str, float]:
 @pytest.mark.parametrize("prompt", ["a", "ab", "aa", "b a", "a aa", "aab"])
 def test_openings_give_texts_the_probability_that_brute_force_gives(prompt: str) -> None:
     lm = Short()
-    _, (openings,) = find_openings(lm, [prompt])
+    _, (respellings,) = find_respellings(lm, [prompt])
     found: dict[str, float] = defaultdict(float)
-    every = openings.best(1000)
-    for opening in every:
-        for ids, p in listed(lm, (*openings.settled, *opening.ids)).items():
-            found[lm.tokenizer.decode(ids)] += math.exp(opening.log_prob) * p
-    assert sum(math.exp(opening.log_prob) for opening in every) == pytest.approx(1)
+    every = respellings.best(1000)
+    for respelling in every:
+        for ids, p in listed(lm, (*respellings.stable, *respelling.ids)).items():
+            found[lm.tokenizer.decode(ids)] += math.exp(respelling.log_prob) * p
+    assert sum(math.exp(respelling.log_prob) for respelling in every) == pytest.approx(1)
     assert found == pytest.approx(by_brute_force(lm, prompt))
     assert len(every) > 1 or prompt == "b a"
 
@@ -201,13 +201,13 @@ def test_a_wide_beam_finds_the_likeliest_tokens_that_spell_the_prompt() -> None:
 
 
 def test_the_number_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of very many ways to spell a long word the likeliest are taken, and their shares sum to one."""
+    """Of very many ways to spell a long word the most likely are taken, and their shares sum to one."""
     lm = Short()
-    every = find_openings(lm, ["abab"])[1][0].best(1000)
+    every = find_respellings(lm, ["abab"])[1][0].best(1000)
     monkeypatch.setattr(healing, "_MOST_PATHS", 1)
-    few = find_openings(lm, ["abab"])[1][0].best(1000)
-    assert {opening.ids for opening in few} < {opening.ids for opening in every}
-    assert sum(math.exp(opening.log_prob) for opening in few) == pytest.approx(1)
+    few = find_respellings(lm, ["abab"])[1][0].best(1000)
+    assert {respelling.ids for respelling in few} < {respelling.ids for respelling in every}
+    assert sum(math.exp(respelling.log_prob) for respelling in few) == pytest.approx(1)
 
 
 # Real tokenizers
@@ -239,7 +239,7 @@ def test_a_log_goes_on_as_it_should(
         goes_on = goes_on.replace("27]: re", "27 ] : re")  # its text has a space around each sign
     (found,) = cr.generate_many(log_model, [prompt], strategy)
     if isinstance(strategy, cr.Beam) and goes_on.endswith("re"):
-        goes_on = goes_on.removesuffix("re")  # the likeliest whole line may have another event
+        goes_on = goes_on.removesuffix("re")  # the most likely whole line may have another event
     assert found.continuation.startswith(goes_on), found
 
 
@@ -248,18 +248,18 @@ def test_a_log_goes_on_as_it_should(
     [("lstm", {"embedding": 8, "hidden": 8, "layers": 1}), ("transformer", {"layers": 1, "width": 16, "heads": 2})],
 )
 def test_a_network_heals_too(kind: str, settings: dict[str, int]) -> None:
-    """Openings differ in ln p as the scores of their tokens do, batched as they are."""
+    """Respellings differ in ln p as the scores of their tokens do, batched as they are."""
     choice = cr.TokenizerChoice("bpe", vocab_size=280)
     lm = cr.train(kind, cr.Corpus.from_text(LOG), tokenizer=choice, steps=2, batch=256, **settings)
-    _, (openings,) = find_openings(lm, ["Jan 12 10:05 host2 auth[127]: req"])
-    best = openings.best(20)
-    assert len({len(opening.ids) for opening in best}) > 1
-    assert all(lm.tokenizer.decode(opening.ids).startswith(" req") for opening in best)
+    _, (respellings,) = find_respellings(lm, ["Jan 12 10:05 host2 auth[127]: req"])
+    best = respellings.best(20)
+    assert len({len(respelling.ids) for respelling in best}) > 1
+    assert all(lm.tokenizer.decode(respelling.ids).startswith(" req") for respelling in best)
     scores = [
-        chain.score(lm, np.asarray([[*openings.settled, *opening.ids]]))[0, len(openings.settled) :].sum()
-        for opening in best
+        chain.score(lm, np.asarray([[*respellings.stable, *respelling.ids]]))[0, len(respellings.stable) :].sum()
+        for respelling in best
     ]
-    found = np.asarray([opening.log_prob for opening in best])
+    found = np.asarray([respelling.log_prob for respelling in best])
     np.testing.assert_allclose(found - found[0], np.asarray(scores) - scores[0], atol=1e-4)
 
 
@@ -279,8 +279,8 @@ def test_the_batch_changes_no_text(log_model: cr.LanguageModel) -> None:
 def test_healing_can_be_switched_off(log_model: cr.LanguageModel) -> None:
     prompt = "Jan 12 10:05 host2 auth[127]: req"
     ids = prompt_ids(log_model, prompt)
-    _, (openings,) = find_openings(log_model, [prompt], heal=False)
-    assert (openings.settled, openings.rest) == (ids, b"")
+    _, (respellings,) = find_respellings(log_model, [prompt], heal=False)
+    assert (respellings.stable, respellings.rest) == (ids, b"")
     whole = cr.generate(log_model, prompt, cr.Greedy(), heal=False)
     assert "".join([prompt, *cr.stream(log_model, prompt, cr.Greedy(), heal=False)]) == whole
     if log_model.tokenizer.name in ("char", "byte"):
@@ -289,16 +289,16 @@ def test_healing_can_be_switched_off(log_model: cr.LanguageModel) -> None:
 
 def test_a_word_that_no_token_begins_stays_as_it_is() -> None:
     lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=3, tokenizer="word")
-    _, (openings,) = find_openings(lm, ["Jan 12 zebra"])
-    assert (openings.settled, openings.rest) == (prompt_ids(lm, "Jan 12 zebra"), b"")
+    _, (respellings,) = find_respellings(lm, ["Jan 12 zebra"])
+    assert (respellings.stable, respellings.rest) == (prompt_ids(lm, "Jan 12 zebra"), b"")
     assert cr.generate(lm, "Jan 12 zebra", max_tokens=3).startswith("Jan 12 zebra ")
 
 
 def test_a_rest_that_the_model_thinks_impossible_is_read_as_it_was_cut() -> None:
     lm = cr.train("ngram", cr.Corpus.from_text("aa bb\naa cc\n"), order=2, tokenizer="word", smoothing="mle")
-    _, (impossible, possible) = find_openings(lm, ["aa aa", "aa b"])
-    assert (impossible.settled, impossible.rest) == (prompt_ids(lm, "aa aa"), b"")
-    assert (possible.settled, possible.rest) == (prompt_ids(lm, "aa"), b"b")
+    _, (impossible, possible) = find_respellings(lm, ["aa aa", "aa b"])
+    assert (impossible.stable, impossible.rest) == (prompt_ids(lm, "aa aa"), b"")
+    assert (possible.stable, possible.rest) == (prompt_ids(lm, "aa"), b"b")
     assert [g.text for g in cr.generate_many(lm, ["aa aa", "aa b"], cr.Beam(2))] == ["aa aa bb", "aa bb"]
 
 
@@ -328,15 +328,15 @@ def test_settled_ids_begin_every_text_that_continues_a_prompt(name: str) -> None
 def test_prompts_of_a_stream_reach_back_over_lines() -> None:
     lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=4, tokenizer="bpe", context="stream")
     prompt = LOG[: LOG.index("\n") + 1]
-    assert find_openings(lm, [prompt])[1][0].rest == b""
+    assert find_respellings(lm, [prompt])[1][0].rest == b""
     assert cr.generate(lm, prompt + "Ja", cr.Greedy(), max_tokens=5).startswith(prompt + "Jan 12 10:")
     assert cr.generate(lm, prompt, cr.Greedy(), max_tokens=5).startswith(prompt + "Jan 12 10:")
 
 
 @pytest.mark.parametrize("prompt", ["a", "ab", "aab", "aaab", "a a"])
 def test_the_best_openings_are_the_first_of_all(prompt: str) -> None:
-    """Every opening, sorted: what `best` finds without making them all."""
-    root = find_openings(Short(), [prompt])[1][0].root
+    """Every respelling, sorted: what `best` finds without making them all."""
+    root = find_respellings(Short(), [prompt])[1][0].root
     assert root is not None
     every = [
         (share + float(own), (*ids, int(token)))
@@ -344,7 +344,7 @@ def test_the_best_openings_are_the_first_of_all(prompt: str) -> None:
         for token, own in zip(node.last, node.shares, strict=False)
         if own > -math.inf
     ]
-    every.sort(key=lambda opening: -opening[0])
+    every.sort(key=lambda respelling: -respelling[0])
     for count in (1, 3, 100):
-        best = find_openings(Short(), [prompt])[1][0].best(count)
-        assert [(opening.log_prob, opening.ids) for opening in best] == every[:count]
+        best = find_respellings(Short(), [prompt])[1][0].best(count)
+        assert [(respelling.log_prob, respelling.ids) for respelling in best] == every[:count]

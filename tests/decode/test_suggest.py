@@ -159,7 +159,7 @@ def test_the_first_call_prepares_the_model(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_plugin_that_does_not_spell_its_tokens_suggests_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words are those found with the spelling, as far as their ends are among the likeliest tokens."""
+    """The words are those found with the spelling, as far as their ends are among the most likely tokens."""
     lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=8, tokenizer="char")
     with_spelling = words(lm, START + "re", 3)
     monkeypatch.setattr(lm.tokenizer, "spelling", None)

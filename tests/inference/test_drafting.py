@@ -14,7 +14,7 @@ import torch
 
 import chainrule as cr
 from chainrule.arrays import PAD
-from chainrule.contract.capabilities import Drafted, DraftRules, Likeliest
+from chainrule.contract.capabilities import BestTokens, Drafted, DraftRules
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.sample import Choice
 from chainrule.folder import Context
@@ -144,7 +144,7 @@ def test_models_without_a_table_take_the_plain_way(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_the_table_of_an_ngram_model_has_its_drafts(order: int) -> None:
     lm = counted(order)
-    table = lm.likeliest(LONGEST)  # type: ignore[attr-defined]
+    table = lm.best_tokens(LONGEST)  # type: ignore[attr-defined]
     assert len(table) == order - 1
     for n, known in enumerate(table, start=1):
         assert known.contexts_CN.shape == (len(known.tokens_C), n) and len(known.tokens_C)
@@ -178,7 +178,7 @@ def test_the_table_of_an_anygram_model_has_the_commonest_tokens(context: Context
 def test_a_table_finds_the_longest_context() -> None:
     generator = np.random.default_rng(0)
     contexts = [np.unique(generator.integers(0, 40, (2000, n)), axis=0) for n in range(1, LONGEST + 1)]
-    known = [Likeliest(some, generator.integers(0, 40, len(some))) for some in contexts]
+    known = [BestTokens(some, generator.integers(0, 40, len(some))) for some in contexts]
     table = GuessTable(known, torch.device("cpu"))
     expected = {
         tuple(c): int(t) for one in known for c, t in zip(one.contexts_CN.tolist(), one.tokens_C, strict=True)

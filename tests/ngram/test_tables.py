@@ -54,7 +54,7 @@ def test_probabilities_are_those_of_the_model() -> None:
     np.testing.assert_allclose(found.probability, np.exp(lm.next_log_probs(state)[0, found.ids]), rtol=1e-6)
     everything = lm.ngrams()
     assert math.isclose(everything.probability.sum(), 1, rel_tol=1e-5)
-    assert (np.diff(everything.log10_prob) <= 0).all()  # the likeliest first
+    assert (np.diff(everything.log10_prob) <= 0).all()  # the most likely first
 
 
 def test_logarithms_are_those_of_an_arpa_file(tmp_path: Path) -> None:

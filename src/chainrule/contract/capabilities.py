@@ -22,7 +22,7 @@ to its plain way, and fails if a declared fast path never answers.
 
 Other methods have no plain way; only some models can do what they do.
 
-    likeliest         a table of contexts and the token that follows each most often, for drafts on another device
+    most likely         a table of contexts and the token that follows each most often, for drafts on another device
     features          the vector from which the next token is predicted, [B, D]; and `read_features`
     match_lengths     how many of the last tokens are a known context
     as_torch          the network as a model of torch, whose weights can learn
@@ -149,7 +149,7 @@ class Offers(Protocol):
         when there are `most` tokens, or a few more, and may stop before that.
         """
 
-    def likeliest(self, longest: int) -> list[Likeliest] | None:
+    def best_tokens(self, longest: int) -> list[BestTokens] | None:
         """Return the contexts of 1, 2, ... `longest` tokens, and the most likely token after each."""
 
     def features(self, state: Any) -> Array:
@@ -218,7 +218,7 @@ class Found(NamedTuple):
     finished: bool
 
 
-class Likeliest(NamedTuple):
+class BestTokens(NamedTuple):
     """Contexts of one length, and the most likely token after each."""
 
     contexts_CN: np.ndarray

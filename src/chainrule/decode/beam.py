@@ -19,7 +19,7 @@ which are what that ranks highest: `best` should be taken there (benchmarks/resu
 Hypotheses are kept as arrays of tokens and of parents, one for each step, and read backwards at the end: a step
 costs the same for one prompt and for a thousand.
 
-Axes: P prompts that are not settled, W beam width, V vocabulary, R results of a prompt.
+Axes: P prompts that are not done, W beam width, V vocabulary, R results of a prompt.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from chainrule.arrays import pad, to_numpy, without
 from chainrule.contract.capabilities import Found, SearchRules
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.contract.lm import search as search_by_model
-from chainrule.decode.healing import Opening
+from chainrule.decode.healing import Respelling
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
@@ -54,25 +54,25 @@ def beam_search(
     end: int | None = None,
     forbid: Sequence[int] = (),
     best: int = 1,
-    begun: Sequence[Sequence[Opening]] | None = None,
+    starts: Sequence[Sequence[Respelling]] | None = None,
     way: Literal["any", "fast", "plain"] = "any",
 ) -> list[list[Continuation]]:
     """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
 
     `max_tokens` is the greatest length of a continuation, or that of each row, which is then 1 at least. `end` is
     the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
-    `begun` are the openings of each row with which its hypotheses begin, `width` at most; none count as tokens that
-    add nothing to the prompt. `way` chooses between the model's own search and the plain one, its reference, for
+    `starts` are the respellings with which the hypotheses of each row begin, `width` at most; tokens inside
+    the prompt do not count. `way` chooses between the model's own search and the plain one, its reference, for
     tests: with "fast", the result is None where the model does not search by itself.
 
     With one result, hypotheses that the model cannot tell apart are recombined: all but the best are dropped.
     """
     if len(state) == 0:
         return []
-    search = _Search.of(beam, best, max_tokens, begun or [[Opening()]] * len(state))
+    search = _Search.of(beam, best, max_tokens, starts or [[Respelling()]] * len(state))
     copies = beam.width  # of a prompt with one hypothesis, its state stands for all of its rows at first
-    if begun is not None:
-        opened = pad([opening.ids for opening in search.openings])
+    if starts is not None:
+        opened = pad([respelling.ids for respelling in search.respellings])
         state, copies = lm.extend(state.select(np.repeat(np.arange(len(state)), copies)), opened), 1
     if way != "plain":
         found = search.by_the_model(lm, state, end, forbid)
@@ -123,12 +123,12 @@ class _Search:
     beam: Beam
     limits: np.ndarray
     """The most steps of each prompt."""
-    openings: list[Opening]
-    """What each hypothesis of the first level consists of, W for each prompt."""
+    respellings: list[Respelling]
+    """The first tokens of each hypothesis, W for each prompt."""
     longest: np.ndarray
     """The greatest length of a continuation of each prompt."""
-    going: np.ndarray
-    """The numbers of the prompts that are not settled, P of them."""
+    active: np.ndarray
+    """The numbers of the prompts that are not done, P of them."""
     live_PW: np.ndarray
     """ln p of the hypotheses that are not finished; -inf for rows of the batch that hold none."""
     lengths_PW: np.ndarray
@@ -141,18 +141,20 @@ class _Search:
     """What was cut off at the greatest length: prompt, rank, ln p, level and place of each hypothesis."""
 
     @classmethod
-    def of(cls, beam: Beam, best: int, max_tokens: int | np.ndarray, begun: Sequence[Sequence[Opening]]) -> _Search:
-        # rows of the batch that no opening fills are impossible, so that no hypothesis is found twice
-        nothing = Opening(log_prob=-math.inf)
-        rows = [[*openings, *[nothing] * (beam.width - len(openings))] for openings in begun]
+    def of(
+        cls, beam: Beam, best: int, max_tokens: int | np.ndarray, starts: Sequence[Sequence[Respelling]]
+    ) -> _Search:
+        # rows of the batch that no respelling fills are impossible, so that no hypothesis is found twice
+        nothing = Respelling(log_prob=-math.inf)
+        rows = [[*respellings, *[nothing] * (beam.width - len(respellings))] for respellings in starts]
         lengths_PW = np.asarray([[len(one.ids) - one.inside for one in row] for row in rows])
         longest = max_tokens + lengths_PW.max(axis=1)
         return cls(
             beam=beam,
             limits=np.broadcast_to(np.asarray(max_tokens), len(rows)),
-            openings=[opening for row in rows for opening in row],
+            respellings=[respelling for row in rows for respelling in row],
             longest=longest,
-            going=np.arange(len(rows)),
+            active=np.arange(len(rows)),
             live_PW=np.asarray([[one.log_prob for one in row] for row in rows]),
             lengths_PW=lengths_PW,
             done=_Done.empty(len(rows), best),
@@ -176,9 +178,9 @@ class _Search:
             for p, results in enumerate(found)
         ]
 
-    def _continuation(self, opening: int, found: Found) -> Continuation:
-        begun = self.openings[opening]
-        return Continuation((*begun.ids, *found.ids), found.log_prob, found.finished, begun.inside)
+    def _continuation(self, respelling: int, found: Found) -> Continuation:
+        start = self.respellings[respelling]
+        return Continuation((*start.ids, *found.ids), found.log_prob, found.finished, start.inside)
 
     def advance(
         self, values: np.ndarray, tokens: np.ndarray, ends: np.ndarray | None, end: int | None
@@ -204,12 +206,12 @@ class _Search:
         self.levels.append(_Level(tokens_PW.ravel(), self.kept[rows_PW.ravel()]))
         self.lengths_PW = np.take_along_axis(self.lengths_PW, parents_PW, axis=1) + 1
         self.live_PW = best_PW
-        is_over_P = self.limits[self.going] == len(self.levels)
+        is_over_P = self.limits[self.active] == len(self.levels)
         self._cut_off(np.flatnonzero(is_over_P))
-        still = np.flatnonzero(~self._settled() & ~is_over_P)
+        still = np.flatnonzero(~self._is_done() & ~is_over_P)
         self.kept = (still[:, None] * W + np.arange(W)).ravel()
-        self.going, self.live_PW, self.lengths_PW = (
-            array[still] for array in (self.going, self.live_PW, self.lengths_PW)
+        self.active, self.live_PW, self.lengths_PW = (
+            array[still] for array in (self.active, self.live_PW, self.lengths_PW)
         )
         continued: np.ndarray = rows_PW[still].ravel()
         return continued
@@ -235,7 +237,7 @@ class _Search:
     def _allowed(
         self, ends_PW: np.ndarray, best_PW: np.ndarray, parents_PW: np.ndarray, tokens_PW: np.ndarray, end: int
     ) -> np.ndarray:
-        """ln p of the hypotheses with `end`, -inf where the rule does not let them end."""
+        """Return ln p of the hypotheses with `end`; -inf where the rule does not let them end."""
         if self.beam.ending == "any":
             return ends_PW
         W = ends_PW.shape[1]
@@ -251,11 +253,11 @@ class _Search:
     def _finish(self, ends_PW: np.ndarray) -> None:
         """Keep the best of the hypotheses that end here, beside those that ended before."""
         ranks_PW = self._rank(ends_PW, self.lengths_PW + 1)
-        self.done.add(self.going, ranks_PW, ends_PW, len(self.levels), self.kept.reshape(ends_PW.shape))
+        self.done.add(self.active, ranks_PW, ends_PW, len(self.levels), self.kept.reshape(ends_PW.shape))
 
     def _end_where_stuck(self, best_PW: np.ndarray) -> None:
-        """Where no token can follow, and nothing is finished, the best live hypothesis is the result."""
-        stuck = np.flatnonzero((best_PW == -math.inf).all(axis=1) & (self.done.count[self.going] == 0))
+        """Finish the best live hypothesis of a prompt if no token can follow and nothing is finished."""
+        stuck = np.flatnonzero((best_PW == -math.inf).all(axis=1) & (self.done.count[self.active] == 0))
         if len(stuck):
             live_PW = self.live_PW[stuck]
             ranks_PW = self._rank(live_PW, self.lengths_PW[stuck])
@@ -263,7 +265,7 @@ class _Search:
             places_PW = self.kept.reshape(self.live_PW.shape)[stuck]
             taken = (np.take_along_axis(array, first_P1, axis=1) for array in (ranks_PW, live_PW, places_PW))
             ranks_P1, live_P1, places_P1 = taken
-            self.done.add(self.going[stuck], ranks_P1, live_P1, len(self.levels), places_P1, ends=False)
+            self.done.add(self.active[stuck], ranks_P1, live_P1, len(self.levels), places_P1, ends=False)
 
     def _cut_off(self, over: np.ndarray) -> None:
         """Note the live hypotheses of the prompts at these places, which have reached their greatest length."""
@@ -272,7 +274,7 @@ class _Search:
         for i, w in zip(*np.nonzero(self.live_PW[over] > -math.inf), strict=True):
             at, place = (over[i], w), int(over[i] * W + w)
             self.cut_off.append(
-                (int(self.going[over[i]]), float(ranks_PW[at]), float(self.live_PW[at]), level, place)
+                (int(self.active[over[i]]), float(ranks_PW[at]), float(self.live_PW[at]), level, place)
             )
 
     def _rank(self, log_probs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -285,20 +287,20 @@ class _Search:
         divisors: np.ndarray = np.maximum(lengths, 1) ** float(self.beam.length_power)
         return divisors
 
-    def _settled(self) -> np.ndarray:
-        """Whether no live hypothesis of a prompt can still get among the best: ln p only falls, up to the end.
+    def _is_done(self) -> np.ndarray:
+        """Return True for each prompt of which no live hypothesis can get among the best: ln p only falls.
 
-        Or, by the usual rule, whether as many as the beam is wide are finished.
+        By the usual rule a prompt is also done when as many hypotheses as the beam is wide are finished.
         """
         best_P = self.live_PW.max(axis=1)
-        bound_P = best_P / self._divisors(self.longest[self.going])
-        is_full_P = self.done.size[self.going] == self.done.ranks_PR.shape[1]
-        settled_P: np.ndarray = (bound_P == -math.inf) | (
-            is_full_P & (bound_P <= self.done.ranks_PR[self.going, -1])
+        bound_P = best_P / self._divisors(self.longest[self.active])
+        is_full_P = self.done.size[self.active] == self.done.ranks_PR.shape[1]
+        is_done_P: np.ndarray = (bound_P == -math.inf) | (
+            is_full_P & (bound_P <= self.done.ranks_PR[self.active, -1])
         )
         if self.beam.ending == "best":
-            settled_P |= self.done.count[self.going] >= self.beam.width
-        return settled_P
+            is_done_P |= self.done.count[self.active] >= self.beam.width
+        return is_done_P
 
     def results(self, end: int | None) -> list[list[Continuation]]:
         """The best hypotheses of each prompt, finished or cut off at the greatest length."""
@@ -311,7 +313,7 @@ class _Search:
             log_prob = float(self.done.log_probs_PR[p, r])
             found[p].append((float(self.done.ranks_PR[p, r]), Continuation(ids, log_prob, True, inside)))
         if not self.levels:
-            self._cut_off(self.going)
+            self._cut_off(self.active)
         for p, rank, log_prob, level, place in self.cut_off:
             ids, inside = self._ids(level, place)
             found[p].append((rank, Continuation(ids, log_prob, False, inside)))
@@ -325,8 +327,8 @@ class _Search:
         for number in range(level - 1, -1, -1):
             tokens.append(int(self.levels[number].tokens[place]))
             place = int(self.levels[number].parents[place])
-        opening = self.openings[place]
-        return (*opening.ids, *reversed(tokens)), opening.inside
+        respelling = self.respellings[place]
+        return (*respelling.ids, *reversed(tokens)), respelling.inside
 
 
 @dataclass

@@ -83,7 +83,7 @@ def _are_equal(one: Tokenizer, other: Tokenizer) -> bool:
 
 @dataclass
 class DraftTally:
-    """How the guesses of a draft fare, counted while texts are written; hand one in, and read it at any time."""
+    """Counts of accepted and drafted tokens while texts are generated; pass one in, and read it at any time."""
 
     tokens: int = 0
     """How many tokens were written in steps of the model; those that complete a prompt are none of them."""
@@ -112,7 +112,7 @@ def as_draft(given: Draft | DraftSource | Sequence[DraftSource]) -> Draft:
 
 
 class Guesser(ABC):
-    """Guesses the next tokens of one text, of which it is told more and more."""
+    """Guesses the next tokens of one text, which grows."""
 
     @abstractmethod
     def guess(self, new: Sequence[int], count: int) -> list[int]:
@@ -160,15 +160,15 @@ class FirstOf(Guesser):
 
     def __init__(self, guessers: Sequence[Guesser]) -> None:
         self._guessers = guessers
-        self._untold: list[list[int]] = [[] for _ in guessers]
-        """The tokens that each of them was not told of, since it was not asked."""
+        self._unseen: list[list[int]] = [[] for _ in guessers]
+        """The tokens that each of them has not seen, because it was not asked."""
 
     def guess(self, new: Sequence[int], count: int) -> list[int]:
-        for untold in self._untold:
-            untold += new
+        for unseen in self._unseen:
+            unseen += new
         for number, guesser in enumerate(self._guessers):
-            told, self._untold[number] = self._untold[number], []
-            if guessed := guesser.guess(told, count):
+            waiting, self._unseen[number] = self._unseen[number], []
+            if guessed := guesser.guess(waiting, count):
                 return guessed
         return []
 

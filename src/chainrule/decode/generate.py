@@ -15,7 +15,7 @@ from chainrule.arrays import pad
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.beam import beam_search
 from chainrule.decode.drafts import Draft, DraftSource, DraftTally, as_draft
-from chainrule.decode.healing import Openings, draw_openings, find_openings
+from chainrule.decode.healing import Respellings, draw_respellings, find_respellings
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
 from chainrule.decode.speculative import speculate, speculated
@@ -34,7 +34,7 @@ class Generation:
     prompt: str
     continuation: str
     tokens: int
-    """How many tokens it took; one that ends where the prompt does is none of them."""
+    """The number of its tokens; a token that ends where the prompt ends does not count."""
     log_prob: float
     """ln p of the continuation's tokens under the model, given the text of the prompt."""
     finished: bool
@@ -60,10 +60,15 @@ def generate(
     heal: bool = True,
     draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
 ) -> str:
-    """The prompt and a continuation of it: a line, or `max_tokens` tokens where context flows across lines.
+    """Return the prompt and a continuation: a line, or `max_tokens` tokens if context flows across lines.
 
     The prompt is a text that may stop anywhere, also inside a word; `heal=False` takes its tokens for complete.
-    `draft` is a faster model over the same vocabulary, or "context", whose guesses are checked several at a time.
+    `draft` is a faster model over the same vocabulary, or "context"; its guesses are checked several at a time.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=3, smoothing="mle")
+    >>> cr.generate(lm, "cats", cr.Greedy())
+    'cats chase mice'
     """
     return generate_many(lm, [prompt], strategy, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)[0].text
 
@@ -80,11 +85,11 @@ def generate_many(
     draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
     tally: DraftTally | None = None,
 ) -> list[Generation]:
-    """`n` continuations of each prompt, in one batch; the text depends on seed and prompt, not on the batch.
+    """Return `n` continuations of each prompt; the text depends on seed and prompt, not on the batch.
 
-    A prompt that is listed twice gets `n` more continuations. <unk> is never written: it is not text. A beam search
-    gives its `n` best, or as many as there are. The tokens that complete a prompt (see healing.py) come before the
-    `max_tokens`. With a `draft`, one text is written after the other, and `tally` counts how the guesses fare.
+    A prompt that is listed twice gets `n` more continuations. <unk> is never generated. A beam search gives its
+    `n` best, or as many as there are. The tokens that complete a prompt (healing.py) do not count as
+    `max_tokens`. With a `draft`, one text is generated after the other, and `tally` counts accepted guesses.
     """
     _check(lm, n, max_tokens, strategy)
     chosen = _checked_draft(lm, draft, strategy)
@@ -93,24 +98,24 @@ def generate_many(
     if not prompts:
         return []
     contexts, end = [context_of(lm, prompt) for prompt in prompts], end_of(lm)
-    state, openings = find_openings(lm, contexts, heal=heal and max_tokens > 0)
+    state, respellings = find_respellings(lm, contexts, heal=heal and max_tokens > 0)
     if isinstance(strategy, Beam):
         if n > strategy.width:
             raise DecodingError(f"{strategy.width} beams cannot give {n} texts: ask for more beams")
         forbid = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
-        begun = [found.best(strategy.width) for found in openings]
+        starts = [found.best(strategy.width) for found in respellings]
         written = beam_search(
-            lm, state, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n, begun=begun
+            lm, state, strategy, max_tokens=max_tokens, end=end, forbid=forbid, best=n, starts=starts
         )
     else:
         rows, ids = np.repeat(np.arange(len(prompts)), n), [prompt_ids(lm, prompt) for prompt in prompts]
         uniforms = Uniforms(seed, [ids[row] for row in rows], _copies(prompts, n))
-        of_rows = [openings[row] for row in rows]
+        of_rows = [respellings[row] for row in rows]
         flat = _sample_after(lm, state.select(rows), of_rows, strategy, uniforms, max_tokens, chosen, tally)
         written = [flat[i * n : (i + 1) * n] for i in range(len(prompts))]
     return [
         _generation(lm, prompt, found, continuation)
-        for prompt, found, continuations in zip(prompts, openings, written, strict=True)
+        for prompt, found, continuations in zip(prompts, respellings, written, strict=True)
         for continuation in continuations
     ]
 
@@ -118,18 +123,18 @@ def generate_many(
 def _sample_after(
     lm: LanguageModel,
     state: State,
-    openings: Sequence[Openings],
+    respellings: Sequence[Respellings],
     strategy: Strategy | None,
     uniforms: Uniforms,
     max_tokens: int,
     draft: Draft | None,
     tally: DraftTally | None,
 ) -> list[Continuation]:
-    """Choose an opening of each row, and sample what follows it."""
+    """Choose a respelling of each row, and sample the text after it."""
     strategy = text_only(lm, strategy)
-    begun = draw_openings(openings, strategy, uniforms, lm.tokenizer.vocab_size)
-    read = [[*found.settled, *opening.ids] for found, opening in zip(openings, begun, strict=True)]
-    state = lm.extend(state, pad([opening.ids for opening in begun]))
+    drawn = draw_respellings(respellings, strategy, uniforms, lm.tokenizer.vocab_size)
+    read = [[*found.stable, *respelling.ids] for found, respelling in zip(respellings, drawn, strict=True)]
+    state = lm.extend(state, pad([respelling.ids for respelling in drawn]))
     new: list[Continuation] = []
     if draft is None:
         new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read))
@@ -142,7 +147,7 @@ def _sample_after(
                 tally.count(len(new[-1].ids), new[-1].steps or 0, new[-1].drafted)
     return [
         replace(c, ids=(*o.ids, *c.ids), log_prob=o.log_prob + c.log_prob, inside=o.inside)
-        for o, c in zip(begun, new, strict=True)
+        for o, c in zip(drawn, new, strict=True)
     ]
 
 
@@ -156,7 +161,7 @@ def stream(
     heal: bool = True,
     draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
 ) -> Iterator[str]:
-    """The continuation piece by piece, as it is written; together the pieces are what `generate` adds."""
+    """Yield the continuation piece by piece, as it is generated; together the pieces are what `generate` adds."""
     pieces = stream_many(lm, prompt, strategy, n=1, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)
     return (piece for _, piece in pieces if piece)
 
@@ -173,10 +178,10 @@ def stream_many(
     draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
     tally: DraftTally | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """`n` continuations as pairs (number of the text, piece): the first one as it is written, then the second, ...
+    """Yield `n` continuations as pairs (number of the text, piece): the first as it grows, then the second, ...
 
-    All are written in one batch; what comes of the later ones meanwhile is kept until their turn. With a `draft`,
-    one is written after the other, and `tally` counts how the guesses fare, as the pieces come.
+    All are generated in one batch; pieces of later texts are kept until their turn. With a `draft`, one text
+    comes after the other, and `tally` counts accepted guesses as the pieces come.
     """
     _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
@@ -199,14 +204,14 @@ def _stream_drafted(
     tally: DraftTally,
 ) -> Iterator[tuple[int, str]]:
     """One text after the other, with drafts."""
-    state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
+    state, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal)
     uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
-    begun = draw_openings([openings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
-    for number, opening in enumerate(begun):
-        text = Growing(lm, prompt, openings, opening.ids)
-        own = lm.extend(state, pad([opening.ids]))
+    drawn = draw_respellings([respellings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
+    for number, respelling in enumerate(drawn):
+        text = Growing(lm, prompt, respellings, respelling.ids)
+        own = lm.extend(state, pad([respelling.ids]))
         how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
-        read = [*openings.settled, *opening.ids]
+        read = [*respellings.stable, *respelling.ids]
         for step in speculate(lm, own, draft, strategy, uniforms, number, read=read, **how):
             tally.count(len(step.tokens), step.steps, step.drafted)
             text.waiting += step.tokens
@@ -218,24 +223,24 @@ def _stream_drafted(
 def _stream(
     lm: LanguageModel, prompt: str, strategy: Strategy, n: int, max_tokens: int, seed: int, *, heal: bool
 ) -> Iterator[tuple[int, str]]:
-    state, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
+    state, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal)
     uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
-    begun = draw_openings([openings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
-    texts = [Growing(lm, prompt, openings, opening.ids) for opening in begun]
+    drawn = draw_respellings([respellings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
+    texts = [Growing(lm, prompt, respellings, respelling.ids) for respelling in drawn]
     turn = 0
     for piece in sample_steps(
         lm,
-        lm.extend(state.select(np.zeros(n, dtype=np.int64)), pad([opening.ids for opening in begun])),
+        lm.extend(state.select(np.zeros(n, dtype=np.int64)), pad([respelling.ids for respelling in drawn])),
         strategy,
         uniforms,
         max_tokens=max_tokens,
         end=end_of(lm),
-        read_BT=pad([[*openings.settled, *opening.ids] for opening in begun]),
+        read_BT=pad([[*respellings.stable, *respelling.ids] for respelling in drawn]),
         at_once=1,
     ):
         for row, tokens in zip(piece.rows, piece.tokens, strict=True):
             texts[row].waiting += tokens
-        while turn < n and turn not in piece.going_on:
+        while turn < n and turn not in piece.active:
             yield turn, texts[turn].shown() + texts[turn].rest()
             turn += 1
         if turn < n and (text := texts[turn].shown()):
@@ -245,33 +250,33 @@ def _stream(
 
 
 class Growing:
-    """A continuation of which more and more is shown."""
+    """A continuation that is shown piece by piece."""
 
-    def __init__(self, lm: LanguageModel, prompt: str, openings: Openings, begun: Sequence[int]) -> None:
-        """`begun` are the tokens that complete the prompt."""
+    def __init__(self, lm: LanguageModel, prompt: str, respellings: Respellings, first: Sequence[int]) -> None:
+        """`first` are the tokens that complete the prompt."""
         self.lm, self.prompt = lm, prompt
-        self.read, self.unspelled = openings.settled, openings.rest
-        self.waiting: list[int] = [*begun]
+        self.read, self.unspelled = respellings.stable, respellings.rest
+        self.waiting: list[int] = [*first]
         """Tokens whose text is not shown yet."""
-        self.begun = False
+        self.has_text = False
 
     def shown(self) -> str:
-        """The text of the tokens that wait; nothing while its end is half a character, whose bytes are coming."""
+        """Return the text of the waiting tokens; nothing while it ends in half a character."""
         text = self._text()
         if text.endswith("\ufffd"):
             return ""
-        self.begun = self.begun or bool(self.waiting)
+        self.has_text = self.has_text or bool(self.waiting)
         if self.waiting:
             self.read, self.unspelled, self.waiting = [*self.read[-_NEARBY:], *self.waiting], b"", []
         return text
 
     def rest(self) -> str:
-        """The text of the tokens that still wait when no more will come."""
+        """Return the text of the waiting tokens when no more tokens come."""
         text, self.waiting = self._text(), []
         return text
 
     def _text(self) -> str:
-        return added_text(self.lm, self.prompt, Openings(self.read, self.unspelled), self.waiting, self.begun)
+        return added_text(self.lm, self.prompt, Respellings(self.read, self.unspelled), self.waiting, self.has_text)
 
 
 def sample_text(lm: LanguageModel, seed: int = 0, lines: int = 1) -> str:
@@ -334,21 +339,21 @@ def context_of(lm: LanguageModel, prompt: str) -> str:
     return prompt.rpartition("\n")[2] if lm.context == "line" else prompt
 
 
-def _generation(lm: LanguageModel, prompt: str, openings: Openings, new: Continuation) -> Generation:
-    text = added_text(lm, prompt, openings, list(new.ids), begun=False)
+def _generation(lm: LanguageModel, prompt: str, respellings: Respellings, new: Continuation) -> Generation:
+    text = added_text(lm, prompt, respellings, list(new.ids), has_text=False)
     tokens = len(new.ids) - new.inside
     return Generation(prompt, text, tokens, new.log_prob, new.finished, new.steps, new.drafted)
 
 
-def added_text(lm: LanguageModel, prompt: str, openings: Openings, new: list[int], begun: bool) -> str:
-    """The text that new tokens add to the prompt; the token that ends a line adds nothing.
+def added_text(lm: LanguageModel, prompt: str, respellings: Respellings, new: list[int], has_text: bool) -> str:
+    """Return the text that new tokens add to the prompt; the token that ends a line adds nothing.
 
-    They come after the settled ids, and spell the rest of the prompt first.
+    They come after the stable ids, and spell the rest of the prompt first.
     """
     if new and new[-1] == end_of(lm):
         new = new[:-1]
-    text = lm.tokenizer.continuation(openings.settled, new)
-    if not lm.tokenizer.lossless and not begun and (openings.rest or prompt[-1:].isspace()):
+    text = lm.tokenizer.continuation(respellings.stable, new)
+    if not lm.tokenizer.lossless and not has_text and (respellings.rest or prompt[-1:].isspace()):
         # tokens that do not keep white space bring a space of their own, which the prompt has already
         text = text.removeprefix(" ")
-    return text.removeprefix(openings.rest.decode())
+    return text.removeprefix(respellings.rest.decode())

@@ -1,14 +1,14 @@
 """Token healing: a prompt is text, and may stop inside a token of the text that it begins.
 
-"... the req" was cut into tokens differently while " request" was learned. So only those ids of a prompt are read
-that no continuation can change (`Tokenizer.settled`); the rest of the prompt is spelled again by an *opening*:
-tokens that are the rest, or that start with it. With tokens t that spell a prompt and more,
+The tokens of "... the req" differ from those of "... the request", which the model has learned. So the model reads
+only the ids that no continuation can change (`Tokenizer.stable_ids`). A *respelling* spells the rest of the prompt
+again: tokens that are the rest, or that start with it. With tokens t that spell a prompt and more,
 
     p(continuation | prompt) = Σ p(t) over the t that spell both / Σ p(t) over the t that spell the prompt,
 
-and an opening is chosen with its share of the second sum. The sum is taken over a tree: after each beginning of the
-rest come the tokens that the remainder starts with, and those that start with the remainder. A path is left out if
-it is less than e^-18 as likely as what was found already, so that the shares are exact to seven digits.
+and a respelling is chosen with its share of the second sum. A tree holds the sum: each beginning of the rest is
+followed by the tokens that the remainder starts with, and by the tokens that start with the remainder. A path is
+dropped if it is less than e^-18 as likely as those found already, so that the shares are exact to seven digits.
 
 Axes: F paths that are continued, R rows, V vocabulary.
 """
@@ -42,51 +42,51 @@ _CELLS = 1 << 23  # of an array [R, V] that is made at once
 
 
 @dataclass(frozen=True)
-class Opening:
+class Respelling:
     """Tokens that spell the rest of a prompt, and perhaps more."""
 
     ids: tuple[int, ...] = ()
     log_prob: float = 0.0
     """ln p of these tokens, given the text of the prompt."""
     adds: bool = False
-    """Whether the last token goes on after the end of the prompt."""
+    """True if the last token reaches beyond the end of the prompt."""
 
     @property
     def inside(self) -> int:
-        """How many of the tokens add nothing to the prompt."""
+        """The number of tokens that add nothing to the prompt."""
         return len(self.ids) - self.adds
 
 
 class _Node:
-    """A beginning of an opening, and the tokens that can come next."""
+    """The first tokens of a respelling, and the tokens that can come next."""
 
     def __init__(self, spelling: Spelling, prompt: int, rest: bytes, log_prob: float = 0.0) -> None:
-        """`rest` remains to be spelled by an opening of that prompt; `log_prob` is ln p of the tokens before."""
+        """`rest` is the text of the prompt that is not spelled yet; `log_prob` is ln p of the tokens before."""
         self.spelling, self.prompt, self.rest, self.log_prob = spelling, prompt, rest, log_prob
         self.parts: dict[int, tuple[float, _Node]] = {}
-        """Tokens that spell some of the rest: ln p of each, and what follows it."""
+        """Tokens that spell a part of the rest: ln p of each, and the node after it."""
         self.total = -math.inf
-        """ln p of all openings, after the tokens before; known when the tree has grown."""
+        """ln p of all respellings, after the tokens before; known when the tree has grown."""
 
     def possible(self) -> NDArray[np.int64]:
-        """The tokens that can come next: first those that spell the rest to its end, then those that begin it."""
+        """Return the tokens that can come next: first those that spell the rest to its end."""
         tokens, count = self.spelling.choices(self.rest)
         self.last = tokens[:count]
         return tokens
 
     def expand(self, tokens: NDArray[np.int64], log_probs: NDArray[np.floating]) -> float:
-        """Take ln p of the tokens that can come next; returns that of all that spell the rest to its end."""
+        """Store ln p of the tokens that can come next; return ln p of all that spell the rest to its end."""
         last = len(self.last)
         self.last_log_probs = log_probs[:last].astype(np.float64)
         for token, log_prob in zip(tokens[last:].tolist(), log_probs[last:].tolist(), strict=True):
             if log_prob > -math.inf:
                 rest = self.rest[len(self.spelling.pieces[token]) :]
                 self.parts[token] = log_prob, _Node(self.spelling, self.prompt, rest, self.log_prob + log_prob)
-        self.total = _log_sum(self.last_log_probs)  # of the openings that end here; the others are added later
+        self.total = _log_sum(self.last_log_probs)  # of the respellings that end here; the others are added later
         return self.log_prob + self.total
 
     def normalise(self, grown: Container[_Node]) -> None:
-        """Turn ln p of the next tokens into their shares, when those of every node below are known."""
+        """Turn ln p of the next tokens into shares; the nodes below must have theirs already."""
         self.parts = {token: (p, node) for token, (p, node) in self.parts.items() if node in grown}
         if not self.parts:
             self.tokens = self.last
@@ -99,38 +99,38 @@ class _Node:
         self.shares = every - self.total if self.total > -math.inf else every
 
     def adds(self, token: int) -> bool:
-        """Whether a token spells more than the rest."""
+        """Return True if a token spells more than the rest."""
         return len(self.spelling.pieces[token]) > len(self.rest)
 
     def after(self, token: int) -> _Node | None:
-        """The node after a token; None if an opening ends there."""
+        """Return the node after a token; None if a respelling ends there."""
         return self.parts[token][1] if token in self.parts else None
 
     def nodes(
         self, ids: tuple[int, ...] = (), share: float = 0.0
     ) -> Iterator[tuple[_Node, tuple[int, ...], float]]:
-        """This node and those below it, with the tokens before each and ln of their share."""
+        """Yield this node and those below it, with the tokens before each and ln of their share."""
         yield self, ids, share
         for (token, (_, node)), own in zip(self.parts.items(), self.shares[len(self.last) :], strict=True):
             yield from node.nodes((*ids, token), share + float(own))
 
 
 @dataclass(frozen=True)
-class Openings:
-    """The openings of one prompt."""
+class Respellings:
+    """The respellings of one prompt."""
 
-    settled: list[int]
-    """The ids that are read before an opening."""
+    stable: list[int]
+    """The ids of the prompt that the model reads before a respelling."""
     rest: bytes = b""
-    """What an opening spells, the end of the prompt."""
+    """The end of the prompt, which a respelling spells."""
     root: _Node | None = None
-    """The tree of openings; None if there is nothing to spell, and the only opening is empty."""
+    """The tree of respellings; None if nothing is left to spell."""
 
-    def best(self, count: int) -> list[Opening]:
-        """The likeliest openings, the likeliest first."""
+    def best(self, count: int) -> list[Respelling]:
+        """Return the most likely respellings, the best first."""
         if self.root is None:
-            return [Opening()]
-        found: list[Opening] = []
+            return [Respelling()]
+        found: list[Respelling] = []
         every = [*self.root.nodes()]
         log_probs = np.concatenate([node.shares[: len(node.last)] + share for node, _, share in every])
         ends = [*accumulate(len(node.last) for node, _, _ in every)]
@@ -140,58 +140,57 @@ class Openings:
             node, ids, _ = every[which]
             token = int(node.last[place - ends[which]])  # counted from the end of the node's own
             if log_probs[place] > -math.inf:
-                found.append(Opening((*ids, token), float(log_probs[place]), node.adds(token)))
+                found.append(Respelling((*ids, token), float(log_probs[place]), node.adds(token)))
         return found
 
 
-def find_openings(
+def find_respellings(
     lm: LanguageModel,
     prompts: Sequence[str],
     *,
     heal: bool = True,
     read: Callable[[list[list[int]]], State] | None = None,
-) -> tuple[State, list[Openings]]:
-    """The state after the settled ids of each prompt, and its openings.
+) -> tuple[State, list[Respellings]]:
+    """Return the state after the stable ids of each prompt, and the respellings of each.
 
-    If no tokens of the vocabulary spell the rest of a prompt, or the model thinks them impossible, all ids of the
-    prompt are settled; and so they are without `heal`. `read` returns the state after rows of ids, for a caller who
-    keeps states.
+    All ids of a prompt count as stable without `heal`, or if no possible tokens spell its rest. `read` returns the
+    state after rows of ids; a caller who keeps states passes it.
     """
     spelling = lm.tokenizer.spelling if heal else None
     cut = [lm.tokenizer.stable_ids(prompt) if spelling else (_ids(lm, prompt), b"") for prompt in prompts]
-    begun = [settled for settled, _ in cut]
-    state = lm.extend(lm.start(len(cut)), pad(begun)) if read is None else read(begun)
+    stable = [ids for ids, _ in cut]
+    state = lm.extend(lm.start(len(cut)), pad(stable)) if read is None else read(stable)
     open_rows = [row for row, (_, rest) in enumerate(cut) if rest]
     if spelling is None or not open_rows:
-        return state, [Openings(settled) for settled, _ in cut]
+        return state, [Respellings(ids) for ids in stable]
     roots = {row: _Node(spelling, row, cut[row][1]) for row in open_rows}
     _grow(lm, state.select(np.asarray(open_rows)), [*roots.values()])
     found, missing = [], []
-    for row, (settled, rest) in enumerate(cut):
+    for row, (own, rest) in enumerate(cut):
         root = roots.get(row)
         is_possible = root is not None and root.total > -math.inf
-        ids = settled if is_possible or not rest else _ids(lm, prompts[row])
-        missing.append(ids[len(settled) :])
-        found.append(Openings(ids, rest, root) if is_possible else Openings(ids))
+        ids = own if is_possible or not rest else _ids(lm, prompts[row])
+        missing.append(ids[len(own) :])
+        found.append(Respellings(ids, rest, root) if is_possible else Respellings(ids))
     return lm.extend(state, pad(missing)) if any(missing) else state, found
 
 
-def draw_openings(
-    openings: Sequence[Openings], strategy: Strategy, uniforms: Uniforms, vocab_size: int
-) -> list[Opening]:
-    """An opening for each row, chosen by the strategy, token by token; rows are those of the random numbers."""
-    drawn = [Opening() for _ in openings]
-    at = {row: found.root for row, found in enumerate(openings) if found.root is not None}
+def draw_respellings(
+    respellings: Sequence[Respellings], strategy: Strategy, uniforms: Uniforms, vocab_size: int
+) -> list[Respelling]:
+    """Choose a respelling for each row by the strategy, token by token; rows are those of the random numbers."""
+    drawn = [Respelling() for _ in respellings]
+    at = {row: found.root for row, found in enumerate(respellings) if found.root is not None}
     while at:
         forced = {row: int(node.tokens[0]) for row, node in at.items() if len(node.tokens) == 1}
         chosen = {row: (token, 0.0) for row, token in forced.items()}  # no random number is used up for them
         for rows in _slices(np.asarray([row for row in at if row not in forced]), max(1, _CELLS // vocab_size)):
             nodes = [at[row] for row in rows.tolist()]
-            read = [[*openings[row].settled, *drawn[row].ids] for row in rows.tolist()]
+            read = [[*respellings[row].stable, *drawn[row].ids] for row in rows.tolist()]
             found = _choose(nodes, read, strategy, uniforms.draw(rows, 1)[:, 0], vocab_size)
             chosen |= dict(zip(rows.tolist(), found, strict=True))
         for row, (token, share) in chosen.items():
-            drawn[row] = Opening((*drawn[row].ids, token), drawn[row].log_prob + share, at[row].adds(token))
+            drawn[row] = Respelling((*drawn[row].ids, token), drawn[row].log_prob + share, at[row].adds(token))
         following = {row: at[row].after(token) for row, (token, _) in chosen.items()}
         at = {row: node for row, node in following.items() if node is not None}
     return drawn
@@ -200,7 +199,7 @@ def draw_openings(
 def _choose(
     nodes: Sequence[_Node], read: list[list[int]], strategy: Strategy, uniforms_R: np.ndarray, vocab_size: int
 ) -> list[tuple[int, float]]:
-    """A next token for each row, and ln of its share."""
+    """Choose a next token for each row; return it with ln of its share."""
     operations = strategy.operations()
     is_plain = operations is not None and all(name == "forbid" for name, _ in operations)
     if is_plain and all(len(node.tokens) <= _FEW for node in nodes):  # to sort more would take longer than it saves
@@ -218,8 +217,8 @@ def _choose(
     shares_RV = np.full((len(nodes), len(tokens_V)), -math.inf)
     for row, node in enumerate(nodes):
         shares_RV[row, place[node.tokens]] = node.shares
-    going_R = np.ones(len(nodes), dtype=bool)
-    places_R = Choice(narrowed, None)(shares_RV, uniforms_R, going_R, lambda: pad(read))[0]
+    active_R = np.ones(len(nodes), dtype=bool)
+    places_R = Choice(narrowed, None)(shares_RV, uniforms_R, active_R, lambda: pad(read))[0]
     # a strategy that forbids every token does not make the prompt another one
     places_R = np.where(places_R == PAD, np.argmax(shares_RV, axis=1), places_R)
     shares_R = shares_RV[np.arange(len(nodes)), places_R]
@@ -227,7 +226,7 @@ def _choose(
 
 
 def _drawn(node: _Node, forbidden: Sequence[int], u: float) -> tuple[int, float]:
-    """A token in proportion to its share, and ln of that: as `_choose` does where the strategy changes nothing."""
+    """Draw a token in proportion to its share, as `_choose` does if the strategy changes nothing."""
     pairs = sorted(zip(node.tokens.tolist(), node.shares.tolist(), strict=True))
     open_pairs = [(token, share) for token, share in pairs if token not in forbidden and share > -math.inf]
     if not open_pairs:  # forbidding every token does not make the prompt another one
@@ -242,7 +241,7 @@ def _drawn(node: _Node, forbidden: Sequence[int], u: float) -> tuple[int, float]
 
 
 def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
-    """Grow the trees of openings: all prompts together, one token at a time."""
+    """Grow the trees of respellings: all prompts together, one token at a time."""
     found = {root.prompt: -math.inf for root in roots}
     grown: dict[_Node, None] = {}
     frontier = roots
@@ -263,7 +262,7 @@ def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
             for token, (_, child) in node.parts.items()
             if child.log_prob > found[node.prompt] + _NEGLIGIBLE
         ]
-        below = _likeliest(below)
+        below = _most_likely(below)
         frontier = [child for _, _, child in below]
         if below:
             rows, tokens = (np.asarray([entry[i] for entry in below]) for i in (0, 1))
@@ -272,8 +271,8 @@ def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
         node.normalise(grown)
 
 
-def _likeliest(below: list[tuple[int, int, _Node]]) -> list[tuple[int, int, _Node]]:
-    """The likeliest paths of each prompt, _MOST_PATHS at most."""
+def _most_likely(below: list[tuple[int, int, _Node]]) -> list[tuple[int, int, _Node]]:
+    """Return the most likely paths of each prompt, _MOST_PATHS at most."""
     counts: Counter[int] = Counter()
     kept = []
     for entry in sorted(below, key=lambda entry: -entry[2].log_prob):

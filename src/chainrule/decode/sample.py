@@ -61,13 +61,13 @@ def sample(
     """
     new: list[list[int]] = [[] for _ in range(len(state))]
     log_probs = [0.0] * len(state)
-    going_on = set(range(len(state)))
+    active = set(range(len(state)))
     for piece in sample_steps(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end, read_BT=read_BT):
         for row, tokens, scores in zip(piece.rows, piece.tokens, piece.log_probs, strict=True):
             new[row] += tokens
             log_probs[row] += sum(scores)
-        going_on = piece.going_on
-    return [Continuation(tuple(ids), log_probs[row], row not in going_on) for row, ids in enumerate(new)]
+        active = piece.active
+    return [Continuation(tuple(ids), log_probs[row], row not in active) for row, ids in enumerate(new)]
 
 
 def sample_after(
@@ -91,7 +91,7 @@ class Piece:
     rows: list[int]
     tokens: list[list[int]]
     log_probs: list[list[float]]
-    going_on: set[int]
+    active: set[int]
     """Rows that have not ended after this piece."""
 
 
@@ -158,9 +158,9 @@ class Choice:
         tokens_B = inverse_transform(chosen_BV, uniforms_B)
         is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
         scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
-        return self.settle(tokens_B, scores_B, is_possible_B & active_B)
+        return self.finish(tokens_B, scores_B, is_possible_B & active_B)
 
-    def settle(self, tokens_B: Array, scores_B: Array, active_B: Array) -> tuple[Array, Array, Array]:
+    def finish(self, tokens_B: Array, scores_B: Array, active_B: Array) -> tuple[Array, Array, Array]:
         """The tokens, PAD in rows that have ended; their scores, 0 there; and whether each row goes on."""
         xp = array_namespace(tokens_B)
         stays_B = active_B if self.end is None else active_B & (tokens_B != self.end)

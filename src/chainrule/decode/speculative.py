@@ -142,15 +142,15 @@ class _Guessed(_Steps):
 
     def first(self, state: State, ids: list[int]) -> Accepted:
         """The first token, which nothing is drafted for."""
-        self._told = ids
-        return self._settle(self.lm.next_log_probs(state), ids, [])[0]
+        self._unseen = ids
+        return self._decide(self.lm.next_log_probs(state), ids, [])[0]
 
     def next(self, state: State, ids: list[int], new: list[int], count: int) -> tuple[Accepted, State]:
         """The tokens of a step, and the state after all but the last of them; `new` were written last."""
-        told, self._told = [*self._told, *new], []
-        drafted = self._guesser.guess(told, count) if count else []
+        waiting, self._unseen = [*self._unseen, *new], []
+        drafted = self._guesser.guess(waiting, count) if count else []
         log_probs_TV, after = self.read(state, new[-1], drafted)
-        step, kept = self._settle(log_probs_TV, ids, drafted)
+        step, kept = self._decide(log_probs_TV, ids, drafted)
         return step, after(1 + kept)
 
     def many(self, state: State, new: list[int], left: int) -> tuple[Accepted, State] | None:
@@ -161,7 +161,7 @@ class _Guessed(_Steps):
         written = write_drafted(self.lm, state, self._rules, new[-1], self._numbers, most)
         if written is None:
             return None
-        self._told = [*self._told, *new]
+        self._unseen = [*self._unseen, *new]
         ids, scores = written.tokens[:left].tolist(), written.log_probs[:left].tolist()
         self._numbers = self._numbers[len(ids) :]
         return _accepted(ids, scores, written.drafted, self.end, written.steps), written.state
@@ -171,7 +171,7 @@ class _Guessed(_Steps):
         if len(self._numbers) < size:
             self._numbers = np.concatenate([self._numbers, self.draw(size - len(self._numbers))])
 
-    def _settle(self, log_probs_TV: Array, ids: list[int], drafted: list[int]) -> tuple[Accepted, int]:
+    def _decide(self, log_probs_TV: Array, ids: list[int], drafted: list[int]) -> tuple[Accepted, int]:
         """Choose a token after each prefix, and keep those whose prefix turns out to be the text."""
         size = len(drafted) + 1
         self._have(size)
@@ -205,14 +205,14 @@ class _Drawn(_Steps):
         self._state = self._source.extend(self._state, np.asarray([ids], dtype=np.int64))
         log_probs_1V = self.lm.next_log_probs(state)
         (p_V,) = self._strategic(log_probs_1V, ids, [])
-        return self._settle(p_V[None], log_probs_1V, [], np.zeros((0, len(p_V))))[0]
+        return self._decide(p_V[None], log_probs_1V, [], np.zeros((0, len(p_V))))[0]
 
     def next(self, state: State, ids: list[int], new: list[int], count: int) -> tuple[Accepted, State]:
         """The tokens of a step, and the state after all but the last of them; `new` were written last."""
         self._state = self._source.extend(self._state, np.asarray([new]))
         drafted, q_KV = self._draft(ids, count)
         log_probs_TV, after = self.read(state, new[-1], drafted)
-        step, kept = self._settle(self._strategic(log_probs_TV, ids, drafted), log_probs_TV, drafted, q_KV)
+        step, kept = self._decide(self._strategic(log_probs_TV, ids, drafted), log_probs_TV, drafted, q_KV)
         return step, after(1 + kept)
 
     def _draft(self, ids: list[int], count: int) -> tuple[list[int], Floats]:
@@ -233,7 +233,7 @@ class _Drawn(_Steps):
         changed_TV = self.strategy.apply(log_probs_TV, lambda: _like(reading, log_probs_TV))
         return np.asarray(np.exp(normalised(to_numpy(changed_TV).astype(np.float64))))
 
-    def _settle(self, p_TV: Floats, log_probs_TV: Array, drafted: list[int], q_KV: Floats) -> tuple[Accepted, int]:
+    def _decide(self, p_TV: Floats, log_probs_TV: Array, drafted: list[int], q_KV: Floats) -> tuple[Accepted, int]:
         """Accept drafted tokens with probability min(1, p/q); then draw one from what is left of p."""
         numbers, kept = self.draw(len(drafted) + 1), 0
         left_V = p_TV[len(drafted)]

@@ -5,7 +5,7 @@ white space after it, or at the end of the line. Its probability is
 
     p(suggestion | text) = Σ p(tokens | text) over the tokens that spell the suggestion and then end the word,
 
-taken over the likeliest tokens: a beam search, over when no hypothesis can reach the best words found.
+taken over the most likely tokens: a beam search, over when no hypothesis can reach the best words found.
 
 Axes: F hypotheses, V vocabulary.
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import pad, to_numpy
 from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
 from chainrule.decode.generate import added_text, context_of
-from chainrule.decode.healing import find_openings
+from chainrule.decode.healing import find_respellings
 from chainrule.decode.top import top_of_row
 from chainrule.errors import DecodingError, ModelError
 
@@ -31,7 +31,7 @@ _LONGEST = 40  # tokens of a word
 _WIDTH = 4  # hypotheses for each word that is asked for
 _MOST = 1000  # suggestions of a model whose tokens are parts of words: the search is several times as wide
 _SPACES = " \t\r\v\f\n"
-_NEGLIGIBLE = 1e-5  # a beginning that is so much less likely than the likeliest is not looked at
+_NEGLIGIBLE = 1e-5  # a beginning that is so much less likely than the best is dropped
 
 
 @dataclass(frozen=True)
@@ -55,23 +55,23 @@ class Suggestion:
 
 
 def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True) -> list[NextToken]:
-    """The k likeliest tokens after a text, the likeliest first; some may begin inside the text."""
+    """The k most likely tokens after a text, the most likely first; some may begin inside the text."""
     _check(lm, k)
-    state, (openings,) = find_openings(lm, [context_of(lm, text)], heal=heal)
+    state, (respellings,) = find_respellings(lm, [context_of(lm, text)], heal=heal)
     found: dict[tuple[int, str], float] = defaultdict(float)
-    begun = openings.best(2 * k)
-    for opening in begun:
-        if opening.adds:
-            found[opening.ids[-1], added_text(lm, text, openings, [*opening.ids], False)] += math.exp(
-                opening.log_prob
+    starts = respellings.best(2 * k)
+    for respelling in starts:
+        if respelling.adds:
+            found[respelling.ids[-1], added_text(lm, text, respellings, [*respelling.ids], False)] += math.exp(
+                respelling.log_prob
             )
-    whole = [opening for opening in begun if not opening.adds]
+    whole = [respelling for respelling in starts if not respelling.adds]
     if whole:
-        state = lm.extend(state.select(np.zeros(len(whole), np.int64)), pad([opening.ids for opening in whole]))
-        for opening, log_probs_V in zip(whole, _log_probs(lm, state), strict=True):
+        state = lm.extend(state.select(np.zeros(len(whole), np.int64)), pad([one.ids for one in whole]))
+        for respelling, log_probs_V in zip(whole, _log_probs(lm, state), strict=True):
             for token in top_of_row(log_probs_V, k).tolist():
-                adds = added_text(lm, text, openings, [*opening.ids, token], False)
-                found[token, adds] += math.exp(opening.log_prob + log_probs_V[token])
+                adds = added_text(lm, text, respellings, [*respelling.ids, token], False)
+                found[token, adds] += math.exp(respelling.log_prob + log_probs_V[token])
     best = sorted(found.items(), key=lambda entry: -entry[1])[:k]
     return [NextToken(token, adds, p) for (token, adds), p in best if p > 0]
 
@@ -79,7 +79,7 @@ def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True)
 def suggest(
     lm: LanguageModel, text: str = "", k: int = 5, *, at_least: float = 0.0, once: bool = False
 ) -> list[Suggestion]:
-    """The k likeliest words that complete a text or follow it, the likeliest first; fewer if it knows no more.
+    """The k most likely words that complete a text or follow it, the most likely first; fewer if it knows no more.
 
     Words of a probability below `at_least` are left out. The first call loads what the model needs to answer the
     next ones fast, unless `once` says that none will come.
@@ -112,7 +112,7 @@ class _Hypothesis:
 
     @cached_property
     def is_word(self) -> bool:
-        """Whether a word has begun, whose characters are complete."""
+        """Whether a word has starts, whose characters are complete."""
         return bool(self.added.strip()) and _is_text(self.added)
 
 
@@ -130,11 +130,12 @@ class _Search:
     def run(self) -> dict[str, float]:
         """The words found: what each adds to the text, and its probability."""
         lm = self.lm
-        state, (self.openings,) = find_openings(lm, [context_of(lm, self.text)])
-        begun = self.openings.best(_WIDTH * self.k)
-        begun = [opening for opening in begun if opening.log_prob > begun[0].log_prob + math.log(_NEGLIGIBLE)]
-        live = [_Hypothesis(opening.ids, self._added(opening.ids)) for opening in begun]
-        p_F = np.exp(np.asarray([opening.log_prob for opening in begun], dtype=np.float32))
+        state, (self.respellings,) = find_respellings(lm, [context_of(lm, self.text)])
+        starts = self.respellings.best(_WIDTH * self.k)
+        least = starts[0].log_prob + math.log(_NEGLIGIBLE)
+        starts = [respelling for respelling in starts if respelling.log_prob > least]
+        live = [_Hypothesis(respelling.ids, self._added(respelling.ids)) for respelling in starts]
+        p_F = np.exp(np.asarray([respelling.log_prob for respelling in starts], dtype=np.float32))
         state = lm.extend(state.select(np.zeros(len(live), np.int64)), pad([h.ids for h in live]))
         for _ in range(_LONGEST):
             p_FV = next_probs(lm, state)
@@ -157,7 +158,7 @@ class _Search:
     def _longer(
         self, live: list[_Hypothesis], p_FV: NDArray[np.float32]
     ) -> tuple[NDArray[np.int64], list[_Hypothesis], NDArray[np.float32]]:
-        """The likeliest hypotheses of one more token: the rows they come from, themselves, their probabilities."""
+        """Return the best hypotheses of one more token, the rows that they continue, and their p."""
         # a word is no more likely than its beginning
         least = sorted(self.found.values())[-self.k] if len(self.found) >= self.k else 0.0
         best = float(p_FV.max(initial=0.0))
@@ -169,8 +170,8 @@ class _Search:
             is_word_F = np.asarray([hypothesis.is_word for hypothesis in live])
             goes_on = self.spelling.is_solid[tokens] | (self.spelling.is_spaced[tokens] & ~is_word_F[rows])
             rows, tokens = rows[goes_on], tokens[goes_on]
-        likeliest = top_of_row(p_FV[rows, tokens], _WIDTH * self.k)
-        rows, tokens = rows[likeliest], tokens[likeliest]
+        best_places = top_of_row(p_FV[rows, tokens], _WIDTH * self.k)
+        rows, tokens = rows[best_places], tokens[best_places]
         longer = [self._longer_by(live[row], token) for row, token in zip(rows, tokens.tolist(), strict=True)]
         p_F = p_FV[rows, tokens]
         if self.spelling is None:
@@ -191,8 +192,8 @@ class _Search:
 
     def _added(self, ids: tuple[int, ...]) -> bytes:
         if self.spelling is not None:
-            return b"".join(self.spelling.pieces[token] for token in ids)[len(self.openings.rest) :]
-        return added_text(self.lm, self.text, self.openings, [*ids], False).encode()
+            return b"".join(self.spelling.pieces[token] for token in ids)[len(self.respellings.rest) :]
+        return added_text(self.lm, self.text, self.respellings, [*ids], False).encode()
 
 
 def _is_text(added: bytes) -> bool:

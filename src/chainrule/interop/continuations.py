@@ -24,7 +24,7 @@ import numpy as np
 from chainrule.arrays import batches, checked, pad, to_numpy, without
 from chainrule.contract.lm import LanguageModel, State, tokens_at_once
 from chainrule.decode.generate import Growing, context_of, end_of, prompt_ids, text_only
-from chainrule.decode.healing import draw_openings, find_openings
+from chainrule.decode.healing import draw_respellings, find_respellings
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import sample_steps
 from chainrule.decode.strategies import Strategy
@@ -140,20 +140,20 @@ def write_until(
     if max_tokens < 0:
         raise DecodingError(f"the number of tokens should be at least 0, not {max_tokens}")
     strategy, stops = text_only(lm, strategy), [stop for stop in stops if stop]
-    state, openings = find_openings(lm, [context_of(lm, prompt) for prompt in prompts], heal=max_tokens > 0)
+    state, respellings = find_respellings(lm, [context_of(lm, prompt) for prompt in prompts], heal=max_tokens > 0)
     uniforms = Uniforms(seed, [prompt_ids(lm, prompt) for prompt in prompts])
-    begun = draw_openings(openings, strategy, uniforms, lm.tokenizer.vocab_size)
-    read = [[*found.settled, *opening.ids] for found, opening in zip(openings, begun, strict=True)]
-    growing = [Growing(lm, *row) for row in zip(prompts, openings, (one.ids for one in begun), strict=True)]
+    drawn = draw_respellings(respellings, strategy, uniforms, lm.tokenizer.vocab_size)
+    read = [[*found.stable, *respelling.ids] for found, respelling in zip(respellings, drawn, strict=True)]
+    growing = [Growing(lm, *row) for row in zip(prompts, respellings, (one.ids for one in drawn), strict=True)]
     texts = [""] * len(prompts)
-    state = lm.extend(state, pad([opening.ids for opening in begun]))
+    state = lm.extend(state, pad([respelling.ids for respelling in drawn]))
     for piece in sample_steps(
         lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read)
     ):
         for row, tokens in zip(piece.rows, piece.tokens, strict=True):
             growing[row].waiting += tokens
             texts[row] += growing[row].shown()
-        if all(_stopped(texts[row], stops) for row in piece.going_on):
+        if all(_stopped(texts[row], stops) for row in piece.active):
             break
     texts = [text + one.rest() for text, one in zip(texts, growing, strict=True)]
     return [_before(text, stops) for text in texts]

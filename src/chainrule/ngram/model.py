@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.contract.capabilities import Capabilities, Choose, Costs, Found, Likeliest, SearchRules
+from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, Costs, Found, SearchRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
@@ -29,7 +29,7 @@ _WIDEST = 256  # beams; the next tokens of more are found faster in all probabil
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
 _OFFERS = frozenset({"match_lengths", "predictions"})
-_OFFERS_ON_CPU = frozenset({"draft", "likeliest", "next_probs", "prepare", "score_sequences", "search", "write"})
+_OFFERS_ON_CPU = frozenset({"draft", "best_tokens", "next_probs", "prepare", "score_sequences", "search", "write"})
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class NgramModel(LanguageModel):
         words = np.concatenate([known, ids])[len(ids) :]
         return words, self._drafter.after(words, count)
 
-    def likeliest(self, longest: int) -> list[Likeliest] | None:
+    def best_tokens(self, longest: int) -> list[BestTokens] | None:
         """Return the contexts of the model and their most probable words. None on a GPU."""
         if self.automaton.where is not None:
             return None

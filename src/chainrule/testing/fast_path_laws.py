@@ -144,7 +144,7 @@ def drafts_are_tokens_of_the_vocabulary(lm: LanguageModel) -> None:
         memory, guess = draft(lm, memory, ids, count)
         assert guess.shape == (count,) and lm.tokenizer.bos not in guess
         assert (guess >= 0).all() and (guess < lm.tokenizer.vocab_size).all()
-    for known in insist(partial(table, 2)) if (table := offered(lm, "likeliest")) else []:
+    for known in insist(partial(table, 2)) if (table := offered(lm, "best_tokens")) else []:
         assert len(known.contexts_CN) == len(known.tokens_C) and lm.tokenizer.bos not in known.tokens_C
         assert (known.tokens_C >= 0).all() and (known.tokens_C < lm.tokenizer.vocab_size).all()
 

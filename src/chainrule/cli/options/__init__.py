@@ -119,8 +119,8 @@ def note_unknown_prompt(lm: LanguageModel, prompt: str, heal: bool = True) -> No
     """Note if the model does not know some of the prompt."""
     from chainrule.cli.output import terminal_progress
     from chainrule.decode.generate import context_of
-    from chainrule.decode.healing import find_openings
+    from chainrule.decode.healing import find_respellings
 
-    _, (openings,) = find_openings(lm, [context_of(lm, prompt)], heal=heal)
-    if lm.tokenizer.unk in openings.settled:
+    _, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal)
+    if lm.tokenizer.unk in respellings.stable:
         terminal_progress().note("some of the prompt is unknown to the model, and tells it nothing")

@@ -128,7 +128,7 @@ class CapturedSteps:
     def _table(self, model: Any) -> GuessTable | None:
         """Return the table of a model that drafts, on the device of the network."""
         if model not in self._tables:
-            likeliest = offered(model, "likeliest")
-            known = likeliest and likeliest(LONGEST)
+            best_tokens = offered(model, "best_tokens")
+            known = best_tokens and best_tokens(LONGEST)
             self._tables[model] = None if known is None else GuessTable(known, self.network.head.weight.device)
         return self._tables[model]

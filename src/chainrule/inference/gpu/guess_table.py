@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.contract.capabilities import Likeliest
+from chainrule.contract.capabilities import BestTokens
 
 Integers = TypeVar("Integers", np.ndarray, Tensor)
 
@@ -42,7 +42,7 @@ def context_hash(contexts_CN: np.ndarray) -> np.ndarray:
 class GuessTable:
     """The table on a device."""
 
-    def __init__(self, known: Sequence[Likeliest], device: torch.device) -> None:
+    def __init__(self, known: Sequence[BestTokens], device: torch.device) -> None:
         longest_first = [one for one in reversed(known) if one.contexts_CN.shape[1] <= LONGEST]
         hashes = np.concatenate([np.zeros(0, np.int64), *(context_hash(one.contexts_CN) for one in longest_first)])
         tokens = np.concatenate([np.zeros(0, np.int64), *(one.tokens_C.astype(np.int64) for one in longest_first)])

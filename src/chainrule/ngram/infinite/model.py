@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.contract.capabilities import Capabilities, Choose, Costs, Likeliest
+from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, Costs
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
@@ -170,7 +170,7 @@ class AnyLengthModel(LanguageModel):
     def capabilities(self) -> Capabilities:
         """Kernels write and draft; scoring walks the suffixes of the training text."""
         costs = Costs(bulk=1e-4, token=5e-4, distribution=4e-4 + 3e-8 * self.tokenizer.vocab_size)
-        return Capabilities(frozenset({"draft", "likeliest", "write"}), costs)
+        return Capabilities(frozenset({"draft", "best_tokens", "write"}), costs)
 
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
@@ -185,7 +185,7 @@ class AnyLengthModel(LanguageModel):
         """Draft by one call of a kernel; the memory is the levels and their number."""
         return self._sampler.draft(memory, self._ids(ids[None])[0], count)
 
-    def likeliest(self, longest: int) -> list[Likeliest]:
+    def best_tokens(self, longest: int) -> list[BestTokens]:
         """Return the contexts of training text, and the most common token after each."""
         boundary = self.tokenizer.eos if self.context == "line" else PAD
         return best_tokens(self.suffixes, self.tokenizer.bos, boundary, longest)

@@ -33,7 +33,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.contract.capabilities import Likeliest
+from chainrule.contract.capabilities import BestTokens
 from chainrule.folder import Context
 from chainrule.ngram.sampling.best_tokens import MOST_CONTEXTS, first_maxima
 from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
@@ -209,7 +209,7 @@ def _places_compiled(ids: Ids, order: Ids, follower: Ids, vocab_size: int, bound
     return places, shared
 
 
-def best_tokens(suffixes: Suffixes, bos: int, boundary: int, longest: int) -> list[Likeliest]:
+def best_tokens(suffixes: Suffixes, bos: int, boundary: int, longest: int) -> list[BestTokens]:
     """Return the contexts of 1 to `longest` tokens, with the most common token after each.
 
     A context does not reach back beyond a token `boundary`, which stands for <s>.
@@ -219,7 +219,7 @@ def best_tokens(suffixes: Suffixes, bos: int, boundary: int, longest: int) -> li
     rank, is_whole = np.arange(len(suffixes)), np.ones(len(suffixes), dtype=bool)
     is_new = np.zeros(len(suffixes), dtype=bool)
     is_new[:1] = True
-    tokens, found, total = list[np.ndarray](), list[Likeliest](), 0
+    tokens, found, total = list[np.ndarray](), list[BestTokens](), 0
     for _ in range(longest):
         token = token_of_rank[rank]
         is_new[1:] |= token[1:] != token[:-1]
@@ -235,7 +235,7 @@ def best_tokens(suffixes: Suffixes, bos: int, boundary: int, longest: int) -> li
         first = np.flatnonzero(is_new)
         whole = is_whole[first]
         contexts = np.stack([column[first] for column in tokens], axis=1)
-        found.append(Likeliest(contexts[whole], (pairs[best] % suffixes.vocab_size)[whole]))
+        found.append(BestTokens(contexts[whole], (pairs[best] % suffixes.vocab_size)[whole]))
         is_whole &= token != boundary
         rank = suffixes.places[rank].astype(np.int64)  # the rank of the context without its last token
     return found

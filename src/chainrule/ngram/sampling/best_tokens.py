@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.contract.capabilities import Likeliest
+from chainrule.contract.capabilities import BestTokens
 
 if TYPE_CHECKING:
     from chainrule.ngram.store.automaton import Automaton
@@ -18,9 +18,9 @@ MOST_CONTEXTS = 1 << 25
 """The most contexts of a table: it ends before the length that would exceed this."""
 
 
-def best_words(automaton: Automaton, bos: int, longest: int) -> list[Likeliest]:
+def best_words(automaton: Automaton, bos: int, longest: int) -> list[BestTokens]:
     """Return the contexts of 1 to `longest` words that words were seen after, with the most likely of these."""
-    trie, found, total = automaton.trie, list[Likeliest](), 0
+    trie, found, total = automaton.trie, list[BestTokens](), 0
     nodes = np.arange(1, trie.vocab_size + 1)
     contexts = np.asarray(automaton.words)[trie.word(nodes)][:, None]
     for n in range(1, min(longest, trie.order - 1) + 1):
@@ -34,7 +34,7 @@ def best_words(automaton: Automaton, bos: int, longest: int) -> list[Likeliest]:
         has = last > first
         best = first_maxima(log_prob, first[has] - trie.first_of_length[n + 1])
         possible = log_prob[best] > -np.inf
-        found.append(Likeliest(contexts[has][possible], words[best[possible]]))
+        found.append(BestTokens(contexts[has][possible], words[best[possible]]))
         contexts = np.concatenate([np.repeat(contexts, last - first, axis=0), words[:, None]], axis=1)
         nodes = children
     return found

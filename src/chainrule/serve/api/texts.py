@@ -8,7 +8,7 @@ from typing import Any
 
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import Growing
-from chainrule.decode.healing import Openings
+from chainrule.decode.healing import Respellings
 from chainrule.serve.batching.requests import Generated, Started
 from chainrule.tokens.base import Tokenizer
 
@@ -20,7 +20,7 @@ class StreamedText:
     """A text that is being generated, piece by piece, until it ends by itself or at a stop sequence."""
 
     def __init__(self, lm: LanguageModel, prompt: str, started: Started, stops: Sequence[str]) -> None:
-        self._growing = Growing(lm, prompt, Openings(started.read, started.rest), started.ids)
+        self._growing = Growing(lm, prompt, Respellings(started.read, started.rest), started.ids)
         self._stops, self._held = tuple(stops), ""
         self.text = ""
         """The text so far."""

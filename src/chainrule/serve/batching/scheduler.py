@@ -21,7 +21,7 @@ from chainrule.arrays import pad
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.contract.model import Model
 from chainrule.decode.generate import context_of, prompt_ids, text_only
-from chainrule.decode.healing import Openings, draw_openings, find_openings
+from chainrule.decode.healing import Respellings, draw_respellings, find_respellings
 from chainrule.decode.randomness import Uniforms
 from chainrule.serve.batching.prefixes import Prefixes
 from chainrule.serve.batching.requests import (
@@ -174,22 +174,24 @@ class Scheduler:
     def _start_texts(self, tickets: Sequence[Ticket]) -> None:
         """Read the prompts, and add their texts to those under way."""
         lm = LanguageModel.expect(self.model)
-        openings, states = self._read_prompts(lm, tickets)
+        respellings, states = self._read_prompts(lm, tickets)
         rows: list[Row] = []
         added: list[tuple[int, ...]] = []  # the tokens that spell the rest of each row's prompt
         groups: dict[Hashable, list[int]] = {}
-        for ticket, found in zip(tickets, openings, strict=True):
+        for ticket, found in zip(tickets, respellings, strict=True):
             ask, strategy = ticket.ask, text_only(lm, ticket.ask.strategy)
             prompt = prompt_ids(lm, ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
             uniforms = Uniforms(ask.seed, [prompt] * ask.n, range(ask.copy, ask.copy + ask.n))
-            drawn = draw_openings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
+            drawn = draw_respellings([found] * ask.n, strategy, uniforms, lm.tokenizer.vocab_size)
             group: Hashable = strategy if lm.capabilities.is_compiled else None
             groups.setdefault(group, []).extend(range(len(rows), len(rows) + ask.n))
-            for number, opening in enumerate(drawn):
-                read = [*found.settled, *opening.ids]
+            for number, respelling in enumerate(drawn):
+                read = [*found.stable, *respelling.ids]
                 rows.append(Row(ticket, number, strategy, uniforms, read, ask.max_tokens))
-                added.append(opening.ids)
-                self._post(ticket, Started(number, list(found.settled), found.rest, list(opening.ids), len(prompt)))
+                added.append(respelling.ids)
+                self._post(
+                    ticket, Started(number, list(found.stable), found.rest, list(respelling.ids), len(prompt))
+                )
         state = states.select(np.repeat(np.arange(len(tickets)), [ticket.ask.n for ticket in tickets]))
         if any(added):
             state = lm.extend(state, pad(added))
@@ -199,26 +201,26 @@ class Scheduler:
                 [rows[place] for place in places], its_state
             )
 
-    def _read_prompts(self, lm: LanguageModel, tickets: Sequence[Ticket]) -> tuple[list[Openings], State]:
+    def _read_prompts(self, lm: LanguageModel, tickets: Sequence[Ticket]) -> tuple[list[Respellings], State]:
         """Return how the end of each prompt can be spelled, and the state after the tokens before it."""
         healed = [
             place for place, ticket in enumerate(tickets) if isinstance(ticket.ask.prompt, str) and ticket.ask.heal
         ]
         plain = [place for place in range(len(tickets)) if place not in set(healed)]
-        openings: dict[int, Openings] = {}
+        respellings: dict[int, Respellings] = {}
         states: list[State] = []
         if healed:
             texts = [context_of(lm, str(tickets[place].ask.prompt)) for place in healed]
-            state, found = find_openings(lm, texts, read=self._read)
-            openings |= dict(zip(healed, found, strict=True))
+            state, found = find_respellings(lm, texts, read=self._read)
+            respellings |= dict(zip(healed, found, strict=True))
             states.append(state)
         if plain:
             ids = [self._ids(lm, tickets[place].ask) for place in plain]
-            openings |= {place: Openings(some) for place, some in zip(plain, ids, strict=True)}
+            respellings |= {place: Respellings(some) for place, some in zip(plain, ids, strict=True)}
             states.append(self._read(ids))
         state = states[0] if len(states) == 1 else states[0].join(states[1])
         back = np.argsort(np.asarray(healed + plain))
-        return [openings[place] for place in range(len(tickets))], state.select(back)
+        return [respellings[place] for place in range(len(tickets))], state.select(back)
 
     def _ids(self, lm: LanguageModel, ask: Ask) -> list[int]:
         """Return the tokens of a prompt that is not healed."""

@@ -15,7 +15,7 @@ import chainrule as cr
 from chainrule.arrays import pad
 from chainrule.contract.lm import search as search_by_model
 from chainrule.decode.beam import beam_search
-from chainrule.decode.healing import Opening
+from chainrule.decode.healing import Respelling
 from chainrule.errors import ModelError
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.sampling import beam, workspace
@@ -132,9 +132,14 @@ def test_tiny_texts_have_many_equal_and_impossible_hypotheses(
 ) -> None:
     lm = ready(cr.train("ngram", "\n".join(texts) + "\n", order=order, smoothing=smoothing, tokenizer="char"))
     size = lm.tokenizer.vocab_size
-    every = [Opening((size - 1,), -0.5, True), Opening((size - 1, 3), -1.0), Opening((2,), -2.0, True)]
-    begun = [every[: min(beam.width, 1 + row)] for row in range(3)] if opened else None
-    asked: Any = {"max_tokens": max_tokens, "best": best, "begun": begun, "forbid": [i for i in never if i < size]}
+    every = [Respelling((size - 1,), -0.5, True), Respelling((size - 1, 3), -1.0), Respelling((2,), -2.0, True)]
+    starts = [every[: min(beam.width, 1 + row)] for row in range(3)] if opened else None
+    asked: Any = {
+        "max_tokens": max_tokens,
+        "best": best,
+        "starts": starts,
+        "forbid": [i for i in never if i < size],
+    }
     check(lm, beam, [[], [size - 1], [2, size - 1]], lm.tokenizer.eos if ends else None, **asked)
 
 
