@@ -5,7 +5,8 @@ stay as they are: the network cannot know which of the tokens it reads are right
 
 A tenth of the rows have no [MASK]: their predicted tokens are random ones or stay, half of them each. The shares of
 the other rows make up for that. Without such rows a large network came to rely on
-[MASK] in every row: in text that has none it often did not know the very token that it read (benchmarks/results/masked.md).
+[MASK] in every row: in text without it, the network often did not know the token that it read
+(benchmarks/results/masked.md).
 
 The choice is random, but a function of the seed, the number of the epoch and the token's index in the text: each
 epoch hides other tokens, a validation always the same, and a resumed run the same as one that never stopped. The

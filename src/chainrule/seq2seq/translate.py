@@ -31,7 +31,7 @@ Given = TypeVar("Given", str, list[str])
 BEAM = Beam(width=5, length_power=1.0, ending="best")
 """The search by default: five hypotheses, ranked by ln p per token, until five are finished.
 
-To let hypotheses end at every step takes half as many steps again, for the same BLEU (benchmarks/results/translation-and-tagging.md)."""
+To let hypotheses end at every step takes half as many steps again, for the same BLEU."""
 
 TOKENS_AT_ONCE = {"cpu": 1 << 14, "gpu": 1 << 18}
 """The most tokens of sources in a batch, times the width of the beam: a GPU takes many rows as fast as one."""
