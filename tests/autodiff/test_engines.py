@@ -104,7 +104,7 @@ command("train", "feedforward", text, "--held-out", text, "--out", out, *sets)
 command("generate", out, "--prompt", "i", "--max-tokens", "5")
 command("score", out, text)
 command("evaluate", out, text)
-command("kinds", "feedforward")
+command("kinds", "feedforward", "--all")
 """
     printed = without_torch(script, str(text), out)
     assert "trained on" in printed and "engine=auto (auto | torch | tape)" in " ".join(printed.split())

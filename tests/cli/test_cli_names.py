@@ -154,7 +154,7 @@ def test_an_option_that_is_no_setting_is_only_unknown(fails: Fails) -> None:
 
 
 def test_the_settings_of_a_kind_come_in_groups(run: Run) -> None:
-    shown = run("kinds", "lstm").out
+    shown = run("kinds", "lstm", "--all").out
     places = [
         shown.index(f"\n{group}\n") for group in ("size", "regularisation", "duration", "optimisation", "hardware")
     ]

@@ -85,7 +85,7 @@ OFFERED = {
     "anygram": "best_tokens draft write",
     "lstm": "as_torch features predictions read",
     "transformer": "as_torch features predictions read_ahead",
-    "averaging": "as_torch features predictions",
+    "bagofwords": "as_torch features predictions",
     "torch-bigram": "",
 }
 
@@ -97,7 +97,7 @@ def test_each_family_offers_its_fast_paths(kind: str) -> None:
     assert sorted(trained(place).capabilities.offers) == OFFERED[kind].split()
 
 
-def test_every_registered_kind_has_a_rung_here() -> None:
+def test_every_registered_kind_is_here() -> None:
     """But for mixtures, which are not trained: they have their laws in test_mixture_laws.py."""
     expected = {name for name in kinds.kind_names() if kinds.find_kind(name).task in WITH_LAWS}
     assert {kind for kind, _, _, _ in MODELS} == expected - {"mixture"}

@@ -43,7 +43,7 @@ def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: py
     whole = evaluate(lm, cr.Corpus.from_text(TEXT))
     monkeypatch.setattr(measuring, "TOKENS_AT_ONCE", 4)
     monkeypatch.setattr("chainrule.arrays.TOKENS_AT_ONCE", 4)
-    monkeypatch.setattr(contract, "_BULK_PIECE", 4)
+    monkeypatch.setattr(contract, "_MOST_AT_ONCE", 4)
     assert math.isclose(evaluate(lm, cr.Corpus.from_text(TEXT)).nats, whole.nats)
 
 
@@ -92,7 +92,7 @@ def test_little_of_a_batch_is_padding() -> None:
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
-@pytest.mark.parametrize(("kind", "size"), [("ngram", "_BULK_PIECE"), ("elman", "_PIECE")])
+@pytest.mark.parametrize(("kind", "size"), [("ngram", "_MOST_AT_ONCE"), ("elman", "_MOST_AT_ONCE")])
 def test_the_bar_moves_as_often_as_the_model_says(
     kind: str, size: str, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

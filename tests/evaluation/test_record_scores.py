@@ -34,7 +34,7 @@ def records(tmp_path: Path) -> Path:
 @pytest.fixture(params=[1, 1 << 20])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of one record, and of all."""
-    monkeypatch.setattr(contract, "_BULK_PIECE", request.param)
+    monkeypatch.setattr(contract, "_MOST_AT_ONCE", request.param)
 
 
 @pytest.mark.usefixtures("size")

@@ -86,8 +86,7 @@ def test_pieces_and_blocks_change_nothing(
     path.write_text("i love cats\ncats chase mice\n" * 20, encoding="utf-8")
     whole = [cr.score(lm, path).log_probs, cr.score(lm, TEXTS).log_probs]
     for name in (
-        "chainrule.contract.lm._BULK_PIECE",
-        "chainrule.contract.lm._PIECE",
+        "chainrule.contract.lm._MOST_AT_ONCE",
         "chainrule.text.files.BLOCK_SIZE",
     ):
         monkeypatch.setattr(name, 5)

@@ -14,7 +14,7 @@ import torch
 
 import chainrule as cr
 from chainrule.arrays import PAD
-from chainrule.contract.capabilities import BestTokens, Drafted, DraftRules
+from chainrule.contract.capabilities import BestTokens, Capabilities, Drafted, DraftRules
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.sample import Choice
 from chainrule.folder import Context
@@ -70,6 +70,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[Drafted | None]:
         return answers[-1]
 
     monkeypatch.setattr(NeuralModel, "write_drafted", recorded)
+    monkeypatch.setattr(NeuralModel, "capabilities", Capabilities(frozenset({"read_ahead", "write_drafted"})))
     return answers
 
 

@@ -13,6 +13,7 @@ import torch
 import chainrule as cr
 from chainrule.arrays import to_numpy
 from chainrule.autodiff.model import TapeModel
+from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.decode.sample import Choice, sample_after
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
@@ -27,7 +28,7 @@ from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
-from chainrule.testing import LAWS
+from chainrule.testing import LAWS, NOT_OFFERED
 from chainrule.tokens.ids import Encoded
 from chainrule.training.engines.torch_engine import TorchEngine, _is_float8
 from listening import Listening
@@ -144,6 +145,7 @@ def test_captured_steps_sample_the_same_as_single_steps(
 
     one_by_one = write()
     monkeypatch.setattr(NeuralModel, "write", lambda self, *arguments: self.captured.write(*arguments))
+    monkeypatch.setattr(NeuralModel, "capabilities", Capabilities(frozenset({"write"})))
     assert write() == one_by_one
 
 
@@ -375,7 +377,8 @@ def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest
         return written[-1]
 
     monkeypatch.setattr(NeuralModel, "write", write)
-    LAWS["writing_is_choosing_and_extending"](lm)
+    monkeypatch.setattr(NeuralModel, "capabilities", Capabilities(frozenset({"write"})))
+    assert LAWS["writing_is_choosing_and_extending"](lm) != NOT_OFFERED
     assert [found is None for found in written] == [False, False, False, True], "the last one looks back"
 
 

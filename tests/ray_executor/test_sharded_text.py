@@ -53,7 +53,7 @@ def test_words_and_ids_are_those_of_one_pass(
 ) -> None:
     tokenizer, expected = learn_and_encode(files, limit, "whitespace", tmp_path / "expected")
     path = tmp_path / "found"
-    found, text = learn_and_encode(files, limit, "whitespace", path, engine=threads, shard_bytes=shard_bytes)
+    found, text = learn_and_encode(files, limit, "whitespace", path, executor=threads, shard_bytes=shard_bytes)
     assert found.spellings == tokenizer.spellings
     assert path.read_bytes() == (tmp_path / "expected").read_bytes()
     assert (text.lines, text.bytes, text.unknown) == (expected.lines, expected.bytes, expected.unknown)
@@ -68,7 +68,7 @@ def test_ids_of_a_known_tokenizer_are_the_same(
 ) -> None:
     text = files if corpus == "files" else Corpus.from_texts(["one two", "", "three\nfour"])
     expected = encode_corpus(text, ByteTokenizer(), tmp_path / "expected")
-    found = encode_corpus(text, ByteTokenizer(), tmp_path / "found", engine=threads, shard_bytes=11)
+    found = encode_corpus(text, ByteTokenizer(), tmp_path / "found", executor=threads, shard_bytes=11)
     assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
     assert (found.bytes, found.fingerprint) == (expected.bytes, expected.fingerprint)
 
@@ -77,11 +77,11 @@ def test_a_bad_byte_is_named_by_its_line_in_the_file(tmp_path: Path, threads: Th
     (tmp_path / "t.txt").write_bytes(b"good\n" * 50 + b"b\xffd\n" + b"good\n" * 50)
     with pytest.raises(EncodingError, match="line 51, byte 2"):
         encode_corpus(
-            Corpus.open(tmp_path / "t.txt"), ByteTokenizer(), tmp_path / "ids", engine=threads, shard_bytes=40
+            Corpus.open(tmp_path / "t.txt"), ByteTokenizer(), tmp_path / "ids", executor=threads, shard_bytes=40
         )
 
 
 def test_nothing_is_refused(tmp_path: Path, threads: Threads) -> None:
     (tmp_path / "t.txt").write_bytes(b"")
     with pytest.raises(CorpusError, match="is empty"):
-        encode_corpus(Corpus.open(tmp_path / "t.txt"), ByteTokenizer(), tmp_path / "ids", engine=threads)
+        encode_corpus(Corpus.open(tmp_path / "t.txt"), ByteTokenizer(), tmp_path / "ids", executor=threads)

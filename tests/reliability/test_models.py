@@ -11,7 +11,6 @@ import pytest
 
 import chainrule as cr
 from chainrule.ngram.store import bitstream, kernels
-from chainrule.system.parallel import EMBEDDED
 
 YES_NO = "yes\nno\n"
 ORDINARY = "".join(f"the {word} sat on the {other}\n" for word in "abcdefgh" for other in "ijklmnop")
@@ -90,9 +89,10 @@ def test_an_exception_while_packing_is_raised(monkeypatch: pytest.MonkeyPatch) -
         raise MemoryError("no room to pack")
 
     monkeypatch.setattr(bitstream, "_NUMBERS_AT_ONCE", 8)
+    monkeypatch.setattr(bitstream, "worth_a_kernel", lambda *_: True)
     monkeypatch.setattr(kernels, "pack_bits", fail)
     with pytest.raises(MemoryError, match="no room"):
-        bitstream._pack_fast(np.arange(64, dtype=np.uint32), 7, None, EMBEDDED)
+        bitstream.pack(np.arange(64, dtype=np.uint32), 7)
 
 
 @pytest.mark.slow

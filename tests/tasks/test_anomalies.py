@@ -69,7 +69,7 @@ def test_tokens_have_their_places_in_the_line(tokenizer: str, line: str) -> None
     """One after the other, over all that is not white space, each where its spelling is."""
     lm = MODELS[tokenizer]
     ids = (*lm.tokenizer.encode(line).tolist(), lm.tokenizer.eos)
-    tokens = [*surprising_tokens(lm.tokenizer, ScoredRecord(1, line, ids, (0.0,) * len(ids)))]
+    tokens = [*surprising_tokens(lm.tokenizer, ScoredRecord(line, ids, (0.0,) * len(ids), 1))]
     *spans, end = [(token.start, token.end) for token in tokens]
     assert len(tokens) == len(ids) and end == (len(line), len(line))
     assert all(0 <= start <= end <= len(line) for start, end in spans)

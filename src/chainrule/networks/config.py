@@ -72,6 +72,8 @@ class Checked:
                 raise SettingsError(f"{field.name} should be {bounds.words}, not {value}")
             if value > field.metadata["most"]:  # it would take hours, or all memory
                 raise SettingsError(f"{field.name} should be at most {field.metadata['most']:,}, not {value:,}")
+        if (others := getattr(super(), "__post_init__", None)) is not None:
+            others()  # the checks of another class that the settings derive from
 
 
 def leaves_open(*names: str) -> Callable[[type[T]], type[T]]:

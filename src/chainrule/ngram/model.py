@@ -29,7 +29,7 @@ _WIDEST = 256  # beams; the next tokens of more are found faster in all probabil
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
 _OFFERS = frozenset({"match_lengths", "predictions"})
-_OFFERS_ON_CPU = frozenset({"draft", "best_tokens", "next_probs", "prepare", "score_sequences", "search", "write"})
+_OFFERS_ON_CPU = frozenset({"draft", "best_tokens", "prepare", "score_sequences", "search", "write"})
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class NgramState(State):
     nodes: Array
     words: Array
     """The last N-1 words, as [B, N-1]; the id V means "no word"."""
+    backs_off_for_free: bool = True
+    """False for stupid backoff, which charges for words before the longest known context."""
 
     def __len__(self) -> int:
         return int(self.nodes.shape[0])
@@ -48,15 +50,16 @@ class NgramState(State):
             rows = to_numpy(rows)
         else:
             rows = array_namespace(self.nodes).asarray(rows, device=self.nodes.device)
-        return NgramState(self.nodes[rows], self.words[rows])
+        return replace(self, nodes=self.nodes[rows], words=self.words[rows])
 
     def join(self, other: NgramState) -> NgramState:
         xp = array_namespace(self.nodes, other.nodes)
-        return NgramState(xp.concat([self.nodes, other.nodes]), xp.concat([self.words, other.words]))
+        nodes, words = ((getattr(self, name), getattr(other, name)) for name in ("nodes", "words"))
+        return replace(self, nodes=xp.concat(nodes), words=xp.concat(words))
 
-    def keys(self) -> list[Hashable]:
-        """The nodes: words before the longest known context change nothing, now or later."""
-        return list(to_numpy(self.nodes).tolist())
+    def keys(self) -> list[Hashable] | None:
+        """Return the nodes: words before the longest known context change nothing, now or later."""
+        return list(to_numpy(self.nodes).tolist()) if self.backs_off_for_free else None
 
 
 class NgramModel(LanguageModel):
@@ -128,14 +131,14 @@ class NgramModel(LanguageModel):
     @cached_property
     def _after_start(self) -> NgramState:
         node = self.automaton.array([self.automaton.start()])
-        return NgramState(node, self.automaton.words_of(node))
+        return NgramState(node, self.automaton.words_of(node), not self.automaton.log_alpha)
 
     def extend(self, state: State, ids_BT: Array) -> NgramState:
         state = self._state(state)
         check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
         words = _last_words(state.words, ids_BT)
-        return NgramState(self.automaton.state_of(words), words)
+        return replace(state, nodes=self.automaton.state_of(words), words=words)
 
     def next_log_probs(self, state: State) -> Array:
         return self.automaton.next_after(self._state(state).words)
@@ -164,6 +167,8 @@ class NgramModel(LanguageModel):
         if self.automaton.where is not None:
             return Capabilities(_OFFERS, costs)
         offers = _OFFERS | _OFFERS_ON_CPU
+        if not self.automaton.log_alpha:
+            offers |= {"next_probs"}
         if self.context == "line" and cores() > 1:
             offers |= {"score_text"}
         return Capabilities(offers, costs, is_compiled=True)
@@ -255,7 +260,8 @@ class NgramModel(LanguageModel):
         if written is None:
             return None
         tokens_BT, scores_BT, nodes = written
-        return NgramState(nodes, _last_words(words_BN, tokens_BT)), tokens_BT, scores_BT
+        after = replace(self._state(state), nodes=nodes, words=_last_words(words_BN, tokens_BT))
+        return after, tokens_BT, scores_BT
 
     def search(
         self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
