@@ -1,11 +1,10 @@
 """Held-out text in memory to ln p of each token, from Python.
 
-Each model is asked by a process of its own (`python -m benchmarks.ngram.asked`), which may use one core or all.
+Each model runs in a process of its own (`python -m benchmarks.ngram.one_model`), on one core or on all.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -17,38 +16,35 @@ from benchmarks.harness import show
 from benchmarks.ngram.lab import PAIRS, Lab, has_kenlm, measure
 
 SAME = 1e-4
-"""How far perplexities may lie apart, as a share."""
+"""The largest relative difference of perplexities that counts as none."""
 QUANTISED = 5e-3
 
 
 def run(lab: Lab) -> None:
-    with_kenlm = has_kenlm("lmplz", "build_binary")
-    if with_kenlm and importlib.util.find_spec("kenlm") is None:
-        print("KenLM is left out: the module kenlm is not installed (the extra `benchmarks` has it)", flush=True)
-        with_kenlm = False
+    with_kenlm = has_kenlm("lmplz", "build_binary", module=True)
     found: dict[str, dict[str, Any]] = {}
     for cores in dict.fromkeys((1, os.cpu_count() or 1)):
         rows = []
         for ours, theirs in PAIRS.items():
-            found[ours] = _ask("chainrule", lab.ours(ours)[0], lab.held_out, cores)
+            found[ours] = _run_model("chainrule", lab.ours(ours)[0], lab.held_out, cores)
             rows += _rows(f"chainrule, {ours}", found[ours], found[ours])
             if with_kenlm:
-                found[theirs] = _ask("kenlm", lab.theirs(theirs)[0], lab.held_out, cores)
+                found[theirs] = _run_model("kenlm", lab.theirs(theirs)[0], lab.held_out, cores)
                 rows += _rows(f"KenLM, {theirs}", found[theirs], found[ours])
         headings = ["call", "M tokens/s", "M tokens/CPU s", "surprisals is", "in CPU s"]
         show(f"scoring {found['compact']['tokens']:,} tokens, cores: {cores}", headings, rows)
     _perplexities(found)
 
 
-def _ask(side: str, model: Path, text: Path, cores: int) -> dict[str, Any]:
-    """What the process says: tokens, sums of ln p, and for each call the best seconds and CPU seconds."""
-    ran = measure([sys.executable, "-m", "benchmarks.ngram.asked", side, model, text, str(cores)])
+def _run_model(side: str, model: Path, text: Path, cores: int) -> dict[str, Any]:
+    """Run one model; return its tokens, its sums of ln p, and the best seconds and CPU seconds of each call."""
+    ran = measure([sys.executable, "-m", "benchmarks.ngram.one_model", side, model, text, str(cores)])
     answer: dict[str, Any] = json.loads(ran.output)
     return answer
 
 
 def _rows(name: str, found: dict[str, Any], ours: dict[str, Any]) -> list[list[str]]:
-    """A row for each call, with how many times as fast our call from text to array is."""
+    """Return a row for each call, with the ratio of its time to that of our `surprisals`."""
     rows = []
     seconds, cpu = (ours["calls"]["surprisals"][what] / ours["tokens"] for what in ("seconds", "cpu"))
     for call, took in found["calls"].items():
@@ -59,7 +55,7 @@ def _rows(name: str, found: dict[str, Any], ours: dict[str, Any]) -> list[list[s
 
 
 def perplexities(found: dict[str, Any]) -> tuple[float, float]:
-    """With the words that the vocabulary lacks, and without."""
+    """Return the perplexity of all words, and that of the words of the vocabulary."""
     known = found["tokens"] - found["unknown"]
     return math.exp(-found["nats"] / found["tokens"]), math.exp(-found["nats_of_known"] / known)
 
@@ -81,6 +77,6 @@ def _perplexities(found: dict[str, dict[str, Any]]) -> None:
 
 
 def _apart(some: tuple[float, float], others: tuple[float, float], most: float) -> str:
-    """The larger of the two relative differences."""
+    """Return the larger of the two relative differences, with a warning if it is above `most`."""
     apart = max((a / b - 1 for a, b in zip(some, others, strict=True)), key=abs)
     return f"{apart:+.5%}" + (" TOO MUCH" if abs(apart) > most else "")

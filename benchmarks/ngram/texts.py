@@ -1,23 +1,22 @@
 """Many short texts from Python: `chainrule.score` of a list of lines, beside a loop over KenLM's module.
 
-All sides take turns in one process, and KenLM reads the very model that was trained here, from an ARPA file.
+All sides take turns in one process, and KenLM reads our own model from an ARPA file.
 KenLM's `score` gives a number for each line; `full_scores` gives one for each token, as `chainrule.score` does.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 
 import numpy as np
 
 import chainrule as cr
-from benchmarks.harness import Side, race
+from benchmarks.harness import Side, is_installed, race
 from benchmarks.ngram.lab import Lab
 
 ROUNDS = 9
 SAME = 1e-5
-"""How far ln p of a line may lie apart, as a share: KenLM adds up in single precision."""
+"""The largest relative difference of ln p of a line that counts as none: KenLM adds up in single precision."""
 
 
 def run(lab: Lab) -> None:
@@ -27,9 +26,7 @@ def run(lab: Lab) -> None:
         Side(f"chainrule.score, {form}", lambda lm=lm: cr.score(lm, lines).log_prob, len(lines))  # type: ignore[misc]
         for form, lm in models.items()
     ]
-    if importlib.util.find_spec("kenlm") is None:
-        print("KenLM is left out: the module kenlm is not installed (the extra `benchmarks` has it)", flush=True)
-    else:
+    if is_installed("KenLM", "kenlm", extra="benchmarks"):
         import kenlm
 
         arpa = lab.folder / "ours.arpa"
