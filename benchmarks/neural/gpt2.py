@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import time
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 import recipes
 
-from benchmarks.harness import show
+from benchmarks.harness import open_text, show
 from benchmarks.neural.lab import Lab, Texts, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
 from chainrule.networks.config import padded_size
@@ -23,19 +22,19 @@ from chainrule.tokens.vocabulary import Limit
 
 ROWS, CONTEXT, STEPS = 64, 1024, 300
 LOOKS = 4
-"""How often the held-out loss is looked at, the end included; that time does not count."""
+"""How often the held-out loss is measured, the last time at the end; the time of that does not count."""
 LINES = 200_000
-"""Of the text."""
+"""The lines of the text to train on."""
 
 
 class Training(NamedTuple):
-    """What a side did."""
+    """The figures of a side."""
 
     rate: float
-    """Tokens per second, but for the first quarter, in which all is warmed up."""
+    """Tokens per second, without the first quarter, which includes the warm-up."""
     startup: float
     losses: list[float]
-    """Held-out nats a token, on the way."""
+    """Held-out nats a token, at each measurement."""
 
 
 def run(lab: Lab) -> None:
@@ -60,7 +59,7 @@ def run(lab: Lab) -> None:
 
 
 def designs(lab: Lab) -> dict[str, dict[str, Any]]:
-    """Ours: the recipe, the same by AdamW, and nanoGPT's design."""
+    """Return our designs: the recipe, the recipe by AdamW, and nanoGPT's design."""
     recipe = {key: value for key, value in recipes.find("gpt2").settings.items() if key != "epochs"}
     same = {"preset": "gpt2", "bias": False, "heads": 12, "precision": "bfloat16", "learning_rate": 6e-4}
     tiny = {"layers": 1, "width": 24, "window": 16, "batch": 64, "compile": "no", "precision": "float32"}
@@ -97,7 +96,7 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Trainin
     )
     began = time.perf_counter()
     peer = NanoGPT(lab, checkout, plan, texts.train.ids, padded_size(texts.tokenizer.vocab_size))
-    lab.seconds(lambda: peer.steps(1))  # in which it is compiled
+    lab.seconds(lambda: peer.steps(1))  # the first step compiles it
     startup = time.perf_counter() - began
     seconds, losses = [], []
     for look in range(LOOKS):
@@ -107,11 +106,11 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Trainin
 
 
 def _texts(lab: Lab) -> Texts:
-    """The text in GPT-2's subwords, or in as many of its own."""
+    """Return the text in GPT-2's subwords, or in equally many that are trained on the text."""
     packed = lab.text("simplewiki/train.txt.gz")
     lines = lab.pick(LINES, 200)
     path = lab.folder / "simplewiki.txt"
-    with gzip.open(packed) as source, path.open("wb") as target:
+    with open_text(packed) as source, path.open("wb") as target:
         target.writelines(islice(source, lines))
     corpus, valid = Corpus.open(path), Corpus.open(lab.text("simplewiki/valid.txt"))
     tokenizer = gpt2_tokenizer(lab.data / "gpt2-vocab") or train_tokenizer(
@@ -121,7 +120,7 @@ def _texts(lab: Lab) -> Texts:
 
 
 def gpt2_tokenizer(folder: Path) -> Tokenizer | None:
-    """GPT-2's own, from the files it is published as, if they are there."""
+    """Return GPT-2's tokenizer from its published files; None if they are missing."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models
 
