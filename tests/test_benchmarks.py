@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.ngram import gpu, main, score, suggesting, texts
+from benchmarks.ngram import gpu, main, score, suggesting
 from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
 
 import chainrule as cr
@@ -87,8 +87,8 @@ def test_lines_are_scored_beside_kenlm_where_it_is(
     lab = Lab.prepare(tmp_path, text, held_out, None, argparse.Namespace())
     cr.train("ngram", TEXT, order=2).save(tmp_path / "model")
     lab._made = {form: (tmp_path / "model", Ran(0, 0, 0)) for form in ("hash", "compact")}
-    monkeypatch.setattr(texts, "ROUNDS", 1)
-    texts.run(lab)
+    monkeypatch.setattr(score, "ROUNDS", 1)
+    score.run_texts(lab)
     said = capsys.readouterr().out
     assert "chainrule.score, hash" in said and "2 lines" in said
     assert "KenLM is left out" in said or ("kenlm full_scores" in said and "TOO MUCH" not in said)

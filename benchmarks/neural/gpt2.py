@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,10 +74,8 @@ def _train_ours(lab: Lab, name: str, design: dict[str, Any], texts: Texts, steps
     settings = {**design, "steps": steps, "validate_every": steps // LOOKS}
     trained = lab.train("transformer", texts, settings, validate=True)
     found = Training(trained.rate, trained.startup, [loss for _, loss in trained.validations])
-    millions = trained.parameters / 1e6
-    print(
-        f"{name}, {millions:.1f} M parameters: {found.rate:,.0f} tokens/s, {found.losses[-1]:.4f} nats", flush=True
-    )
+    figures = f"{found.rate:,.0f} tokens/s, {found.losses[-1]:.4f} nats"
+    print(f"{name}, {trained.parameters / 1e6:.1f} M parameters: {figures}", flush=True)
     return found
 
 
@@ -94,10 +91,8 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Trainin
         warmup=max(1, steps // 50),
         beta2=0.95,
     )
-    began = time.perf_counter()
-    peer = NanoGPT(lab, checkout, plan, texts.train.ids, padded_size(texts.tokenizer.vocab_size))
-    lab.seconds(lambda: peer.steps(1))  # the first step compiles it
-    startup = time.perf_counter() - began
+    vocab_size = padded_size(texts.tokenizer.vocab_size)
+    peer, startup = NanoGPT.compiled(lab, checkout, plan, texts.train.ids, vocab_size)
     seconds, losses = [], []
     for look in range(LOOKS):
         seconds.append(lab.seconds(lambda: peer.steps((look + 1) * steps // LOOKS - peer.done)))  # noqa: B023
@@ -107,15 +102,12 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Trainin
 
 def _texts(lab: Lab) -> Texts:
     """Return the text in GPT-2's subwords, or in equally many that are trained on the text."""
-    packed = lab.text("simplewiki/train.txt.gz")
-    lines = lab.pick(LINES, 200)
     path = lab.folder / "simplewiki.txt"
-    with open_text(packed) as source, path.open("wb") as target:
-        target.writelines(islice(source, lines))
+    with open_text(lab.text("simplewiki/train.txt.gz")) as source, path.open("wb") as target:
+        target.writelines(islice(source, lab.pick(LINES, 200)))
     corpus, valid = Corpus.open(path), Corpus.open(lab.text("simplewiki/valid.txt"))
-    tokenizer = gpt2_tokenizer(lab.data / "gpt2-vocab") or train_tokenizer(
-        "bpe", corpus, Limit(top=lab.pick(50_257, 300))
-    )
+    limit = Limit(top=lab.pick(50_257, 300))
+    tokenizer = gpt2_tokenizer(lab.data / "gpt2-vocab") or train_tokenizer("bpe", corpus, limit)
     return lab.encode(tokenizer, corpus, valid)
 
 

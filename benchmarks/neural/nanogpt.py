@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,16 @@ class NanoGPT:
         self.model = torch.compile(self.raw) if lab.on_gpu else self.raw  # it advises not to compile on a CPU
         self.done = 0
         self.next_batch = self._batch()
+
+    @classmethod
+    def compiled(
+        cls, lab: Lab, checkout: Path, plan: Plan, ids: np.ndarray, vocab_size: int, warm_up: int = 1
+    ) -> tuple[NanoGPT, float]:
+        """Return a model after its first steps, which compile it, and the seconds until then."""
+        began = time.perf_counter()
+        peer = cls(lab, checkout, plan, ids, vocab_size)
+        lab.seconds(lambda: peer.steps(warm_up))
+        return peer, time.perf_counter() - began
 
     def steps(self, count: int) -> None:
         """Take some steps of training."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,10 +105,7 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts) -> Reached:
         dropout=0.2,
     )
     ids = their_ids(texts)
-    began = time.perf_counter()
-    peer = NanoGPT(lab, checkout, plan, ids.train, ids.vocab_size)
-    lab.seconds(lambda: peer.steps(2))  # the first steps compile it
-    startup = time.perf_counter() - began
+    peer, startup = NanoGPT.compiled(lab, checkout, plan, ids.train, ids.vocab_size, warm_up=2)
     best, seconds = Reached(float("inf"), 0, 0.0, startup), 0.0
     while peer.done < plan.iterations and best.loss > lab.options.target:
         seconds += lab.seconds(lambda: peer.steps(min(EVERY, plan.iterations - peer.done)))

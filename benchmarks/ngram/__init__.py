@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import DATA, TEMPORARY, chosen_parts, new_parser
-from benchmarks.ngram import costs, gpu, nltk_peer, sampling, score, suggesting, texts
+from benchmarks.ngram import costs, gpu, nltk_peer, sampling, score, suggesting
 from benchmarks.ngram.lab import Lab
 
 # texts and all below it run in this process: they come last, since its memory would count as that of a child
@@ -29,7 +29,7 @@ PARTS = {
     "score": score.run,
     "growth": costs.run_growth,
     "start": costs.run_start,
-    "texts": texts.run,
+    "texts": score.run_texts,
     "suggest": suggesting.run,
     "write": sampling.run,
     "nltk": nltk_peer.run,

@@ -1,6 +1,7 @@
-"""Held-out text in memory to ln p of each token, from Python.
+"""Held-out text in memory to ln p of each token, from Python: one long text, or many lines.
 
-Each model runs in a process of its own (`python -m benchmarks.ngram.one_model`), on one core or on all.
+One long text is scored in a process of its own (`python -m benchmarks.ngram.one_model`), on one core or on all; the
+sides that score many lines take turns in this process.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import show
+import numpy as np
+
+import chainrule as cr
+from benchmarks.harness import Side, is_installed, race, show
 from benchmarks.ngram.lab import PAIRS, Lab, has_kenlm, measure
 
 SAME = 1e-4
 """The largest relative difference of perplexities that counts as none."""
 QUANTISED = 5e-3
+SAME_LINE = 1e-5
+"""The same for ln p of a line: KenLM adds up in single precision."""
+ROUNDS = 9
 
 
 def run(lab: Lab) -> None:
@@ -80,3 +87,33 @@ def _apart(some: tuple[float, float], others: tuple[float, float], most: float) 
     """Return the larger of the two relative differences, with a warning if it is above `most`."""
     apart = max((a / b - 1 for a, b in zip(some, others, strict=True)), key=abs)
     return f"{apart:+.5%}" + (" TOO MUCH" if abs(apart) > most else "")
+
+
+def run_texts(lab: Lab) -> None:
+    """Compare `chainrule.score` of a list of lines with loops over KenLM's module, which reads our model as ARPA.
+
+    KenLM's `score` gives a number for each line; `full_scores` gives one for each token, as `chainrule.score` does.
+    """
+    lines = lab.held_out.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    models = {form: cr.load(lab.ours(form)[0]) for form in ("compact", "hash")}
+    sides = [
+        Side(f"chainrule.score, {form}", lambda lm=lm: cr.score(lm, lines).log_prob, len(lines))  # type: ignore[misc]
+        for form, lm in models.items()
+    ]
+    if is_installed("KenLM", "kenlm", extra="benchmarks"):
+        import kenlm
+
+        arpa = lab.folder / "ours.arpa"
+        cr.save_arpa(models["compact"], arpa)
+        peer = kenlm.Model(str(arpa))
+        sides += [
+            Side("kenlm score", lambda: [peer.score(line) for line in lines], len(lines)),
+            Side("kenlm full_scores", lambda: [list(peer.full_scores(line)) for line in lines], len(lines)),
+        ]
+        theirs = math.log(10) * np.asarray([peer.score(line) for line in lines])
+        apart = np.abs(cr.score(models["compact"], lines).log_prob / theirs - 1).max()
+        print(
+            f"ln p of a line differs by {apart:.1e} at most" + (" TOO MUCH" if apart > SAME_LINE else ""),
+            flush=True,
+        )
+    race(f"{len(lines):,} lines, from a list of str", "lines", sides, ROUNDS)
