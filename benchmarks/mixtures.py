@@ -109,7 +109,7 @@ def _models(options: argparse.Namespace, train: Path, valid: Path) -> tuple[cr.L
     if options.ngram is not None:
         ngram = cr.load(options.ngram)
     else:
-        same = {"tokenizer": lstm.tokenizer, "context": lstm.context}
+        same: dict[str, Any] = {"tokenizer": lstm.tokenizer, "context": lstm.context}
         ngram = cr.train("ngram", train, valid=valid, order=options.order, **same)
     return lstm, ngram
 

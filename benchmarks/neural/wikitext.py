@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import recipes
 
@@ -48,7 +49,7 @@ def _ngram(lab: Lab, data: Path) -> tuple[list[str], float]:
     recipe = recipes.find(RECIPES[0])
     texts = recipe.texts(data, lab.folder)
     began = time.perf_counter()
-    same = {"tokenizer": recipe.tokenizer, "context": recipe.context}
+    same: dict[str, Any] = {"tokenizer": recipe.tokenizer, "context": recipe.context}
     lm = cr.train("ngram", texts.train, order=5, smoothing="modified-kneser-ney", **same)
     seconds = time.perf_counter() - began
     found = cr.evaluate(lm, texts.test).perplexity

@@ -73,8 +73,9 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
     device = choose_device(options.device)
     train, held_out = _texts(options, folder)
     lm = _transformer(options, train, device)
-    parts = {"tokenizer": lm.tokenizer, "context": "stream"}
+    parts: dict[str, Any] = {"tokenizer": lm.tokenizer, "context": "stream"}
     drafts: dict[str, tuple[DraftSource, ...]] = {"context": ("context",)}
+    counts: tuple[tuple[str, str, dict[str, Any]], ...]
     counts = (f"{options.order}-gram", "ngram", {"order": options.order}), ("anygram", "anygram", {})
     for name, kind, settings in counts:
         began = time.perf_counter()

@@ -23,6 +23,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import chainrule as cr
 from benchmarks.harness import new_parser, show_named
@@ -70,7 +71,7 @@ def train_ngram() -> cr.LanguageModel:
 
 def train_transformer() -> cr.LanguageModel:
     """Train a Transformer of 10 million parameters for one step."""
-    sizes = {"width": 320, "layers": 6, "steps": 1, "window": 256}
+    sizes: dict[str, Any] = {"width": 320, "layers": 6, "steps": 1, "window": 256}
     return cr.train("transformer", cr.Corpus.open("builtin:python"), tokenizer="bpe", context="stream", **sizes)
 
 
