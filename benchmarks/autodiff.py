@@ -1,14 +1,13 @@
 """The tape beside torch on a CPU: `python -m benchmarks autodiff [options]`.
 
 The lecture's feed-forward model (10,000 words, three of them as context, vectors of 64, 128 hidden units, 256
-tokens a step) is trained with SGD and with Adam, an LSTM and a Transformer with Adam. Three sides in turns, each
-with its whole step, from the batch to the new weights: the tape, the same training by chainrule's torch engine, and
-a plain loop of torch modules. Then: the memory of the tape from step to step.
+tokens a step) is trained with SGD and with Adam, an LSTM and a Transformer with Adam. Three sides take turns, each
+with whole steps from the batch to the new weights: the tape, the same training by chainrule's torch engine, and a
+plain loop of torch modules. A last table has the memory of the tape from step to step.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import subprocess
@@ -22,15 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.harness import Side, race, show
+from benchmarks.harness import Side, new_parser, race, show
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.settings import closed, parse
 from chainrule.system.devices import peak_memory
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.engines.base import Engine
-from chainrule.training.engines.tape_engine import TapeEngine
-from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.kinds import NetworkKind
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.objectives import Feed, NextToken
@@ -42,7 +38,7 @@ CLIP = 1.0
 
 @dataclass(frozen=True)
 class Task:
-    """A network, how it is trained, and for how many steps at a time."""
+    """A network, its settings, and the number of steps in a round."""
 
     name: str
     kind: str
@@ -55,7 +51,7 @@ class Task:
         return closed(parse(find_kind(self.kind).settings, {"clip": CLIP, "schedule": "constant", **self.settings}))
 
     def data(self) -> TrainingData:
-        """Words as frequent as in a text: the n-th has a share of about 1/n (Zipf)."""
+        """Return random words with frequencies as in a text: the n-th word has a share of about 1/n (Zipf)."""
         tokenizer = WordTokenizer([str(number).encode() for number in range(self.vocab_size - 3)])
         share = 1 / np.arange(1, self.vocab_size - 2)
         words = np.random.default_rng(0).choice(len(share), 40 * self.settings["batch"], p=share / share.sum())
@@ -65,67 +61,30 @@ class Task:
 
 
 FEEDFORWARD = {"order": 4, "embedding": 64, "hidden": 128, "activation": "tanh", "dropout": 0, "batch": 256}
-LSTM = {
-    "embedding": 64,
-    "hidden": 128,
-    "layers": 1,
-    "tied": False,
-    "batch": 1024,
-    "length": 32,
-    "optimiser": "adam",
-}
+LSTM = {"embedding": 64, "hidden": 128, "layers": 1, "tied": False, "batch": 1024, "length": 32}
 LSTM |= {f"{where}_dropout": 0 for where in ("input", "hidden", "output")}
-TRANSFORMER = {
-    "preset": "gpt2",
-    "optimiser": "adam",
-    "layers": 2,
-    "width": 128,
-    "heads": 4,
-    "window": 64,
-    "tied": False,
-    "dropout": 0,
-    "batch": 1024,
-    "length": 64,
-}
+TRANSFORMER = {"preset": "gpt2", "layers": 2, "width": 128, "heads": 4, "window": 64, "tied": False}
+TRANSFORMER |= {"dropout": 0, "batch": 1024, "length": 64}
 
 
 def tasks(small: bool) -> list[Task]:
     size, steps = (50, 2) if small else (10_000, 40)
+    adam = {"optimiser": "adam"}
     smaller = {"embedding": 4, "hidden": 6, "batch": 16, "length": 4} if small else {}
     few = {"width": 8, "window": 4, "batch": 16, "length": 4} if small else {}
     return [
         Task("feed-forward, SGD", "feedforward", {**FEEDFORWARD, "optimiser": "sgd", **smaller}, size, steps),
-        Task("feed-forward, Adam", "feedforward", {**FEEDFORWARD, "optimiser": "adam", **smaller}, size, steps),
-        Task("LSTM, Adam", "lstm", {**LSTM, "optimiser": "adam", **smaller}, size, max(steps // 4, 2)),
-        Task(
-            "Transformer, Adam",
-            "transformer",
-            {**TRANSFORMER, "optimiser": "adam", **few},
-            size,
-            max(steps // 8, 2),
-        ),
+        Task("feed-forward, Adam", "feedforward", {**FEEDFORWARD, **adam, **smaller}, size, steps),
+        Task("LSTM, Adam", "lstm", {**LSTM, **adam, **smaller}, size, max(steps // 4, 2)),
+        Task("Transformer, Adam", "transformer", {**TRANSFORMER, **adam, **few}, size, max(steps // 8, 2)),
     ]
 
 
 # -- the sides --------------------------------------------------------------------------------------------
 
 
-def tape(task: Task) -> tuple[Work, TapeEngine, Feed]:
-    """Steps of the tape."""
-    work, engine, text = _steps(task, "tape")
-    assert isinstance(engine, TapeEngine)
-    return work, engine, text
-
-
-def same_loop(task: Task) -> tuple[Work, TorchEngine, Feed]:
-    """The same steps by chainrule's torch engine."""
-    work, engine, text = _steps(task, "torch")
-    assert isinstance(engine, TorchEngine)
-    return work, engine, text
-
-
-def _steps(task: Task, framework: str) -> tuple[Work, Engine, Feed]:
-    """Steps of one of chainrule's engines, and the text that they read."""
+def engine_steps(task: Task, framework: str) -> tuple[Work, Any, Feed]:
+    """Return a round of steps by one of chainrule's engines, the engine, and the text that the steps read."""
     settings, data = replace(task.parsed, engine=framework), task.data()
     kind: NetworkKind = find_kind(task.kind).train.__self__  # type: ignore[attr-defined]
     engine = kind.build(settings, data)
@@ -198,7 +157,7 @@ def plain_network(task: Task) -> nn.Module:
 
 
 def plain_loop(task: Task) -> Work:
-    """Steps of torch modules in a loop as people write it."""
+    """Return a round of steps of torch modules in a usual training loop."""
     values, network = task.settings, plain_network(task)
     make: Any = torch.optim.SGD if values["optimiser"] == "sgd" else torch.optim.Adam
     optimiser = make(network.parameters(), lr=1e-3, fused=True)
@@ -225,18 +184,14 @@ def plain_loop(task: Task) -> Work:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks autodiff",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("autodiff", __doc__)
     parser.add_argument("--threads", type=int, default=2, help="of both sides [2]")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side [5]")
     parser.add_argument("--small", action="store_true", help="very small, to see that it runs")
     options = parser.parse_args(arguments)
     threads = str(options.threads)
     if os.environ.get("OMP_NUM_THREADS") != threads:
-        # the threads of matrix products are counted when NumPy is imported: another process counts again
+        # NumPy sets the number of threads when it is imported: a new process sets it again
         command = [sys.executable, "-m", "benchmarks", "autodiff", *arguments]
         raise SystemExit(
             subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": threads}, check=False).returncode
@@ -248,12 +203,12 @@ def main(arguments: list[str]) -> None:
 
 
 def _raced(task: Task, rounds: int) -> list[str]:
-    """Time all sides; then what the tape holds after many steps, and by how much that made the process larger."""
-    ours, engine, _ = tape(task)
+    """Time all sides; return the memory that the tape holds after more steps, and the growth of the process."""
+    ours, engine, _ = engine_steps(task, "tape")
     tokens = task.steps * task.settings["batch"]
     sides = [
         Side("chainrule, tape", ours, tokens),
-        Side("chainrule, torch", same_loop(task)[0], tokens),
+        Side("chainrule, torch", engine_steps(task, "torch")[0], tokens),
         Side("torch, a plain loop", plain_loop(task), tokens),
     ]
     race(f"training, {task.name}", "tokens", sides, rounds)

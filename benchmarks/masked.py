@@ -1,20 +1,20 @@
 """Masked models beside transformers' BertForMaskedLM of the same size: `python -m benchmarks masked [options]`.
 
-Tokens that are read per second of training, in turns, on random ids: both read the same batches, which our
-objective makes, and take steps of AdamW. Ours computes the logits of the hidden tokens alone; BERT has a layer more
-in its head, and dropout, which is set to 0 for both. Without transformers ours runs alone.
+The table has tokens per second of training on random ids, in turns. Both sides read the same batches, which our
+objective makes, and train by AdamW without dropout. Our side computes logits of masked tokens only; BERT has one
+more layer in its head. Without transformers our side runs alone.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness import Side, race
+from benchmarks.harness import Side, is_installed, new_parser, race
 from chainrule.arrays import PAD
 from chainrule.masked.masking import MaskedExamples, Masking
 from chainrule.networks.settings import MaskedSettings
@@ -25,15 +25,11 @@ from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.objectives import Feed, NextToken
 from chainrule.training.run_state import Mode, Place
 
-_IGNORED = -100  # what transformers' losses leave out
+_IGNORED = -100  # the label that transformers' losses ignore
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks masked",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("masked", __doc__)
     parser.add_argument("--device", default="auto", help="torch's name of the device [default: auto]")
     parser.add_argument("--width", type=int, default=128, help="features of a token [128]")
     parser.add_argument("--layers", type=int, default=4, help="layers [4]")
@@ -72,27 +68,17 @@ def main(arguments: list[str]) -> None:
 def _ours(
     options: argparse.Namespace, examples: MaskedExamples, design: dict[str, Any], device: str
 ) -> tuple[TorchEngine, Feed]:
-    settings = closed(
-        MaskedSettings(
-            width=options.width,
-            layers=options.layers,
-            heads=options.heads,
-            window=options.window,
-            batch=options.batch,
-            learning_rate=1e-4,
-            dropout=0.0,
-            **design,
-        )
-    )
+    sizes = {name: getattr(options, name) for name in ("width", "layers", "heads", "window", "batch")}
+    settings = closed(MaskedSettings(learning_rate=1e-4, dropout=0.0, **sizes, **design))
     engine = TorchEngine(MaskedTransformer(settings, options.vocab_size), settings, device)
     return engine, examples.feed(engine, settings, 0)
 
 
 def _full_steps(feed: Feed) -> list[Any]:
-    """The steps without padding."""
+    """Return the steps without padding."""
     epoch = feed.layout.epoch(0)
-    found: Iterator[Any] = (epoch[number] for number in range(len(epoch)))
-    width = max(len(epoch[number].parts[0].starts_B) for number in range(len(epoch)))
+    found = [epoch[number] for number in range(len(epoch))]
+    width = max(len(step.parts[0].starts_B) for step in found)
     return [step for step in found if step.parts[0].is_full and len(step.parts[0].starts_B) == width]
 
 
@@ -106,12 +92,11 @@ def _stepping(engine: TorchEngine, feed: Feed, steps: list[Any]) -> Callable[[],
 
 
 def _bert(options: argparse.Namespace, device: str) -> Callable[[list[Any]], None] | None:
-    """Steps of transformers' model on batches; None where the library is missing."""
-    try:
-        import transformers
-    except ImportError:
-        print("transformers is left out: it is not installed", flush=True)
+    """Return a function that trains transformers' model on batches; None if the library is missing."""
+    if not is_installed("transformers", "transformers"):
         return None
+    import transformers
+
     config = transformers.BertConfig(
         vocab_size=options.vocab_size + 1,
         hidden_size=options.width,

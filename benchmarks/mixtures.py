@@ -1,9 +1,9 @@
 """Mixtures on WikiText-2: `python -m benchmarks mixtures [--lstm DIR] [--ngram DIR] [options]`.
 
-Each row is what a mixture of the LSTM, the 5-gram model and caches reaches on the test text, with weights tuned on
-the validation text; the last rows are with dynamic evaluation, whose rate and decay are chosen on the beginning of
-the validation text. Models that are not given are trained: the LSTM by the recipe wikitext2_lstm (`--minutes` for
-less), the 5-gram model in seconds, with the LSTM's tokenizer. `--save DIR` keeps the mixtures.
+Each row is the perplexity of a mixture of the LSTM, the 5-gram model and caches on the test text, with weights
+tuned on the validation text. The last rows use dynamic evaluation, with a rate and a decay tuned on the first part
+of the validation text. Without --lstm and --ngram the models are trained: the LSTM by the recipe wikitext2_lstm (in
+less time with --minutes), the 5-gram model in seconds, with the LSTM's tokenizer. `--save DIR` saves the mixtures.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 import recipes
 
 import chainrule as cr
-from benchmarks.harness import DATA, show
+from benchmarks.harness import DATA, existing, exit_on_error, new_parser, show
 from chainrule.cli.output.progress import terminal_progress
-from chainrule.errors import ChainruleError
 from chainrule.mixtures.mixture import Mixture
 
 RATES = (3e-5, 1e-4, 3e-4, 1e-3)
@@ -28,12 +27,10 @@ DECAYS = (1e-3, 1e-2)
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks mixtures", description=__doc__)
+    parser = new_parser("mixtures", __doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="the folder that has wikitext-2")
     parser.add_argument("--device", default="auto", help="cpu, cuda, ... [default: an accelerator if there is one]")
-    parser.add_argument(
-        "--lstm", type=Path, help="the folder of a network, with stream context [default: train one]"
-    )
+    parser.add_argument("--lstm", type=Path, help="a network's folder, with stream context [default: train one]")
     parser.add_argument("--ngram", type=Path, help="the folder of an n-gram model [default: train one]")
     parser.add_argument("--minutes", type=float, help="the time to train the LSTM [default: as the recipe says]")
     parser.add_argument("--order", type=int, default=5, help="of the n-gram model [default: 5]")
@@ -46,21 +43,18 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--segment", type=int, default=70, help="tokens between two steps [default: 70]")
     parser.add_argument("--save", type=Path, help="a folder to write the mixtures to")
     options = parser.parse_args(arguments)
-    try:
+    with exit_on_error():
         _measure(options)
-    except ChainruleError as error:
-        raise SystemExit(f"error: {error}") from error
 
 
 def _measure(options: argparse.Namespace) -> None:
-    train, valid, test = (
-        _found(options.data / "wikitext-2" / f"{name}.txt") for name in ("train", "valid", "test")
-    )
+    folder = options.data / "wikitext-2"
+    train, valid, test = (existing(folder / f"{name}.txt") for name in ("train", "valid", "test"))
     lstm, ngram = _models(options, train, valid)
     rows: list[list[str]] = []
 
     def add(name: str, lm: cr.LanguageModel, began: float, dynamic: cr.mixtures.Dynamic | None = None) -> None:
-        """A row, printed as soon as it is known: the table at the end has them all."""
+        """Measure a model and print its row at once; the table at the end has all rows."""
         tuned = time.perf_counter() - began
         measured = cr.evaluate(lm, test, dynamic=dynamic, progress=terminal_progress())
         weights, held_out = "", ""
@@ -115,14 +109,13 @@ def _models(options: argparse.Namespace, train: Path, valid: Path) -> tuple[cr.L
     if options.ngram is not None:
         ngram = cr.load(options.ngram)
     else:
-        ngram = cr.train(
-            "ngram", train, valid=valid, tokenizer=lstm.tokenizer, context=lstm.context, order=options.order
-        )
+        same: dict[str, Any] = {"tokenizer": lstm.tokenizer, "context": lstm.context}
+        ngram = cr.train("ngram", train, valid=valid, order=options.order, **same)
     return lstm, ngram
 
 
 def _best_dynamic(lstm: cr.LanguageModel, valid: Path, options: argparse.Namespace) -> cr.mixtures.Dynamic:
-    """The rate and the decay under which the beginning of the validation text is most likely."""
+    """Return the rate and the decay that make the first part of the validation text most likely."""
     lines, tokens = [], 0
     for line in valid.read_text(encoding="utf-8").splitlines():
         if tokens >= options.tokens:
@@ -139,9 +132,3 @@ def _best_dynamic(lstm: cr.LanguageModel, valid: Path, options: argparse.Namespa
             found[tried] = measured.perplexity
             print(f"{rate=:g} {decay=:g}: {measured.perplexity:.2f}, {measured.seconds:.1f} s", flush=True)
     return min(found, key=lambda tried: found[tried])
-
-
-def _found(path: Path) -> Path:
-    if not path.exists():
-        raise ChainruleError(f"{path} is not there: name the folder of the data with --data")
-    return path

@@ -1,10 +1,10 @@
-"""What denoising pretraining is worth on a small task: `python -m benchmarks pretraining [options]`.
+"""The gain of denoising pretraining on a small task: `python -m benchmarks pretraining [options]`.
 
-A toy language has sentences such as "the old dog sleeps near the river". One task is to write the sentence from its
-words of content, "old dog sleep river", another to write the preposition that is missing in "the old dog sleeps the
-river" (--task preposition); there are few pairs, and much more text without any. An encoder-decoder
-learns the pairs from nothing, and begun with weights that were pretrained on the text, by spans and by infilling,
-with as many steps on the pairs each. Figures are exact matches on sentences that are in neither.
+A toy language has sentences such as "the old dog sleeps near the river". One task is to generate the sentence from
+its words of content, "old dog sleep river"; the other (--task preposition) is to generate the preposition that is
+missing in "the old dog sleeps the river". There are few pairs, and much more text without pairs. An encoder-decoder
+learns the pairs three times, with equally many steps: from random weights, and from weights that were pretrained on
+the text, by spans and by infilling. Figures are exact matches on sentences that are in neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import chainrule as cr
-from benchmarks.harness import show
+from benchmarks.harness import TEMPORARY, new_parser, show
 from chainrule.decode.strategies import Beam
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import translate_ids
@@ -35,7 +35,7 @@ PLACES = {
 
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of words of content and the sentence, no sentence twice."""
+    """Return different sentences, each with its words of content before it."""
     draw, found = random.Random(seed), {}
     while len(found) < count:
         kind, animal, verb, place = (draw.choice(words) for words in (KINDS, ANIMALS, VERBS, list(PLACES)))
@@ -44,11 +44,7 @@ def sentences(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks pretraining",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("pretraining", __doc__)
     parser.add_argument("--task", choices=["sentence", "preposition"], default="sentence", help="[sentence]")
     parser.add_argument("--pairs", type=int, default=40, help="pairs of the task [40]")
     parser.add_argument("--text", type=int, default=2000, help="sentences to pretrain on [2000]")
@@ -67,18 +63,16 @@ def main(arguments: list[str]) -> None:
     text = [" ".join(lone[i : i + options.joined]) for i in range(0, len(lone), options.joined)]
     tokenizer = cr.train_tokenizer("word", [*(" ".join(pair) for pair in every)])
     sizes = {"layers": 2, "width": options.width, "heads": 2, "window": 32 * options.joined, "dropout": 0.1}
-    rows = [_row("nothing", _tuned(pairs, options, tokenizer=tokenizer, **sizes), test, 0.0)]
-    with tempfile.TemporaryDirectory(prefix="chainrule-benchmark-") as folder:
+    rows = [_row("none", _tuned(pairs, options, tokenizer=tokenizer, **sizes), test, 0.0)]
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         for pretrain in ("spans", "infilling"):
             began, start = time.process_time(), Path(folder, pretrain)
-            steps: dict[str, Any] = {"steps": options.pretraining_steps, "batch": 512}
-            cr.train(
-                "seq2seq", text, tokenizer=tokenizer, device=options.device, pretrain=pretrain, **sizes, **steps
-            ).save(start)
+            how: dict[str, Any] = {"steps": options.pretraining_steps, "batch": 512, "pretrain": pretrain, **sizes}
+            cr.train("seq2seq", text, tokenizer=tokenizer, device=options.device, **how).save(start)
             seconds = time.process_time() - began
             rows.append(_row(pretrain, _tuned(pairs, options, pretrained=str(start)), test, seconds))
     title = f"{options.pairs} pairs, {options.steps} steps, after {options.pretraining_steps} on {len(text)} lines"
-    show(title, ["begun with", "exact", "tokens right", "CPU s before"], rows)
+    show(title, ["pretraining", "exact", "tokens right", "CPU s before"], rows)
 
 
 def _tuned(
@@ -95,12 +89,11 @@ def _tuned(
         dropout=settings.pop("dropout", 0.1),
         **settings,
     )
-    assert isinstance(model, ConditionalModel)
-    return model
+    return ConditionalModel.expect(model)
 
 
 def _row(name: str, model: ConditionalModel, test: list[tuple[str, str]], seconds: float) -> list[str]:
-    """How many of the sentences the model writes as they are, and how many of their words."""
+    """Return a row with the shares of sentences and of words that the model generates correctly."""
     sources = [model.encode_source(source) for source, _ in test]
     found = [best for best, *_ in translate_ids(model, sources, Beam(width=2))]
     exact = sum(one.text == target for one, (_, target) in zip(found, test, strict=True)) / len(test)

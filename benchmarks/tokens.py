@@ -2,22 +2,21 @@
 
     python -m benchmarks tokens [--corpus FILE] [--whole]
 
-Ours reads the file, validates it, encodes it and writes the ids. The peers get text that is already in memory, and
-only as much of it as takes a few seconds; their ids are kept in memory. Ids are compared on the same text.
---whole compares every id of the corpus with those of `tokenizers` (minutes).
+Our side reads the file, validates it, encodes it and writes the ids. The peers get text that is already in memory,
+only as much as they encode in a few seconds, and keep the ids in memory. Ids are compared on the same text; --whole
+compares every id of the corpus with those of `tokenizers` (minutes).
 """
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import shutil
 import tempfile
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import DATA, Side, race
+from benchmarks.harness import DATA, Side, new_parser, open_text, race
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import encode_corpus
 from chainrule.tokens.registry import train_and_encode, train_tokenizer
@@ -30,7 +29,7 @@ MB = 1_000_000
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks tokens", description=__doc__)
+    parser = new_parser("tokens", __doc__)
     parser.add_argument("--corpus", type=Path, help="a text file [default: simplewiki, if it is there]")
     parser.add_argument("--whole", action="store_true", help="compare every id with those of `tokenizers`")
     options = parser.parse_args(arguments)
@@ -52,7 +51,7 @@ def _corpus_file(given: Path | None, folder: Path) -> Path:
     if not packed.exists():
         raise SystemExit("simplewiki is not here: name a text file of 100 MB or so with --corpus")
     path = folder / "simplewiki.txt"
-    with gzip.open(packed) as source, path.open("wb") as target:
+    with open_text(packed) as source, path.open("wb") as target:
         shutil.copyfileobj(source, target)
     return path
 
@@ -60,13 +59,8 @@ def _corpus_file(given: Path | None, folder: Path) -> Path:
 def _subwords(corpus: Corpus, size: float, part: bytes, folder: Path, whole: bool) -> None:
     import tiktoken
 
-    # 20 MB teach the same 32,000 pieces as all of it would, near enough
-    blocks = []
-    for block in corpus.blocks():
-        blocks.append(block)
-        if sum(map(len, blocks)) > 20 * MB:
-            break
-    tokenizer = SubwordTokenizer.train(iter(blocks), "bpe", Limit(top=32_000))
+    # six blocks of 4 MB give nearly the same 32,000 pieces as the whole text
+    tokenizer = SubwordTokenizer.train(islice(corpus.blocks(), 6), "bpe", Limit(top=32_000))
     vocabulary = {tokenizer._piece_bytes[i]: i for i in range(tokenizer.vocab_size - 2)}
     peer = tiktoken.Encoding("same", pat_str=GPT2_PATTERN, mergeable_ranks=vocabulary, special_tokens={})
     lines = part.removesuffix(b"\n").decode().split("\n")
@@ -82,15 +76,12 @@ def _subwords(corpus: Corpus, size: float, part: bytes, folder: Path, whole: boo
         for block in corpus.blocks():
             assert np.array_equal(tokenizer.encode_lines(block), tokenizer.encode_lines_by_library(block))
         print("every id of the corpus is identical to that of tokenizers")
-    race(
-        "byte-level BPE, 32,000 pieces",
-        "MB",
-        [
-            Side("chainrule, file to id file", lambda: encode_corpus(corpus, tokenizer, folder / "ids"), size),
-            Side("tokenizers, in memory", lambda: tokenizer.encode_lines_by_library(part), len(part) / MB),
-            Side("tiktoken, in memory", by_tiktoken, len(part) / MB),
-        ],
-    )
+    sides = [
+        Side("chainrule, file to id file", lambda: encode_corpus(corpus, tokenizer, folder / "ids"), size),
+        Side("tokenizers, in memory", lambda: tokenizer.encode_lines_by_library(part), len(part) / MB),
+        Side("tiktoken, in memory", by_tiktoken, len(part) / MB),
+    ]
+    race("byte-level BPE, 32,000 pieces", "MB", sides)
 
 
 def _words(corpus: Corpus, size: float, part: bytes, small: bytes, folder: Path) -> None:
@@ -112,24 +103,15 @@ def _words(corpus: Corpus, size: float, part: bytes, small: bytes, folder: Path)
 
     assert np.array_equal(tokenizer.encode_lines(part), by_dictionary()), "ours differs from a dictionary"
     print(f"word ids identical to split() and a dictionary: yes; vocabulary {tokenizer.vocab_size:,}")
-    race(
-        "words to numbers, every word known",
-        "MB",
-        [
-            Side("chainrule, file to id file", lambda: encode_corpus(corpus, tokenizer, folder / "ids"), size),
-            Side("split() and a dictionary, in memory", by_dictionary, len(part) / MB),
-            Side("tokenizers WordLevel, in memory", lambda: library.encode_batch_fast(lines), len(small) / MB),
-        ],
-    )
-    race(
-        "counting words",
-        "MB",
-        [
-            Side("chainrule, file to vocabulary", lambda: train_tokenizer("word", corpus), size),
-            Side(
-                "chainrule, file to vocabulary and id file",
-                lambda: train_and_encode("word", corpus, folder / "ids"),
-                size,
-            ),
-        ],
-    )
+    ids = folder / "ids"
+    sides = [
+        Side("chainrule, file to id file", lambda: encode_corpus(corpus, tokenizer, ids), size),
+        Side("split() and a dictionary, in memory", by_dictionary, len(part) / MB),
+        Side("tokenizers WordLevel, in memory", lambda: library.encode_batch_fast(lines), len(small) / MB),
+    ]
+    race("words to numbers, every word known", "MB", sides)
+    sides = [
+        Side("chainrule, file to vocabulary", lambda: train_tokenizer("word", corpus), size),
+        Side("chainrule, file to vocabulary and id file", lambda: train_and_encode("word", corpus, ids), size),
+    ]
+    race("counting words", "MB", sides)

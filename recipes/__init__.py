@@ -1,4 +1,4 @@
-"""Complete runs, each in a file: what is trained on which text, with which settings, and what that reaches.
+"""Complete runs, one in each file: a model, its text, its settings, and the result.
 
 `python -m recipes` lists them, `python -m recipes NAME --data DIR --out DIR` runs one.
 """
@@ -37,19 +37,19 @@ class Recipe:
     kind: str
     settings: Mapping[str, Any]
     reaches: str
-    """A sentence: what comes out of it."""
+    """One sentence that describes the result."""
     train: str | tuple[str, str]
     """The text to train on, or sources and targets; paths are relative to a folder of data."""
     valid: str | tuple[str, str] | None = None
-    """Held-out text; None: the end of `train`, as much of it as `held_out` says."""
+    """Held-out text; None: the last part of `train`, whose share is `held_out`."""
     test: str | tuple[str, str] | None = None
-    """What the model is measured on at the end; None: the held-out text."""
+    """The text on which the trained model is measured; None: the held-out text."""
     held_out: float = 0.1
     tokenizer: cr.TokenizerChoice = field(default_factory=cr.TokenizerChoice)
     context: Context = "stream"
 
     def texts(self, data: Path, folder: Path) -> Texts:
-        """The files in `data`; those that have to be made first are in `folder`."""
+        """Return the files of `data`; new files, with parts of them, are written to `folder`."""
         train = _opened(data, self.train)
         if self.valid is None:
             assert isinstance(train, Path)
@@ -59,12 +59,12 @@ class Recipe:
         return Texts(train, valid, valid if self.test is None else _opened(data, self.test))
 
     def check(self, **settings: Any) -> Any:
-        """The settings as the kind reads them, some of them changed."""
+        """Return the settings of the recipe as an object of the kind, with some of them changed."""
         return closed(parse(find_kind(self.kind).settings, {**self.settings, **settings}))
 
 
 def split_end(text: Path, share: float, folder: Path) -> tuple[Path, Path]:
-    """A text in two files: its beginning, and the share of its characters that stands at the end."""
+    """Split a text into two files: the last one has this share of its characters."""
     characters = text.read_text(encoding="utf-8")
     first = int(len(characters) * (1 - share))
     parts = folder / f"{text.stem}.train.txt", folder / f"{text.stem}.valid.txt"
@@ -74,12 +74,12 @@ def split_end(text: Path, share: float, folder: Path) -> tuple[Path, Path]:
 
 
 def names() -> list[str]:
-    """Every recipe there is."""
+    """Return the names of all recipes."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "__main__")
 
 
 def find(name: str) -> Recipe:
-    """The recipe of that name."""
+    """Return the recipe of a name."""
     if name not in names():
         raise ChainruleError(f"there is no recipe {name!r}; there are: {', '.join(names())}")
     recipe: Recipe = importlib.import_module(f"recipes.{name}").recipe()
@@ -96,7 +96,7 @@ def run(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> tuple[Any, Any]:
-    """Train as the recipe says, with some settings changed, and measure, as the task of the model is measured."""
+    """Train the model of a recipe, with some settings changed, and measure it in the way of its task."""
     with tempfile.TemporaryDirectory(prefix="chainrule-recipe-") as folder:
         texts = recipe.texts(data, Path(folder))
         lm = cr.train(
@@ -117,7 +117,7 @@ def run(
 
 
 def _opened(data: Path, names: str | tuple[str, str]) -> Path | cr.Pairs:
-    """The file of that name, or the pairs of two."""
+    """Return the file of a name, or the pairs of two files."""
     return _found(data / names) if isinstance(names, str) else cr.Pairs.open(*(_found(data / one) for one in names))
 
 

@@ -1,4 +1,4 @@
-"""`python -m recipes NAME --data DIR --out DIR`: train a recipe's model, write it, and measure it."""
+"""`python -m recipes NAME --data DIR --out DIR`: train the model of a recipe, save it, and measure it."""
 
 from __future__ import annotations
 

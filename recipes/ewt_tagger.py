@@ -1,4 +1,4 @@
-"""UD English EWT, parts of speech: an LSTM in both directions that reads spellings, in five minutes."""
+"""UD English EWT, parts of speech: an LSTM in both directions with the spelling of words, in five minutes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from recipes import Recipe
 
 
 def recipe() -> Recipe:
-    """The run."""
+    """Return the recipe."""
     return Recipe(
         kind="tagger",
         train="ud-english-ewt/en_ewt-ud-train.conllu",

@@ -7,7 +7,7 @@ from recipes import Recipe
 
 
 def recipe() -> Recipe:
-    """The run."""
+    """Return the recipe."""
     return Recipe(
         kind="seq2seq",
         train=("multi30k/train.en", "multi30k/train.de"),

@@ -7,7 +7,7 @@ from recipes import Recipe
 
 
 def recipe() -> Recipe:
-    """The run."""
+    """Return the recipe."""
     return Recipe(
         kind="transformer",
         train="tinyshakespeare/input.txt",

@@ -1,4 +1,4 @@
-"""WikiText-2, words: a feed-forward network over the last seven."""
+"""WikiText-2, words: a feed-forward network with seven words of context."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from recipes import Recipe
 
 
 def recipe() -> Recipe:
-    """The run."""
+    """Return the recipe."""
     return Recipe(
         kind="feedforward",
         train="wikitext-2/train.txt",

@@ -6,7 +6,7 @@ from recipes import Recipe
 
 
 def recipe() -> Recipe:
-    """The run."""
+    """Return the recipe."""
     return Recipe(
         kind="lstm",
         train="wikitext-2/train.txt",

@@ -1,4 +1,4 @@
-"""WikiText-2, words: six blocks, kept small and dropped much, because the text is small."""
+"""WikiText-2, words: six small blocks with much dropout, because the text is small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from recipes import Recipe
 
 
 def recipe() -> Recipe:
-    """The run."""
+    """Return the recipe."""
     return Recipe(
         kind="transformer",
         train="wikitext-2/train.txt",

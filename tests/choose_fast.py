@@ -19,6 +19,12 @@ HEAD = """# How many cases of a costly test belong to the fast run (`make test`)
 """
 
 
+WHOLE = ("tests/contract/test_laws.py", "tests/contract/test_mixture_laws.py", "tests/contract/test_broken.py")
+"""Files of which every case belongs to the fast run: every law, on every kind and every smoothing method."""
+SECONDS_OF_LAWS = 8.0
+"""What other tests of laws may take: every law on some designs, and some laws on every design."""
+
+
 def seconds_of_cases(log: str) -> dict[str, dict[str, float]]:
     """Return the seconds of each case of each test function, set-up included."""
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -44,7 +50,8 @@ def main() -> None:
     lines, total, before = [], 0.0, 0.0
     for name, cases in sorted(seconds_of_cases(options.log.read_text()).items()):
         seconds = list(cases.values())
-        kept = cases_in_fast_run(seconds, options.seconds, options.most)
+        limit = SECONDS_OF_LAWS if name.endswith("::test_law") else options.seconds
+        kept = len(seconds) if name.startswith(WHOLE) else cases_in_fast_run(seconds, limit, options.most)
         before += sum(seconds)
         total += sum(seconds) * min(kept / len(seconds), 1)
         if kept < len(seconds):

@@ -44,7 +44,7 @@ def estimation() -> None:
 
 
 def sampling() -> None:
-    """Write by every strategy, search, and draft."""
+    """Sample by every strategy, search, and draft."""
     _write(cr.train("ngram", cr.Corpus.from_text(TEXT), order=3))
 
 
@@ -65,7 +65,7 @@ def _write(lm: cr.LanguageModel) -> None:
 
 
 def compile_part(name: str) -> tuple[str, float]:
-    """Run one part with compiled code for everything; returns its seconds."""
+    """Run one part, which compiles its kernels; return its seconds."""
     parallel.SLOW_NANOSECONDS = 0
     began = time.perf_counter()
     globals()[name]()

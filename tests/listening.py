@@ -1,4 +1,4 @@
-"""A progress that shows nothing and remembers all it is told."""
+"""A progress that shows nothing and records every call."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from chainrule.system.progress import Silent
 
 
 class Listening(Silent):
-    """What was noted, shown and done."""
+    """The messages, tasks, figures and amounts of work that were reported."""
 
     def __init__(self) -> None:
         self.tasks: list[tuple[str, float | None, str]] = []
-        """Their descriptions, totals and units."""
+        """The description, total and unit of each task."""
         self.notes: list[str] = []
         self.shown: list[str] = []
         """Figures beside the bar."""
         self.done = 0.0
-        """Of all tasks together."""
+        """The work of all tasks together."""
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Manifests with other content, whose checksum is right again: as a mistaken program would write them."""
+"""Manifests with changed content and a correct checksum, such as a faulty program would write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/backprop.md runs, and says what is true: by hand and on the tape the gradients are the same."""
+"""The code of docs/backprop.md runs, and its gradients by hand equal those of the tape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def lesson() -> list[dict[str, Any]]:
-    """The names there are after each block, one after the other."""
+    """Run the blocks of the page in order; return the names that they define."""
     names: dict[str, Any] = {"__name__": "lesson"}
     after = []
     for number, block in enumerate(blocks("python"), 1):
@@ -55,7 +55,7 @@ X, W, Y = np.array([0.5, -2.0]), np.array([[0.1, 0.2], [0.3, -0.4], [-0.5, 0.6]]
 
 
 def jacobian(out: type[Linear] | type[Softmax], variable: Parameter, *before: Any) -> np.ndarray:
-    """A row for each number that comes out: what backward gives for it alone."""
+    """Return the Jacobian: row i has the gradient of output i alone."""
     rows = []
     for i in range(3):
         variable.forget()
@@ -131,7 +131,7 @@ def test_the_commands_run_and_print_what_the_page_shows(
 
 
 def without_figures(text: str) -> str:
-    """The modules and their equations, without what was computed."""
+    """Return the modules and their equations, without computed values."""
     text = re.sub(r"most likely.*", "", text)
     text = re.sub(r'stroke-width="[\d.]+"', "", text)
     text = re.sub(r'(class="gradient"[^>]*>)[^<]+', r"\1#", text)

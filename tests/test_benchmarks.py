@@ -1,4 +1,4 @@
-"""The benchmarks' own small functions: what a figure means must not depend on luck."""
+"""Tests of the small functions of the benchmarks, on which the meaning of the figures depends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.ngram import gpu, main, score, suggesting, texts
+from benchmarks.ngram import gpu, main, score, suggesting
 from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
 
 import chainrule as cr
@@ -33,7 +33,7 @@ def test_a_child_is_measured_alone() -> None:
     assert ran.output == "1999999000000\n"
     assert ran.cpu > 0
     assert ran.seconds > 0
-    assert ran.peak > 1e6  # at least a Python; this process, if that is larger, until the child has begun
+    assert ran.peak > 1e6  # at least a Python; this process, if that is larger, until the child has started
 
 
 def test_a_child_that_fails_ends_the_benchmark() -> None:
@@ -41,7 +41,7 @@ def test_a_child_that_fails_ends_the_benchmark() -> None:
         measure([sys.executable, "-c", "import sys; print('no text', file=sys.stderr); sys.exit(3)"])
 
 
-def test_one_after_the_other_takes_the_sum_of_time_and_the_most_memory() -> None:
+def test_two_runs_in_turn_have_the_sum_of_times_and_the_larger_memory() -> None:
     assert Ran(1, 2, 300).then(Ran(10, 20, 200, "done")) == Ran(11, 22, 300, "done")
 
 
@@ -65,7 +65,7 @@ def test_perplexity_with_and_without_unknown_words() -> None:
     assert np.allclose(score.perplexities(found), (2 ** (9 / 5), 2))
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_peer_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", "")
     assert not has_kenlm("lmplz")
     assert capsys.readouterr().out == "KenLM is left out: not on PATH: lmplz\n"
@@ -87,8 +87,8 @@ def test_lines_are_scored_beside_kenlm_where_it_is(
     lab = Lab.prepare(tmp_path, text, held_out, None, argparse.Namespace())
     cr.train("ngram", TEXT, order=2).save(tmp_path / "model")
     lab._made = {form: (tmp_path / "model", Ran(0, 0, 0)) for form in ("hash", "compact")}
-    monkeypatch.setattr(texts, "ROUNDS", 1)
-    texts.run(lab)
+    monkeypatch.setattr(score, "ROUNDS", 1)
+    score.run_texts(lab)
     said = capsys.readouterr().out
     assert "chainrule.score, hash" in said and "2 lines" in said
     assert "KenLM is left out" in said or ("kenlm full_scores" in said and "TOO MUCH" not in said)

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Tests of the choice of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say is what the code does."""
+"""Tests that the documents agree with the code."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ settings = { order = 3, smoothing = "kneser-ney" }
 kind = "elman"
 settings = { embedding = 8, hidden = 8 }
 """
-"""A ladder of two models that are trained in an instant; test_cli_compare.py trains the usual one."""
+"""A ladder of two models that train quickly; test_cli_compare.py trains the usual one."""
 
 
 @pytest.fixture
 def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The texts that the README's commands name, in the present folder."""
+    """Write the texts of the README's commands to the current folder."""
     monkeypatch.chdir(tmp_path)
     documents = [document.decode() for document in cr.Corpus.open("builtin:python").documents()]
     Path("corpus.txt").write_text("i want to eat\n" + "".join(documents[:40]), encoding="utf-8")
@@ -77,7 +77,7 @@ def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -
         assert ended.value.code == 0, (command, capsys.readouterr().err)
 
 
-def test_the_table_has_the_rungs_of_the_ladder() -> None:
+def test_the_table_has_the_models_of_the_ladder() -> None:
     from chainrule.comparison.ladder import ladder_entries
     from chainrule.comparison.measured_training import MIXTURE
 

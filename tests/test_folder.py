@@ -1,4 +1,4 @@
-"""The model folder: there whole or not at all, and read as it was written."""
+"""Tests of model folders: a folder is complete or absent, and reading returns what was written."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_missing_array_is_named(written: Path) -> None:
         read_folder(written).tensor("weights")
 
 
-def test_the_card_tells_people_what_it_is(written: Path) -> None:
+def test_the_card_describes_the_model(written: Path) -> None:
     card = (written / "README.md").read_text(encoding="utf-8")
     assert "`ngram`" in card
     assert "| order | 3 |" in card
@@ -152,7 +152,7 @@ def fail_to_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new folder cannot be given its name."""
+    """Fail to rename the new folder."""
     rename, tried = os.rename, []
     monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
 
@@ -166,7 +166,7 @@ def fail_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A keystroke while files are written."""
+    """Raise KeyboardInterrupt while files are written."""
 
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
@@ -186,7 +186,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_replacement_that_fails_leaves_the_model_that_was(
+def test_a_replacement_that_fails_leaves_the_old_model(
     written: Path, monkeypatch: pytest.MonkeyPatch, failure: Any
 ) -> None:
     with monkeypatch.context() as patch:
@@ -197,7 +197,7 @@ def test_a_replacement_that_fails_leaves_the_model_that_was(
     assert list(written.parent.iterdir()) == [written]
 
 
-def test_a_replacement_leaves_nothing_of_what_was(written: Path) -> None:
+def test_a_replacement_removes_all_old_files(written: Path) -> None:
     write_folder(written, OTHER, overwrite=True)
     assert read_folder(written).config == OTHER.config
     assert list(written.parent.iterdir()) == [written]
@@ -228,7 +228,7 @@ def test_the_umask_is_left_as_it_was(tmp_path: Path, umask: int) -> None:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_only_a_model_may_be_replaced_and_only_when_told(written: Path, overwrite: bool) -> None:
+def test_only_a_model_may_be_replaced_and_only_with_overwrite(written: Path, overwrite: bool) -> None:
     (written.parent / "letters").mkdir()
     (written.parent / "letters" / "letter.txt").touch()
     for place in ("letters", "letters/letter.txt"):
@@ -323,7 +323,7 @@ def test_a_foreign_file_is_called_what_it_is(written: Path, name: str, content: 
 
 
 def test_no_pickle_is_ever_loaded(written: Path, tmp_path: Path) -> None:
-    """Even where sizes and checksums are right."""
+    """A pickle is refused even if sizes and checksums are right."""
     content = b"cos\nmkdir\n(V" + str(tmp_path / "ran").encode() + b"\ntR."
     (written / "model.safetensors").write_bytes(content)
     files = json.loads((written / "manifest.json").read_text(encoding="utf-8"))["files"]
@@ -358,12 +358,12 @@ def no_constant(word: str) -> None:
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
-def test_json_is_what_every_parser_takes(value: Any, back: Any, indent: int | None) -> None:
+def test_json_can_be_read_by_every_parser(value: Any, back: Any, indent: int | None) -> None:
     assert json.loads(to_json(value, indent), parse_constant=no_constant) == back
 
 
 def test_a_model_that_cannot_be_put_back_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the new folder nor the old one can be given the name: then the old one stays where it was moved."""
+    """If neither the new folder nor the old one can be renamed, the old one stays where it was moved."""
     lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=1, smoothing="mle")
     lm.save(tmp_path / "m")
     rename = os.rename
@@ -411,7 +411,7 @@ def test_damage_in_a_part_is_named(tmp_path: Path) -> None:
 
 
 def test_another_part_in_the_place_of_one_is_refused(tmp_path: Path) -> None:
-    """A valid model folder, but not the one that was written."""
+    """Another valid model folder in the place of a part is an error."""
     write_folder(tmp_path / "m", NESTED)
     write_folder(tmp_path / "other", replace(MODEL, config={"order": 7}))
     shutil.rmtree(tmp_path / "m" / "parts" / "first")

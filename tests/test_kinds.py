@@ -1,4 +1,4 @@
-"""Kinds by name: built in, plugged in, or missing a library."""
+"""Tests of finding kinds by name: built-in kinds, plug-ins, and kinds whose library is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from manifests import read_manifest, write_manifest
 
 @dataclass(frozen=True)
 class NoSettings:
-    """A kind that can be told nothing."""
+    """A kind without settings."""
 
 
 def train_bigram(settings: NoSettings, data: kinds.TrainingData) -> cr.LanguageModel:
@@ -42,7 +42,7 @@ PLUGIN = kinds.Kind(
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """What importlib.metadata gives for an installed plugin."""
+    """Return the entry point of an installed plug-in, as importlib.metadata gives it."""
 
     name: str
     target: Any
@@ -64,7 +64,7 @@ NET = replace(PLUGIN, name="net", requires_torch=True)
 
 @pytest.fixture
 def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind "net" that needs torch, where there is none; beside it only kinds that do not."""
+    """Register a kind "net" that needs torch, which is missing, and kinds that do not need it."""
     monkeypatch.setattr(sys.modules[__name__], "KIND_OF_NETS", NET, raising=False)
     others = {name: kinds._BUILT_IN[name] for name in ("ngram", "feedforward")}
     monkeypatch.setattr(kinds, "_BUILT_IN", {**others, "net": f"{__name__}:KIND_OF_NETS"})
@@ -190,7 +190,7 @@ def test_a_kind_that_was_asked_for_is_not_left_out() -> None:
         list(ladder_entries(["net"]))
 
 
-def test_a_folder_cannot_name_a_kind_into_being(tmp_path: Path) -> None:
+def test_a_folder_with_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     cr.train("ngram", cr.Corpus.from_text("i love cats\n")).save(tmp_path / "m")
     write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "os"})
     with pytest.raises(FolderError, match="its kind 'os' is not one this chainrule knows"):
@@ -205,8 +205,8 @@ def test_a_loaded_model_knows_where_it_comes_from(tmp_path: Path) -> None:
     assert loaded.metrics == lm.metrics
 
 
-def test_what_kinds_can_be_told_needs_no_torch() -> None:
-    """Its import takes seconds, and every kind of language model can do without it."""
+def test_the_settings_of_kinds_need_no_torch() -> None:
+    """The settings of all kinds can be listed without importing torch, which takes seconds."""
     code = """
 import sys
 from chainrule.errors import MissingExtraError

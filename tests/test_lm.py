@@ -1,4 +1,4 @@
-"""What the contract's own functions do, beyond its laws."""
+"""Tests of the functions of the contract that its laws do not cover."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def lm() -> cr.LanguageModel:
 
 
 def _not_offered(*_: object) -> None:
-    """A fast path that takes the plain way, by batches."""
+    """A fast path that calls the plain way, in batches."""
 
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch, lm: cr.LanguageModel) -> cr.LanguageModel:
-    """A model that has gone wrong in training."""
+    """A model whose probabilities are NaN."""
 
     def score(ids_BT: Array, state: State | None = None) -> Array:
         return np.full(ids_BT.shape, np.nan)
@@ -38,7 +38,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, lm: cr.LanguageModel) -> cr.Language
     return lm
 
 
-def test_nan_is_an_error_and_no_figure(broken: cr.LanguageModel) -> None:
+def test_nan_is_an_error(broken: cr.LanguageModel) -> None:
     with pytest.raises(ModelError, match="NaN"):
         broken.perplexity("i love cats")
     with pytest.raises(ModelError, match="NaN"):
@@ -72,7 +72,7 @@ def test_one_text_is_a_string(wrong: object, lm: cr.LanguageModel) -> None:
         lm.tokenizer.encode(wrong)  # type: ignore[arg-type]
 
 
-def test_a_long_line_beside_short_ones_is_not_padded_with(
+def test_short_lines_are_not_padded_to_the_length_of_a_long_one(
     lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     largest = 0
@@ -96,7 +96,7 @@ def test_rows_keep_their_order(lm: cr.LanguageModel) -> None:
         np.testing.assert_allclose(scores, lm.score(row[None])[0])
 
 
-def test_no_rows_no_batches() -> None:
+def test_without_rows_there_are_no_batches() -> None:
     assert list(batches(np.zeros(0, dtype=np.int64))) == []
 
 

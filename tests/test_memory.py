@@ -1,4 +1,4 @@
-"""The most memory that a piece of work has in use."""
+"""Tests of the peak memory of a piece of work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chainrule.system.memory import peak_memory
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell as Linux does")
-def test_a_peak_is_seen_though_it_has_passed() -> None:
+def test_a_peak_in_the_past_is_measured() -> None:
     with peak_memory("cpu") as small:
         pass
     with peak_memory("cpu") as large:

@@ -1,4 +1,4 @@
-"""The benchmarks of networks run, however small, and their figures mean what they say."""
+"""Tests that the benchmarks of networks run at a very small size, and that their figures are right."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.harness import load_module
 from benchmarks.neural import main
 from benchmarks.neural.lab import Lab, Run, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
-from benchmarks.neural.peers import load_module
 from benchmarks.neural.shakespeare import characters, their_ids
 from torch import Tensor
 
@@ -30,7 +30,7 @@ needs_nanogpt = pytest.mark.skipif(NANOGPT is None, reason="CHAINRULE_NANOGPT na
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like that of the real texts."""
+    """Return a folder with files named as those of the real texts."""
     folder = tmp_path_factory.mktemp("data")
     names = ["tinyshakespeare/input", "wikitext-2/train", "wikitext-2/valid", "wikitext-2/test", "simplewiki/valid"]
     for name in names:
@@ -152,7 +152,7 @@ def test_modules_of_a_checkout_do_not_hide_others(tmp_path: Path) -> None:
         del sys.modules[name]
 
 
-def test_what_is_missing_is_said(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_peers_and_texts_are_reported(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab.peer("nanoGPT") is None
     assert capsys.readouterr().out == "nanoGPT is left out: name a checkout of it with --nanogpt\n"
     with pytest.raises(SystemExit, match="no such folder"):

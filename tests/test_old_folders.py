@@ -1,4 +1,4 @@
-"""Folders that an earlier version wrote still load, score and write as they did."""
+"""Tests that folders of an earlier version still load and give the same scores and texts."""
 
 from __future__ import annotations
 

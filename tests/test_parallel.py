@@ -1,4 +1,4 @@
-"""Threads: results in order, and no exception of a worker lost."""
+"""Tests of threads: results come in order, and exceptions of workers reach the caller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_exception_of_the_block_itself_comes_first() -> None:
         raise KeyError
 
 
-def test_stretches_cover_the_range() -> None:
+def test_pieces_cover_the_range() -> None:
     assert stretches(10, 3) == [(0, 3), (3, 6), (6, 10)]
     assert stretches(2, 5) == [(0, 1), (1, 2)]
     assert stretches(0, 2) == [(0, 0)]

@@ -1,4 +1,4 @@
-"""Plug-ins: the example package as a user would install it, and packages that cannot be loaded."""
+"""Tests of plug-ins: the example package as a user would install it, and packages that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def example(path: None, tmp_path: Path) -> None:
 
 @pytest.fixture
 def broken(path: None, tmp_path: Path) -> None:
-    """A package whose kinds cannot be loaded: an import fails, another one ends the process, one is no kind."""
+    """Install a package with three broken kinds: one import fails, one ends the process, one object is no kind."""
     code = tmp_path / "code"
     code.mkdir()
     (code / "no_import.py").write_text("import a_library_that_is_not_there\n")
@@ -91,7 +91,7 @@ def test_a_plugin_that_cannot_be_loaded_is_named(name: str, why: str) -> None:
 
 @pytest.mark.usefixtures("broken")
 def test_a_broken_plugin_takes_nothing_down(tmp_path: Path) -> None:
-    """Listing and comparing leave it out, and say so."""
+    """Listing and comparing leave the broken kinds out, and print that."""
     script = f"import sys; sys.path[:0] = {sys.path[:2]!r}; from chainrule.cli.main import main; main(sys.argv[1:])"
     run = [sys.executable, "-c", script]
     done = subprocess.run([*run, "kinds", "--json"], capture_output=True, text=True, check=True)
@@ -111,7 +111,7 @@ def test_a_broken_plugin_takes_nothing_down(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_example_installs_with_pip(tmp_path: Path) -> None:
-    """As a user does it, without the network: its files and entry points come from pip."""
+    """Install it as a user does, but without the network: pip provides its files and entry points."""
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
     subprocess.run([*pip, str(target), str(PLUGIN)], check=True)

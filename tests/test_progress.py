@@ -1,4 +1,4 @@
-"""Progress that is asked for: bars on a terminal and in a notebook, and silence otherwise."""
+"""Tests of progress: bars on a terminal and in a notebook if requested, otherwise nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from listening import Listening
 TEXT = "i love cats\ni love dogs\ncats chase mice\n" * 5
 
 
-def test_true_shows_false_is_silent_and_an_own_one_is_taken() -> None:
+def test_progress_is_true_false_or_an_object() -> None:
     own = Listening()
     assert as_progress(False) is SILENT
     assert as_progress(own) is own

@@ -1,4 +1,4 @@
-"""Recipes are complete: their settings are those of their kind, their texts are found, and one runs to its end."""
+"""Tests that recipes are complete: the kind knows their settings, their texts are found, and one runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == recipes.names()
 
 
-def test_what_is_wrong_is_said(data: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_reported(data: Path, tmp_path: Path) -> None:
     out = ["--data", str(data), "--out", str(tmp_path / "model"), "--device", "cpu"]
     for words in (["nothing", *out], ["nothing"]):
         with pytest.raises(SystemExit, match="there is no recipe 'nothing'"):

@@ -1,4 +1,4 @@
-"""The example of other sequences: its commands run, and odd sequences are found."""
+"""Tests of the example of other sequences: its commands run and find the odd sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words become settings, checked by their types."""
+"""Tests of parsing settings from words, with checks of their types."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_word_is_read_by_the_type_of_its_setting(key: str, word: Any, value: A
     assert type(read) is type(value)
 
 
-def test_what_is_not_named_keeps_its_default() -> None:
+def test_other_settings_keep_their_defaults() -> None:
     assert parse(Example, {"layers": "4"}) == Example(layers=4)
     assert parse(Example, {}) == Example()
 
@@ -115,7 +115,7 @@ def test_a_class_without_settings_says_so() -> None:
         parse(Nothing, {"layers": "3"})
 
 
-def test_the_class_has_the_last_word() -> None:
+def test_the_class_may_refuse_values() -> None:
     @dataclass(frozen=True)
     class Positive:
         size: int = 1
@@ -128,7 +128,7 @@ def test_the_class_has_the_last_word() -> None:
         parse(Positive, {"size": "0"})
 
 
-def test_a_type_no_word_can_spell_is_a_mistake_of_the_kind() -> None:
+def test_a_type_that_cannot_be_parsed_is_an_error_of_the_kind() -> None:
     @dataclass(frozen=True)
     class Odd:
         sizes: dict[str, int] = field(default_factory=dict)
@@ -168,7 +168,7 @@ def test_settings_describe_themselves() -> None:
 
 @dataclass(frozen=True)
 class Several:
-    """A setting of more types than one."""
+    """A class whose settings have more than one type."""
 
     size: int | Literal["auto"] = 1
     share: float | None = None
@@ -264,6 +264,6 @@ def test_the_case_of_a_word_does_not_matter() -> None:
 
 
 def test_settings_that_a_run_left_open_are_read_back() -> None:
-    """run.json has null for what is filled in later: sizes by the rule, others by the preset."""
+    """run.json has null for settings that a rule or a preset fills in later."""
     for settings_class in (TransformerSettings, LstmSettings, FeedforwardSettings, BagOfWordsSettings):
         assert parse(settings_class, asdict(settings_class())) == settings_class()

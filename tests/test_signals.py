@@ -1,4 +1,4 @@
-"""Signals: acknowledged at once, also while a library keeps the main thread busy."""
+"""Tests that signals are acknowledged at once, also while a library keeps the main thread busy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainrule.system.signals import Acknowledgement, Interrupts
 
 
 def busy(seconds: float) -> None:
-    """One call of a library after the other; each of them takes a while, and Python handles no signal meanwhile."""
+    """Call a library several times; each call takes a while, in which Python handles no signal."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 1_000_000)
@@ -41,7 +41,7 @@ def test_a_signal_is_acknowledged_before_the_work_is_done() -> None:
     assert sent[0] < said[0] < done
 
 
-def test_a_process_that_ends_at_once_says_nothing_of_it() -> None:
+def test_a_process_that_ends_at_once_prints_nothing() -> None:
     said: list[None] = []
     acknowledgement = Acknowledgement(lambda: said.append(None))
     with pytest.raises(KeyboardInterrupt):
@@ -51,7 +51,7 @@ def test_a_process_that_ends_at_once_says_nothing_of_it() -> None:
     assert said == []
 
 
-def test_other_signals_are_nothing_to_acknowledge() -> None:
+def test_other_signals_are_not_acknowledged() -> None:
     said: list[None] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
     acknowledgement = Acknowledgement(lambda: said.append(None))

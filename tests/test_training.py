@@ -1,4 +1,4 @@
-"""`chainrule.train`: a corpus in, a model out, and where it came from."""
+"""Tests of `chainrule.train`: the model and its provenance."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
-"""nanoGPT's setting for a CPU: 4 layers, 128 wide, 64 characters of context, 12 rows; Tiny Shakespeare."""
+"""Networks on a CPU, on Tiny Shakespeare, beside nanoGPT with its setting for a CPU.
+
+The setting: 4 layers of width 128, 64 characters of context, 12 rows.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,8 +16,12 @@ from benchmarks.harness import Side, race, show
 from benchmarks.neural.lab import Lab, Texts, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
 from benchmarks.neural.shakespeare import characters, their_ids
+from chainrule.evaluation.measure import measure
 
 ROUNDS, STEPS, COMPILED_STEPS = 9, 25, 200
+KINDS = ("lstm", "transformer")
+MINUTES = 3.0
+"""The time of each default network where there is no checkout of nanoGPT to time."""
 DESIGNS: dict[str, dict[str, Any]] = {
     "chainrule, the same design": {"preset": "gpt2", "bias": False},
     "chainrule, fast": {"preset": "fast", "tied": True},
@@ -34,7 +42,7 @@ def run(lab: Lab) -> None:
 
 
 def cpu_plan(lab: Lab) -> Plan:
-    """nanoGPT's setting for a CPU."""
+    """Return nanoGPT's setting for a CPU."""
     iterations = lab.options.steps or lab.pick(2000, 20)
     return Plan(
         layers=lab.pick(4, 1),
@@ -51,16 +59,12 @@ def cpu_plan(lab: Lab) -> Plan:
 
 
 def _race(lab: Lab, texts: Texts, plan: Plan, new_peer: Callable[[], NanoGPT] | None) -> None:
-    """Characters per second of training, in short turns, so that what else the machine does meets all alike."""
+    """Print characters per second of training, in short turns, so that other load affects all sides alike."""
     steps = lab.pick(STEPS, 2)
-    sides = [
-        Side(
-            name,
-            partial(lab.train, "transformer", texts, settings_of(plan, design, steps), keep=False),
-            plan.tokens * steps,
-        )
-        for name, design in DESIGNS.items()
-    ]
+    sides = []
+    for name, design in DESIGNS.items():
+        train = partial(lab.train, "transformer", texts, settings_of(plan, design, steps), keep=False)
+        sides.append(Side(name, train, plan.tokens * steps))
     if new_peer is not None:
         sides.append(Side("nanoGPT", lambda: new_peer().steps(steps), plan.tokens * steps))
     race(f"training, {plan.tokens} characters a step", "characters", sides, lab.pick(ROUNDS, 1))
@@ -72,25 +76,23 @@ def _race(lab: Lab, texts: Texts, plan: Plan, new_peer: Callable[[], NanoGPT] | 
 
 
 def _compiled(lab: Lab, texts: Texts, plan: Plan, new_peer: Callable[[], NanoGPT] | None) -> None:
-    """The fast design once it is compiled, and the peer, which is said to do without on a CPU, right after it."""
+    """Print the rate of the fast design when compiled, and the rate of the peer, which is not compiled on a CPU."""
     steps = lab.pick(COMPILED_STEPS, 2)
     settings = settings_of(plan, DESIGNS["chainrule, fast"], steps) | {"compile": lab.pick("yes", "no")}
     trained = lab.train("transformer", texts, settings)
-    theirs = None
+    compared = ""
     if new_peer is not None:
         peer = new_peer()
         peer.steps(lab.pick(5, 1))
         theirs = plan.tokens * steps / lab.seconds(lambda: peer.steps(steps))
         print(f"nanoGPT: {theirs:,.0f} characters/s")
-    compared = "" if theirs is None else f", {ratio(trained.rate, theirs)} nanoGPT"
-    first = trained.seconds_until(1)
-    print(
-        f"chainrule, fast, compiled: {trained.rate:,.0f} characters/s{compared}; the first step takes {first:.0f} s"
-    )
+        compared = f", {ratio(trained.rate, theirs)} nanoGPT"
+    rate, first = f"{trained.rate:,.0f} characters/s{compared}", trained.seconds_until(1)
+    print(f"chainrule, fast, compiled: {rate}; the first step takes {first:.0f} s")
 
 
 def _losses(lab: Lab, texts: Texts, plan: Plan, peer: NanoGPT | None) -> None:
-    """Loss on the held-out text after as many characters."""
+    """Print the loss of each side on the held-out text after equally many characters."""
     rows = []
     for name, design in DESIGNS.items():
         trained = lab.train("transformer", texts, settings_of(plan, design, plan.iterations))
@@ -105,17 +107,15 @@ def _losses(lab: Lab, texts: Texts, plan: Plan, peer: NanoGPT | None) -> None:
 
 
 def settings_of(plan: Plan, design: dict[str, Any], steps: int) -> dict[str, Any]:
-    """The plan in our settings; but our learning rate falls to nothing, theirs to a tenth."""
+    """Return the plan as our settings; our learning rate falls to zero, theirs to a tenth."""
     return {
         **design,
-        "layers": plan.layers,
-        "width": plan.width,
-        "heads": plan.heads,
+        **{
+            name: getattr(plan, name)
+            for name in ("layers", "width", "heads", "learning_rate", "weight_decay", "clip")
+        },
         "window": plan.context,
         "batch": plan.tokens,
-        "learning_rate": plan.learning_rate,
-        "weight_decay": plan.weight_decay,
-        "clip": plan.clip,
         "schedule": "cosine",
         "warmup": plan.warmup / plan.iterations,
         "steps": steps,
@@ -123,3 +123,22 @@ def settings_of(plan: Plan, design: dict[str, Any], steps: int) -> dict[str, Any
         "precision": "float32",
         "compile": "no",
     }
+
+
+def run_minutes(lab: Lab) -> None:
+    """Train our default networks in the time of nanoGPT's setting, with no other setting than the time."""
+    lab = dataclasses.replace(lab, device="cpu")
+    texts, checkout, rows = characters(lab), lab.peer("nanoGPT"), []
+    minutes = lab.pick(MINUTES, 0.01)
+    if checkout is not None:
+        plan, ids = cpu_plan(lab), their_ids(texts)
+        peer = NanoGPT(lab, checkout, plan, ids.train, ids.vocab_size)
+        seconds = lab.seconds(lambda: peer.steps(plan.iterations))
+        minutes = seconds / 60
+        rows.append(["nanoGPT's setting for a CPU", f"{seconds:.0f}", f"{peer.loss(ids.valid):.4f}"])
+    for kind in KINDS:
+        began = time.perf_counter()
+        trained = lab.train(kind, texts, {"minutes": minutes}, validate=True, chooses=True)
+        seconds, nats = time.perf_counter() - began, measure(trained.lm, texts.valid).nats
+        rows.append([f"chainrule train {kind}", f"{seconds:.0f}", f"{nats:.4f}"])
+    show("Tiny Shakespeare, the last tenth held out", ["side", "seconds", "nats a character"], rows)

@@ -1,32 +1,59 @@
-"""Sampling with temperature and top k, end to end: text in, text out; weights are random, in bfloat16 on a GPU."""
+"""Sampling with temperature and top k, from text to text, with random weights, in bfloat16 on a GPU.
+
+The peers are `generate` of transformers and that of gpt-fast.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
 
 import chainrule as cr
-from benchmarks.harness import show
-from benchmarks.neural.decoders import TEMPERATURE, TOP_K, Task, Writer, by_gpt_fast, by_transformers
+from benchmarks.harness import is_installed, load_module, show
 from benchmarks.neural.lab import Lab, ratio
 from chainrule.inference.model import NeuralModel
+from chainrule.networks.config import padded_size
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
+TEMPERATURE, TOP_K = 0.8, 200
+PROMPT = (3, 4, 5)
 ROUNDS, LONG_ENOUGH = 3, 10.0
-"""How often a side writes, but not once more after so many seconds."""
+"""The rounds of a side, which starts no other one after so many seconds."""
 STRATEGY = cr.Temperature(TEMPERATURE) | cr.TopK(TOP_K)
 
 
+@dataclass(frozen=True)
+class Task:
+    """A network, and the size of the texts that it generates."""
+
+    name: str
+    config: TransformerConfig
+    vocab_size: int
+    rows: int
+    new_tokens: int
+
+
+class Sampler(NamedTuple):
+    """A side of the comparison."""
+
+    sample: Callable[[], int]
+    """Generates the texts once; returns their number of tokens."""
+    warm_up: int
+    """The number of calls before it is timed."""
+
+
 def run(lab: Lab) -> None:
-    sides: dict[str, Callable[[Task], Writer]] = {"chainrule": partial(ours, lab)}
-    if importlib.util.find_spec("transformers") is None:
-        print("transformers is left out: it is not installed", flush=True)
-    else:
+    sides: dict[str, Callable[[Task], Sampler]] = {"chainrule": partial(ours, lab)}
+    if is_installed("transformers", "transformers"):
         sides["transformers"] = partial(by_transformers, lab)
     checkout = lab.peer("gpt-fast")
     if checkout is not None:
@@ -62,29 +89,105 @@ def _tasks(lab: Lab) -> list[Task]:
     ]
 
 
-def ours(lab: Lab, task: Task) -> Writer:
-    """Through `generate_many`."""
+def ours(lab: Lab, task: Task) -> Sampler:
+    """Return the side of `generate_many`."""
     tokenizer = WordTokenizer([f"w{number}".encode() for number in range(task.vocab_size - 3)])
     network = Transformer(task.config, tokenizer.vocab_size, tokenizer.bos)
     model = NeuralModel(network, tokenizer, "stream", kind="transformer", settings=task.config)
     lm = model.on(lab.device, lab.pick("bfloat16", "float32"))
     prompts = [f"w{row} w1 w2" for row in range(task.rows)]
 
-    def write() -> int:
-        # the tokens that complete a prompt come before the new ones: without them, every row has equally many
+    def sample() -> int:
+        # without healing, which would add tokens that complete a prompt, all rows have equally many tokens
         texts = cr.generate_many(lm, prompts, STRATEGY, max_tokens=task.new_tokens, heal=False)
         return sum(found.tokens for found in texts)
 
-    return Writer(write, warm_up=1)
+    return Sampler(sample, warm_up=1)
 
 
-def _rate(lab: Lab, writer: Writer, task: Task) -> float:
-    """Tokens per second of all rows together, the median."""
+def _rate(lab: Lab, sampler: Sampler, task: Task) -> float:
+    """Return the median of tokens per second of all rows together."""
     expected = task.rows * task.new_tokens
-    for _ in range(writer.warm_up):
-        found = writer.write()
-        assert found == expected, f"{found} tokens were written, not {expected}"
+    for _ in range(sampler.warm_up):
+        found = sampler.sample()
+        assert found == expected, f"{found} tokens were generated, not {expected}"
     seconds: list[float] = []
     while len(seconds) < ROUNDS and sum(seconds) < LONG_ENOUGH:
-        seconds.append(lab.seconds(writer.write))
+        seconds.append(lab.seconds(sampler.sample))
     return expected / statistics.median(seconds)
+
+
+# -- peers ------------------------------------------------------------------------------------------------
+
+
+def by_transformers(lab: Lab, task: Task) -> Sampler:
+    """Return the side of transformers, with a model of the same sizes."""
+    import transformers
+
+    config, is_llama = task.config, task.config.preset == "llama"
+    design = transformers.LlamaConfig if is_llama else transformers.GPT2Config
+    # GPT2Config knows these names too
+    sizes: dict[str, Any] = {
+        "hidden_size": config.width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "max_position_embeddings": config.window,
+        "vocab_size": task.vocab_size,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    if is_llama:
+        sizes |= {"intermediate_size": config.hidden, "num_key_value_heads": config.kv_heads}
+    model: Any = transformers.AutoModelForCausalLM.from_config(design(**sizes))
+    model = model.to(lab.device, lab.pick(torch.bfloat16, torch.float32)).eval()
+    prompts_BT = torch.tensor([PROMPT] * task.rows, device=lab.device)
+    how = {"attention_mask": torch.ones_like(prompts_BT), "max_new_tokens": task.new_tokens, "pad_token_id": 0}
+    how |= {"do_sample": True, "temperature": TEMPERATURE, "top_k": TOP_K}
+
+    def sample() -> int:
+        ids_BT = model.generate(prompts_BT, **how).tolist()
+        return sum(len(row) - len(PROMPT) for row in ids_BT)
+
+    return Sampler(sample, warm_up=1)
+
+
+def by_gpt_fast(lab: Lab, checkout: Path, task: Task) -> Sampler:
+    """Return the side of gpt-fast: its network is a Llama, also where it has as many parameters as GPT-2."""
+    config = task.config
+    model_file = load_module(checkout / "model.py", "gpt_fast_model")
+    tokenizer = ModuleType("tokenizer")  # its own tokenizer needs libraries that this benchmark does not use
+    tokenizer.get_tokenizer = None  # type: ignore[attr-defined]
+    known = {"model": model_file, "tokenizer": tokenizer}
+    program: Any = load_module(checkout / "generate.py", "gpt_fast_generate", known)
+    if lab.on_gpu:
+        lab.forget_compiled()
+        eager = vars(program).setdefault("eager_decode_one_token", program.decode_one_token)
+        program.decode_one_token = torch.compile(eager, mode="reduce-overhead", fullgraph=True)
+    # with a gate there are three matrices, not two: at 2/3 of the width they have as many parameters
+    hidden = config.hidden if config.activation == "swiglu" else config.hidden * 2 // 3
+    sizes = model_file.ModelArgs(
+        block_size=config.window,
+        vocab_size=padded_size(task.vocab_size),
+        n_layer=config.layers,
+        n_head=config.heads,
+        dim=config.width,
+        intermediate_size=hidden,
+        n_local_heads=config.kv_heads,
+    )
+    model = model_file.Transformer(sizes).to(lab.device, lab.pick(torch.bfloat16, torch.float32)).eval()
+    prompt_T = torch.tensor(PROMPT, dtype=torch.int, device=lab.device)
+
+    def sample() -> int:
+        ids_BT, _ = program.generate(
+            model,
+            prompt_T,
+            task.new_tokens,
+            batch_size=task.rows,
+            interactive=False,
+            draft_model=None,
+            temperature=TEMPERATURE,
+            top_k=TOP_K,
+        )
+        return sum(len(row) - len(PROMPT) for row in ids_BT.tolist())
+
+    return Sampler(sample, warm_up=2)

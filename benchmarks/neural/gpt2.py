@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import time
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import recipes
 
-from benchmarks.harness import show
+from benchmarks.harness import open_text, show
 from benchmarks.neural.lab import Lab, Texts, ratio
 from benchmarks.neural.nanogpt import NanoGPT, Plan
 from chainrule.networks.config import padded_size
@@ -23,19 +21,19 @@ from chainrule.tokens.vocabulary import Limit
 
 ROWS, CONTEXT, STEPS = 64, 1024, 300
 LOOKS = 4
-"""How often the held-out loss is looked at, the end included; that time does not count."""
+"""How often the held-out loss is measured, the last time at the end; the time of that does not count."""
 LINES = 200_000
-"""Of the text."""
+"""The lines of the text to train on."""
 
 
 class Training(NamedTuple):
-    """What a side did."""
+    """The figures of a side."""
 
     rate: float
-    """Tokens per second, but for the first quarter, in which all is warmed up."""
+    """Tokens per second, without the first quarter, which includes the warm-up."""
     startup: float
     losses: list[float]
-    """Held-out nats a token, on the way."""
+    """Held-out nats a token, at each measurement."""
 
 
 def run(lab: Lab) -> None:
@@ -60,7 +58,7 @@ def run(lab: Lab) -> None:
 
 
 def designs(lab: Lab) -> dict[str, dict[str, Any]]:
-    """Ours: the recipe, the same by AdamW, and nanoGPT's design."""
+    """Return our designs: the recipe, the recipe by AdamW, and nanoGPT's design."""
     recipe = {key: value for key, value in recipes.find("gpt2").settings.items() if key != "epochs"}
     same = {"preset": "gpt2", "bias": False, "heads": 12, "precision": "bfloat16", "learning_rate": 6e-4}
     tiny = {"layers": 1, "width": 24, "window": 16, "batch": 64, "compile": "no", "precision": "float32"}
@@ -76,10 +74,8 @@ def _train_ours(lab: Lab, name: str, design: dict[str, Any], texts: Texts, steps
     settings = {**design, "steps": steps, "validate_every": steps // LOOKS}
     trained = lab.train("transformer", texts, settings, validate=True)
     found = Training(trained.rate, trained.startup, [loss for _, loss in trained.validations])
-    millions = trained.parameters / 1e6
-    print(
-        f"{name}, {millions:.1f} M parameters: {found.rate:,.0f} tokens/s, {found.losses[-1]:.4f} nats", flush=True
-    )
+    figures = f"{found.rate:,.0f} tokens/s, {found.losses[-1]:.4f} nats"
+    print(f"{name}, {trained.parameters / 1e6:.1f} M parameters: {figures}", flush=True)
     return found
 
 
@@ -95,10 +91,8 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Trainin
         warmup=max(1, steps // 50),
         beta2=0.95,
     )
-    began = time.perf_counter()
-    peer = NanoGPT(lab, checkout, plan, texts.train.ids, padded_size(texts.tokenizer.vocab_size))
-    lab.seconds(lambda: peer.steps(1))  # in which it is compiled
-    startup = time.perf_counter() - began
+    vocab_size = padded_size(texts.tokenizer.vocab_size)
+    peer, startup = NanoGPT.compiled(lab, checkout, plan, texts.train.ids, vocab_size)
     seconds, losses = [], []
     for look in range(LOOKS):
         seconds.append(lab.seconds(lambda: peer.steps((look + 1) * steps // LOOKS - peer.done)))  # noqa: B023
@@ -107,21 +101,18 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts, steps: int) -> Trainin
 
 
 def _texts(lab: Lab) -> Texts:
-    """The text in GPT-2's subwords, or in as many of its own."""
-    packed = lab.text("simplewiki/train.txt.gz")
-    lines = lab.pick(LINES, 200)
+    """Return the text in GPT-2's subwords, or in equally many that are trained on the text."""
     path = lab.folder / "simplewiki.txt"
-    with gzip.open(packed) as source, path.open("wb") as target:
-        target.writelines(islice(source, lines))
+    with open_text(lab.text("simplewiki/train.txt.gz")) as source, path.open("wb") as target:
+        target.writelines(islice(source, lab.pick(LINES, 200)))
     corpus, valid = Corpus.open(path), Corpus.open(lab.text("simplewiki/valid.txt"))
-    tokenizer = gpt2_tokenizer(lab.data / "gpt2-vocab") or train_tokenizer(
-        "bpe", corpus, Limit(top=lab.pick(50_257, 300))
-    )
+    limit = Limit(top=lab.pick(50_257, 300))
+    tokenizer = gpt2_tokenizer(lab.data / "gpt2-vocab") or train_tokenizer("bpe", corpus, limit)
     return lab.encode(tokenizer, corpus, valid)
 
 
 def gpt2_tokenizer(folder: Path) -> Tokenizer | None:
-    """GPT-2's own, from the files it is published as, if they are there."""
+    """Return GPT-2's tokenizer from its published files; None if they are missing."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models
 

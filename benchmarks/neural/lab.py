@@ -1,4 +1,4 @@
-"""What the parts share: texts as ids, our training with what it measured, and losses that mean the same for all."""
+"""What the parts share: texts as ids, our training with its measurements, and one loss for all sides."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.harness import existing
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import ChainruleError
 from chainrule.inference.model import NeuralModel
@@ -30,7 +31,7 @@ from chainrule.training.checkpoints.run_folder import METRICS
 
 T = TypeVar("T")
 Sums = Callable[[Tensor, Tensor], Tensor]
-"""Inputs and targets as [B, T] to Σ -ln p of the targets."""
+"""A function of inputs and targets as [B, T] that returns Σ -ln p of the targets."""
 
 _TOKENS_AT_ONCE = 1 << 15
 _FEW = 2000  # tokens of a text where all is small
@@ -47,29 +48,26 @@ class Texts:
 
 @dataclass(frozen=True)
 class Lab:
-    """Where and how large to work."""
+    """The folders, the device and the size of a run."""
 
     folder: Path
     data: Path
     device: str
     small: bool
     settings: Mapping[str, str]
-    """Of ours, to try others."""
+    """Settings of our side that replace those of a part."""
     options: argparse.Namespace
 
     def pick(self, full: T, small: T) -> T:
-        """One of two sizes."""
+        """Return the full or the small size."""
         return small if self.small else full
 
     def text(self, name: str) -> Path:
-        """A file of the data."""
-        path = self.data / name
-        if not path.exists():
-            raise ChainruleError(f"{path} is not there: name the folder of the data with --data")
-        return path
+        """Return the path of a file of the data."""
+        return existing(self.data / name)
 
     def peer(self, name: str) -> Path | None:
-        """The checkout of a peer; says so if it was not named."""
+        """Return the checkout of a peer; if no option names one, print that and return None."""
         option = f"--{name.lower()}"
         folder: Path | None = getattr(self.options, option.strip("-").replace("-", "_"))
         if folder is None:
@@ -79,7 +77,7 @@ class Lab:
         return folder
 
     def encode(self, tokenizer: Tokenizer, train: Corpus, valid: Corpus) -> Texts:
-        """Two texts as ids, in files."""
+        """Encode two texts as ids, in files."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
 
         def encoded(name: str, text: Corpus) -> Encoded:
@@ -98,21 +96,15 @@ class Lab:
         keep: bool = True,
         chooses: bool = False,
     ) -> Run:
-        """Train one of ours; `keep` what it measures on the way, which takes a moment at the end.
+        """Train one of our networks; with `keep`, keep the measurements, which takes a moment at the end.
 
-        What is not set has a fixed value, unless it `chooses`, as `chainrule train` does.
+        Other settings have fixed values; with `chooses`, training chooses them, as `chainrule train` does.
         """
         the_kind, clock = find_kind(kind), _Clock()
         run = Path(tempfile.mkdtemp(dir=self.folder)) if keep else None
-        data = TrainingData(
-            texts.tokenizer,
-            texts.train,
-            texts.valid if validate else None,
-            context="stream",
-            progress=clock,
-            device=self.device,
-            run=run,
-        )
+        valid = texts.valid if validate else None
+        where: dict[str, Any] = {"progress": clock, "device": self.device, "run": run}
+        data = TrainingData(texts.tokenizer, texts.train, valid, context="stream", **where)
         self.forget_compiled()
         began = time.perf_counter()
         wanted = parse(the_kind.settings, {**settings, **self.settings})
@@ -125,28 +117,28 @@ class Lab:
         return Run(lm, clock.training - began, records)
 
     def forget_compiled(self) -> None:
-        """A second network of other sizes would be compiled for any size, which is slower."""
+        """Drop compiled code: a second network of other sizes would be compiled for any size, which is slower."""
         if self.on_gpu:
             torch._dynamo.reset()
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the device is one of CUDA's."""
+        """Return True if the device is one of CUDA's."""
         return self.device.startswith("cuda")
 
     def wait(self) -> None:
-        """Until the device has done what it was asked for."""
+        """Wait until the device has done all its work."""
         if self.on_gpu:
             torch.cuda.synchronize(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Products in bfloat16 on a GPU; on a CPU as they are."""
+        """Compute products in bfloat16 on a GPU; on a CPU change nothing."""
         if not self.on_gpu:
             return nullcontext()
         return torch.autocast("cuda", torch.bfloat16)
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """What some work takes, the device included."""
+        """Return the seconds of some work, that of the device included."""
         self.wait()
         began = time.perf_counter()
         work()
@@ -155,7 +147,7 @@ class Lab:
 
     @torch.no_grad()
     def loss_in_windows(self, nats: Sums, ids: np.ndarray, length: int) -> float:
-        """Mean nats per token of a text in windows side by side, each read from its beginning."""
+        """Return mean nats per token of a text in windows side by side, each without context before it."""
         every = torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(self.device)
         inputs, targets = every[:-1], every[1:]
         whole = len(targets) // length * length
@@ -171,26 +163,26 @@ class Lab:
 
 @dataclass(frozen=True)
 class Run:
-    """A training of ours, and what it measured on the way."""
+    """A training of ours, and its measurements."""
 
     lm: NeuralModel
     startup: float
-    """Seconds before the first step: compiling, and trying what is faster."""
+    """Seconds before the first step, in which code is compiled and the fastest way is chosen."""
     records: list[dict[str, Any]]
 
     @property
     def parameters(self) -> int:
-        """How many numbers it learned."""
+        """The number of parameters."""
         return sum(weight.numel() for weight in self.lm.network.parameters())
 
     @property
     def rate(self) -> float:
-        """Tokens per second: the median of the looks at it, the first apart, in which all is warmed up."""
+        """Tokens per second: the median of the records without the first, which includes the warm-up."""
         rates: list[float] = [record["tokens_per_second"] for record in self._of("steps")]
         return statistics.median(rates[1:] or rates)
 
     def seconds_until(self, step: int) -> float:
-        """Seconds of steps, without validations, up to a step."""
+        """Return the seconds of all steps up to a step, without validations."""
         seconds, tokens = 0.0, 0
         for record in self._of("steps"):
             if record["step"] <= step:
@@ -204,7 +196,7 @@ class Run:
         return [(record["step"], record["validation_loss"]) for record in self._of("validation")]
 
     def nats(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
-        """Σ -ln p of the targets."""
+        """Return Σ -ln p of the targets."""
         return self.lm.network.loss(inputs_BT, targets_BT).nats
 
     def _of(self, what: str) -> list[dict[str, Any]]:
@@ -212,7 +204,7 @@ class Run:
 
 
 class _Clock(Silent):
-    """Notes when training began."""
+    """Notes the time at which training starts."""
 
     training = 0.0
 
@@ -225,5 +217,5 @@ class _Clock(Silent):
 
 
 def ratio(ours: float, theirs: float | None) -> str:
-    """How many times a rate of ours is theirs."""
+    """Return the ratio of our rate to theirs, as text."""
     return "" if theirs is None else f"{ours / theirs:.2f}x"

@@ -21,13 +21,13 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer
 
 ROWS, LENGTH = 80, 70
-"""A step of AWD-LSTM: so many streams, so many tokens of each."""
+"""The streams in a step of AWD-LSTM, and the tokens of each."""
 
 States = list[tuple[Tensor, Tensor]]
 
 
 class PlainLSTM(nn.Module):
-    """Layers of nn.LSTM, and a table for both ends."""
+    """Layers of nn.LSTM, with one table for the embedding and the head."""
 
     def __init__(self, vocab_size: int, embedding: int, hidden: int, layers: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class PlainLSTM(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, inputs_TB: Tensor, targets_TB: Tensor, states: States | None) -> tuple[Tensor, States]:
-        """The mean loss, and the states after."""
+        """Return the mean loss, and the states after the text."""
         x_TBD, after = self.embedding(inputs_TB), []
         for number, layer in enumerate(self.layers):
             x_TBD, state = layer(x_TBD, None if states is None else states[number])
@@ -71,7 +71,7 @@ def run(lab: Lab) -> None:
 
 
 def _rate(lab: Lab, texts: Texts, chosen: Any, autocast: bool) -> float:
-    """Tokens per second of the plain loop."""
+    """Return tokens per second of the plain loop."""
     torch.manual_seed(0)
     model = PlainLSTM(texts.tokenizer.vocab_size, chosen.embedding, chosen.hidden, chosen.layers)
     model.to(lab.device, torch.float32 if autocast or lab.small else torch.bfloat16)
@@ -95,7 +95,7 @@ def _rate(lab: Lab, texts: Texts, chosen: Any, autocast: bool) -> float:
 
 
 def _batches(lab: Lab, ids: np.ndarray, rows: int, length: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """As many streams as there are rows, piece by piece, again and again."""
+    """Yield pieces of as many streams as there are rows, epoch after epoch."""
     every = torch.from_numpy(np.asarray(ids, np.int64)).to(lab.device)
     streams_TB = every[: len(every) // rows * rows].view(rows, -1).T.contiguous()
     while True:

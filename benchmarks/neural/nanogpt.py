@@ -1,10 +1,11 @@
-"""nanoGPT's model and optimiser, taken through the steps of its training script, which cannot be imported."""
+"""nanoGPT's model and optimiser, trained by the steps of its training script, which cannot be imported."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.harness import load_module
 from benchmarks.neural.lab import Lab
-from benchmarks.neural.peers import load_module
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What its configuration files say."""
+    """The settings of its configuration files."""
 
     layers: int
     heads: int
@@ -27,7 +28,7 @@ class Plan:
     rows: int
     learning_rate: float
     iterations: int
-    """Over which the learning rate falls to a tenth."""
+    """The steps in which the learning rate falls to a tenth."""
     warmup: int
     beta2: float
     dropout: float = 0.0
@@ -37,11 +38,11 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
+        """The tokens of a step."""
         return self.rows * self.context
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step: a rise, then a cosine down to a tenth."""
+        """Return the learning rate of a step: a rise, then a cosine down to a tenth."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / (self.warmup + 1)
         done = min((step - self.warmup) / max(self.iterations - self.warmup, 1), 1.0)
@@ -56,9 +57,9 @@ class NanoGPT:
         self.lab, self.plan, self.path = lab, plan, lab.folder / "nanogpt.bin"
         ids.astype(np.uint16).tofile(self.path)
         torch.manual_seed(1337)
-        torch.set_float32_matmul_precision("high")  # it allows TF32
+        torch.set_float32_matmul_precision("high")  # as its script does: TF32
         lab.forget_compiled()
-        with contextlib.redirect_stdout(io.StringIO()):  # it tells its sizes
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints its sizes
             config = module.GPTConfig(
                 block_size=plan.context,
                 vocab_size=vocab_size,
@@ -72,17 +73,27 @@ class NanoGPT:
             self.optimiser = self.raw.configure_optimizers(
                 plan.weight_decay, plan.learning_rate, (0.9, plan.beta2), "cuda" if lab.on_gpu else "cpu"
             )
-        self.model = torch.compile(self.raw) if lab.on_gpu else self.raw  # its advice for a CPU is not to
+        self.model = torch.compile(self.raw) if lab.on_gpu else self.raw  # it advises not to compile on a CPU
         self.done = 0
         self.next_batch = self._batch()
 
+    @classmethod
+    def compiled(
+        cls, lab: Lab, checkout: Path, plan: Plan, ids: np.ndarray, vocab_size: int, warm_up: int = 1
+    ) -> tuple[NanoGPT, float]:
+        """Return a model after its first steps, which compile it, and the seconds until then."""
+        began = time.perf_counter()
+        peer = cls(lab, checkout, plan, ids, vocab_size)
+        lab.seconds(lambda: peer.steps(warm_up))
+        return peer, time.perf_counter() - began
+
     def steps(self, count: int) -> None:
-        """Train on."""
+        """Take some steps of training."""
         self.raw.train()
         for _ in range(count):
             loss = self._step()
             if self.done % self.plan.log_every == 0:
-                loss.item()  # it prints it, and so waits for the device
+                loss.item()  # its script prints the loss, and so waits for the device
             self.done += 1
 
     def _step(self) -> Tensor:
@@ -100,7 +111,7 @@ class NanoGPT:
         return detached
 
     def _batch(self) -> tuple[Tensor, Tensor]:
-        """Rows from anywhere in the text, which it maps anew each time, one after the other."""
+        """Return rows from random places; as in its script, each batch maps the text again."""
         ids, length = np.memmap(self.path, dtype=np.uint16, mode="r"), self.plan.context
         starts = torch.randint(len(ids) - length, (self.plan.rows,)).tolist()
         inputs_BT, targets_BT = (
@@ -109,19 +120,17 @@ class NanoGPT:
         )
         if self.lab.on_gpu:
             inputs_BT, targets_BT = inputs_BT.pin_memory(), targets_BT.pin_memory()
-        return (
-            inputs_BT.to(self.lab.device, non_blocking=True),
-            targets_BT.to(self.lab.device, non_blocking=True),
-        )
+        device = self.lab.device
+        return inputs_BT.to(device, non_blocking=True), targets_BT.to(device, non_blocking=True)
 
     def loss(self, ids: np.ndarray) -> float:
-        """Mean nats per token of a text, in windows as long as its context."""
+        """Return mean nats per token of a text, in windows as long as its context."""
         self.raw.eval()
         found = self.lab.loss_in_windows(self.nats, ids, self.plan.context)
         self.raw.train()
         return found
 
     def nats(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
-        """Σ -ln p of the targets."""
+        """Return Σ -ln p of the targets."""
         mean: Tensor = self.raw(inputs_BT, targets_BT)[1]
         return mean * targets_BT.numel()

@@ -1,8 +1,7 @@
-"""Tiny Shakespeare in characters, nanoGPT's 10.65 M parameters: seconds until a loss, and the best loss."""
+"""Tiny Shakespeare in characters, nanoGPT's 10.65 M parameters: seconds until it reaches a loss, and its best."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +16,11 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer
 
 EVERY = 100
-"""Steps of nanoGPT between two validations, whose time does not count."""
+"""Steps of nanoGPT between two validations; the time of validations does not count."""
 
 
 class Ids(NamedTuple):
-    """Texts as nanoGPT numbers them: nothing but characters."""
+    """Texts as nanoGPT's ids, which are those of characters only."""
 
     train: np.ndarray
     valid: np.ndarray
@@ -29,7 +28,7 @@ class Ids(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """A loss, and what it took."""
+    """A loss, and the steps and seconds until it was reached."""
 
     loss: float
     step: int
@@ -38,7 +37,7 @@ class Reached(NamedTuple):
 
 
 def characters(lab: Lab) -> Texts:
-    """The first nine tenths and the last, in characters of the whole text."""
+    """Return the first nine tenths and the last tenth, with a tokenizer of all characters."""
     recipe = recipes.find("shakespeare_transformer")
     paths = recipe.texts(lab.data, lab.folder)
     tokenizer = train_tokenizer("char", Corpus.open(lab.text(recipe.train)))
@@ -46,7 +45,7 @@ def characters(lab: Lab) -> Texts:
 
 
 def their_ids(texts: Texts) -> Ids:
-    """Ids from 0 on: </s>, which stands for the line end, comes before our first character."""
+    """Return nanoGPT's ids, which start at 0: our </s>, which is the line end, comes before our first character."""
     first = texts.tokenizer.eos
     train, valid = (np.asarray(text.ids, np.int64) - first for text in (texts.train, texts.valid))
     return Ids(train, valid, texts.tokenizer.vocab_size - first)
@@ -82,7 +81,7 @@ def run(lab: Lab) -> None:
 
 
 def _measure_best(lab: Lab, trained: Run, texts: Texts) -> None:
-    """The loss of the best weights, as nanoGPT's is measured and as evaluation does."""
+    """Print the loss of the best weights, measured as for nanoGPT and as by `evaluate`."""
     window = trained.lm.network.window
     assert window is not None
     side_by_side = lab.loss_in_windows(trained.nats, texts.valid.ids, window)
@@ -92,7 +91,7 @@ def _measure_best(lab: Lab, trained: Run, texts: Texts) -> None:
 
 
 def _train_theirs(lab: Lab, checkout: Path, texts: Texts) -> Reached:
-    """Until the loss is reached; if it never is, the best that was."""
+    """Train nanoGPT until it reaches the loss; return that or, if it never does, the best loss."""
     plan = Plan(
         layers=lab.pick(6, 1),
         heads=lab.pick(6, 2),
@@ -106,10 +105,7 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts) -> Reached:
         dropout=0.2,
     )
     ids = their_ids(texts)
-    began = time.perf_counter()
-    peer = NanoGPT(lab, checkout, plan, ids.train, ids.vocab_size)
-    lab.seconds(lambda: peer.steps(2))  # in which it is compiled
-    startup = time.perf_counter() - began
+    peer, startup = NanoGPT.compiled(lab, checkout, plan, ids.train, ids.vocab_size, warm_up=2)
     best, seconds = Reached(float("inf"), 0, 0.0, startup), 0.0
     while peer.done < plan.iterations and best.loss > lab.options.target:
         seconds += lab.seconds(lambda: peer.steps(min(EVERY, plan.iterations - peer.done)))
@@ -118,7 +114,7 @@ def _train_theirs(lab: Lab, checkout: Path, texts: Texts) -> Reached:
 
 
 def _first(reached: list[Reached], loss: float) -> Reached | None:
-    """When a loss was reached; None: never."""
+    """Return the first validation with a loss as low as this; None if there is none."""
     return next((found for found in reached if found.loss <= loss), None)
 
 

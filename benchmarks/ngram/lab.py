@@ -1,9 +1,8 @@
-"""What the parts share: a text, programs run as children and measured, and models made once."""
+"""What the parts share: a text, child processes that are measured, and models that are made once."""
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import shutil
 import subprocess
@@ -15,18 +14,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.harness import is_installed, open_text
 from chainrule.ngram.workspace import parse_size
 
 ORDER = 5
 PAIRS = {"hash": "probing", "compact": "trie", "bits=8": "quantised trie"}
-"""Our forms of a model, and KenLM's that are like them."""
+"""The forms of our model, each with the form of KenLM's that it is compared with."""
 OURS = {"hash": ["index=hash"], "compact": [], "bits=8": ["bits=8"]}
 THEIRS = {"probing": ["probing"], "trie": ["trie"], "quantised trie": ["-q", "8", "-b", "8", "trie"]}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a child took."""
+    """The time and memory of a child process, and its output."""
 
     seconds: float
     cpu: float
@@ -35,16 +35,16 @@ class Ran:
     output: str = ""
 
     def then(self, other: Ran) -> Ran:
-        """One after the other."""
+        """Return the sums of two runs, one after the other, and their larger memory."""
         return Ran(self.seconds + other.seconds, self.cpu + other.cpu, max(self.peak, other.peak), other.output)
 
 
 def measure(command: Sequence[str | Path], environment: dict[str, str] | None = None) -> Ran:
-    """Run a program to its end; a failure ends the benchmark."""
+    """Run a program and measure it; a failure ends the benchmark."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.perf_counter()
         child = subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **(environment or {})})
-        _, status, usage = os.wait4(child.pid, 0)  # subprocess would not say what this one child took
+        _, status, usage = os.wait4(child.pid, 0)  # subprocess does not report the usage of one child
         seconds = time.perf_counter() - began
         child.returncode = os.waitstatus_to_exitcode(status)
         texts = []
@@ -58,7 +58,7 @@ def measure(command: Sequence[str | Path], environment: dict[str, str] | None = 
 
 @dataclass
 class Lab:
-    """A text, and the models that were made of it."""
+    """A text, and the models that were trained on it."""
 
     folder: Path
     text: Path
@@ -72,26 +72,26 @@ class Lab:
     def prepare(
         cls, folder: Path, text: Path, held_out: Path, lines: int | None, options: argparse.Namespace
     ) -> Lab:
-        """The first lines of a text, or all, as a plain file."""
+        """Write the first lines of a text, or all of them, to a plain file."""
         path = folder / "text.txt"
         counted, words = _head(text, path, lines=lines)
         return cls(folder, path, held_out, counted, words, options)
 
     def head(self, words: int) -> Path:
-        """The first lines of the text, with so many words in all, or one line's more."""
+        """Write the first lines of the text to a file, until it has at least so many words."""
         path = self.folder / f"{words}.txt"
         _head(self.text, path, words=words)
         return path
 
     def ours(self, form: str) -> tuple[Path, Ran]:
-        """Our model in one of its forms, and what making it took."""
+        """Return our model in one of its forms, and the cost of its training."""
         if form not in self._made:
             folder = self.folder / f"ours-{form}"
             self._made[form] = folder, train(self.text, folder, [f"memory={self.options.memory}", *OURS[form]])
         return self._made[form]
 
     def theirs(self, form: str) -> tuple[Path, Ran]:
-        """KenLM's, from text to ARPA to its binary."""
+        """Return KenLM's binary in one of its forms, and the cost of making it from the text."""
         if form not in self._made:
             arpa, estimated = self.arpa()
             path = self.folder / f"kenlm-{form}"
@@ -101,7 +101,7 @@ class Lab:
         return self._made[form]
 
     def arpa(self) -> tuple[Path, Ran]:
-        """What lmplz estimates."""
+        """Return the ARPA file of lmplz, and the cost of making it."""
         if "arpa" not in self._made:
             path = self.folder / "kenlm.arpa"
             memory = ["-S", f"{parse_size(self.options.memory)}b", "-T", f"{self.folder}/"]
@@ -111,7 +111,7 @@ class Lab:
 
 
 def train(text: Path, folder: Path, settings: Sequence[str], environment: dict[str, str] | None = None) -> Ran:
-    """`chainrule train ngram` in a process of its own."""
+    """Run `chainrule train ngram` in a process of its own."""
     every = [f"order={ORDER}", "smoothing=modified-kneser-ney", *settings]
     chosen = [word for setting in every for word in ("--set", setting)]
     return measure(
@@ -120,23 +120,23 @@ def train(text: Path, folder: Path, settings: Sequence[str], environment: dict[s
     )
 
 
-def has_kenlm(*programs: str) -> bool:
-    """Whether KenLM's programs are on PATH; says so if not."""
+def has_kenlm(*programs: str, module: bool = False) -> bool:
+    """Return True if KenLM's programs are on PATH and its module is installed; if not, print what is missing."""
     missing = [name for name in programs if shutil.which(name) is None]
     if missing:
         print(f"KenLM is left out: not on PATH: {', '.join(missing)}", flush=True)
-    return not missing
+    return not missing and (not module or is_installed("KenLM", "kenlm", extra="benchmarks"))
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of the files of a folder."""
+    """Return the bytes of a file, or of the files of a folder."""
     return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size
 
 
 def _head(source: Path, target: Path, *, lines: int | None = None, words: int | None = None) -> tuple[int, int]:
-    """Copy lines up to a number of lines or of words; how many of each there are."""
+    """Copy lines up to a number of lines or of words; return the numbers of lines and words that were copied."""
     counted = found = 0
-    with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as file, target.open("wb") as out:
+    with open_text(source) as file, target.open("wb") as out:
         for line in islice(file, lines):
             if words is not None and found >= words:
                 break

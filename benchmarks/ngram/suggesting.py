@@ -1,18 +1,17 @@
 """Suggestions while someone writes: milliseconds of `chainrule.suggest` for texts that stop anywhere.
 
-The first call of a model is left out: it loads kernels. What the calls give is checked against the plain way, which
-computes ln p of every token by NumPy.
+The first call of a model does not count: it loads kernels. The suggestions are compared with those of the plain
+way, which computes ln p of every token by NumPy.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 
 import numpy as np
 
 import chainrule as cr
-from benchmarks.harness import show
+from benchmarks.harness import show, timed
 from benchmarks.ngram.lab import ORDER, Lab
 from chainrule.arrays import Array
 from chainrule.contract.lm import LanguageModel, State
@@ -21,7 +20,7 @@ from chainrule.ngram.model import NgramModel, NgramState
 
 CALLS, MOST = 15, 5.0
 SAME = 1e-4
-"""How far probabilities may lie apart, as a share."""
+"""The largest relative difference of probabilities that counts as none."""
 LONG = "The city has about two hundred thousand people and is the largest of the region . " * 12
 TEXTS = {
     "nothing": "",
@@ -83,22 +82,18 @@ def run(lab: Lab) -> None:
 
 
 def _figures(lm: NgramModel, text: str) -> list[str]:
-    """Milliseconds of the first call of a text, of the median and the worst of the others; whether all is well."""
-    wall, cpu = [], []
-    for _ in range(1 + CALLS):
-        began, began_cpu = time.perf_counter(), time.process_time()
-        found = cr.suggest(lm, text)
-        wall.append(1000 * (time.perf_counter() - began))
-        cpu.append(1000 * (time.process_time() - began_cpu))
-    middle = statistics.median(cpu[1:])
+    """Return milliseconds of the first call and of the median and the worst other call, and a note of faults."""
+    first, *others = (timed(lambda: cr.suggest(lm, text)) for _ in range(1 + CALLS))
+    seconds = [took.seconds for took in others]
+    middle, found = 1000 * statistics.median(took.cpu for took in others), cr.suggest(lm, text)
     note = "" if same(found, cr.suggest(Plain(lm), text)) else "NOT THE SAME"
     note += f" above {MOST:.0f} ms" if middle > MOST else ""
-    figures = wall[0], statistics.median(wall[1:]), max(wall[1:]), middle
-    return [*(f"{figure:.2f}" for figure in figures), found[0].word if found else "", note.strip()]
+    figures = (1000 * each for each in (first.seconds, statistics.median(seconds), max(seconds)))
+    return [*(f"{figure:.2f}" for figure in (*figures, middle)), found[0].word if found else "", note.strip()]
 
 
 def same(ours: list[suggesting.Suggestion], theirs: list[suggesting.Suggestion]) -> bool:
-    """Whether two lists have the same probabilities, and the same words but for equally likely ones."""
+    """Return True if two lists have the same probabilities and, ties apart, the same words."""
     if len(ours) != len(theirs):
         return False
     least = max((s.probability for s in theirs[-1:]), default=0.0) * (1 + SAME)

@@ -3,7 +3,6 @@
 counting.py    n-gram models counted by Ray beside the embedded executor
 drafts.py      text with drafts beside text without
 export.py      exported weights in transformers beside ours
-export_encoders.py  the same of masked models and encoder-decoders
 lm_eval.py     bits per byte in lm-evaluation-harness beside ours
 processes.py   training by two processes beside one
 """

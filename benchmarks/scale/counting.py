@@ -1,9 +1,9 @@
 """N-gram models by Ray's workers against one process: `python -m benchmarks scale counting [options]`.
 
-Both sides are `chainrule train ngram FILES` in a process of its own, in turns. The seconds are those of the whole
-command, Ray's start among them. Memory is sampled over all processes of a side: what is theirs alone (private and
-Ray's object store), and pages of files, which the system may take back at any time. `--cap` bounds the private
-memory of each process of Ray's side (RLIMIT_DATA): a process that asks for more fails.
+Both sides run `chainrule train ngram FILES` in a process of its own, in turns. The seconds are those of the whole
+command, the start of Ray included. Memory is sampled over all processes of a side: private memory with Ray's object
+store, and pages of files, which the system may drop at any time. `--cap` limits the private memory of each process
+of Ray's side (RLIMIT_DATA): a process that needs more fails.
 
     python -m benchmarks scale counting                           simplewiki, order 5, two workers
     python -m benchmarks scale counting --megabytes 20 60 200     texts of these sizes; long ones repeat the corpus
@@ -12,7 +12,7 @@ memory of each process of Ray's side (RLIMIT_DATA): a process that asks for more
 from __future__ import annotations
 
 import argparse
-import gzip
+import contextlib
 import json
 import os
 import resource
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.harness import DATA, show
+from benchmarks.harness import DATA, new_parser, open_text, show
 
 _FILE_BYTES = 18_000_000
 _LOOK_EVERY = 0.25  # seconds
@@ -34,52 +34,40 @@ _LOOK_EVERY = 0.25  # seconds
 
 @dataclass
 class Run:
-    """One run of a side."""
+    """One run of a side: its seconds, the peaks of memory and disk in MB, and the figures it reports."""
 
-    seconds: float
-    private: float
-    files: float
-    disk: float
-    figures: dict[str, float]
-
-
-@dataclass
-class Watch:
-    """The most memory and disk that a process and those it started have had, in MB."""
-
-    pid: int
-    folder: Path
+    seconds: float = 0.0
     private: float = 0.0
     files: float = 0.0
     disk: float = 0.0
-    ended: threading.Event = field(default_factory=threading.Event)
+    figures: dict[str, float] = field(default_factory=dict)
 
-    def look(self) -> None:
-        """Sample until the process has ended."""
-        while not self.ended.wait(_LOOK_EVERY):
-            sizes = [_proportional(pid) for pid in _descendants(self.pid)]
+    def watch(self, pid: int, folder: Path, ended: threading.Event) -> None:
+        """Sample the memory of a process and its descendants and the size of a folder until the process ends."""
+        while not ended.wait(_LOOK_EVERY):
+            sizes = [_proportional(one) for one in _descendants(pid)]
             self.private = max(self.private, sum(one for one, _ in sizes))
             self.files = max(self.files, sum(other for _, other in sizes))
-            self.disk = max(self.disk, _blocks(self.folder))
+            self.disk = max(self.disk, _blocks(folder))
 
 
 def _descendants(pid: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-            parents.setdefault(parent, []).append(int(folder.name))
+            children.setdefault(parent, []).append(int(folder.name))
     found = [pid]
     for one in found:
-        found += parents.get(one, [])
+        found += children.get(one, [])
     return found
 
 
 def _proportional(pid: int) -> tuple[float, float]:
-    """Private and shared memory, and pages of files, in MB; what several share counts as a part in each."""
+    """Return private and shared memory, and pages of files, in MB; each process counts its part of shared pages."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -92,19 +80,17 @@ def _blocks(folder: Path) -> float:
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
-            try:
+            with contextlib.suppress(OSError):  # the training may delete a file at any time
                 total += Path(root, name).stat().st_blocks * 512
-            except OSError:
-                continue
     return total / 1e6
 
 
 def write_files(source: Path, folder: Path, megabytes: float | None) -> int:
-    """The corpus in plain files of 18 MB, as much of it as is asked for, repeated if it is shorter; their bytes."""
+    """Write the corpus, or so many MB of it, repeated if needed, to plain files of 18 MB; return the bytes."""
     wanted = None if megabytes is None else int(megabytes * 1e6)
     written, number, file = 0, 0, None
     while wanted is None or written < wanted:
-        with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as lines:
+        with open_text(source) as lines:
             for line in lines:
                 if file is None or file.tell() >= _FILE_BYTES:
                     if file is not None:
@@ -122,7 +108,7 @@ def write_files(source: Path, folder: Path, megabytes: float | None) -> int:
 
 
 def train(files: Path, order: int, executor: str, cap: float | None, place: Path) -> Run:
-    """One training by the command line."""
+    """Train by the command line, and measure it."""
     work, out = place / "work", place / executor
     work.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "chainrule", "train", "ngram", f"{files}/*.txt", "--set", f"order={order}"]
@@ -135,22 +121,22 @@ def train(files: Path, order: int, executor: str, cap: float | None, place: Path
 
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=limit)  # noqa: PLW1509 (no thread runs yet)
-    watch = Watch(process.pid, work)
-    watching = threading.Thread(target=watch.look)
+    run, ended = Run(), threading.Event()
+    watching = threading.Thread(target=run.watch, args=(process.pid, work, ended))
     watching.start()
-    said, _ = process.communicate()
-    seconds = time.perf_counter() - began
-    watch.ended.set()
+    printed, _ = process.communicate()
+    run.seconds = time.perf_counter() - began
+    ended.set()
     watching.join()
     if process.returncode:
         sys.exit(f"{' '.join(command)}: failed")
-    figures = {**json.loads(said), **json.loads((out / "metrics.json").read_text())}
-    return Run(seconds, watch.private, watch.files, watch.disk, figures)
+    run.figures = {**json.loads(printed), **json.loads((out / "metrics.json").read_text())}
+    return run
 
 
 def main(arguments: Sequence[str]) -> None:
     """Train on each text by both sides, in turns."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks scale counting", description="Ray against threads.")
+    parser = new_parser("scale counting", __doc__)
     parser.add_argument("--corpus", type=Path, default=DATA / "simplewiki" / "train.txt.gz")
     parser.add_argument("--megabytes", type=float, nargs="*", help="sizes of texts [default: the whole corpus]")
     parser.add_argument("--order", type=int, default=5)

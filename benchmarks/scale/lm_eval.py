@@ -1,13 +1,12 @@
 """Bits per byte in lm-evaluation-harness beside ours, on the same text: `python -m benchmarks scale lm_eval`.
 
-The harness itself runs a rolling task whose only document is the text, with our adapter as its model. By default
-models are trained first: word 5-grams of lines, and byte-level BPE and characters in one stream, which the text's
-lines continue. `--model DIR` takes models that exist. It fails if a figure of the harness is not ours to 1e-6.
+The harness runs a rolling task whose only document is the text, with our adapter as its model. By default three
+models are trained first: one of words in separate lines, one of byte-level BPE and one of characters in a stream.
+`--model DIR` measures existing models instead. The benchmark fails if a figure differs from ours by more than 1e-6.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -15,15 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 import chainrule as cr
-from benchmarks.harness import DATA
+from benchmarks.harness import DATA, new_parser, show
 from chainrule.errors import ChainruleError
 
 CLOSE = 1e-6
-"""How far apart the figures may be."""
+"""The largest difference of the figures that counts as none."""
 
 _DESIGNS: dict[str, dict[str, Any]] = {
     "word 5-gram, lines": {"order": 5},
@@ -37,12 +33,8 @@ _DESIGNS: dict[str, dict[str, Any]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Measure each model twice, and print both figures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks scale lm_eval",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Measure each model in the harness and here, and print both figures."""
+    parser = new_parser("scale lm_eval", __doc__)
     parser.add_argument("--train", type=Path, default=DATA / "wikitext-2" / "train.txt", help="text to train on")
     parser.add_argument("--text", type=Path, default=DATA / "wikitext-2" / "valid.txt", help="text to measure on")
     parser.add_argument("--model", action="append", default=[], metavar="DIR", help="a model folder; repeatable")
@@ -55,25 +47,18 @@ def main(arguments: list[str]) -> None:
         rows = [(name, *compare(lm, text)) for name, lm in models.items()]
     except (ChainruleError, OSError) as error:
         sys.exit(f"Error: {error}")
-    table = Table(title=f"bits per byte of {options.text.name}, {len(text.encode()):,} bytes")
-    for heading in ("model", "harness", "ours", "difference", "harness s", "ours s"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
-    for name, theirs, ours, their_seconds, our_seconds in rows:
-        figures = (
-            f"{theirs:.9f}",
-            f"{ours:.9f}",
-            f"{theirs - ours:.1e}",
-            f"{their_seconds:.1f}",
-            f"{our_seconds:.1f}",
-        )
-        table.add_row(name, *figures)
-    Console().print(table)
+    shown = [
+        [name, f"{theirs:.9f}", f"{ours:.9f}", f"{theirs - ours:.1e}", *(f"{each:.1f}" for each in seconds)]
+        for name, theirs, ours, *seconds in rows
+    ]
+    title = f"bits per byte of {options.text.name}, {len(text.encode()):,} bytes"
+    show(title, ["model", "harness", "ours", "difference", "harness s", "ours s"], shown)
     if far := [name for name, theirs, ours, *_ in rows if not abs(theirs - ours) <= CLOSE]:
         sys.exit(f"further apart than {CLOSE}: {', '.join(far)}")
 
 
 def compare(lm: cr.LanguageModel, text: str) -> tuple[float, float, float, float]:
-    """Bits per byte of a text in the harness and by `evaluate`, and the seconds that each took."""
+    """Return bits per byte of a text in the harness and by `evaluate`, and the seconds of each."""
     import lm_eval
     from lm_eval.tasks import TaskManager
 

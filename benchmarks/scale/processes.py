@@ -1,8 +1,8 @@
 """Two processes on two cores against one process on one core: tokens per second of the same training.
 
-Each process has one thread. Two trainings of one process each, on a core each, show what the machine allows: where
-its cores share memory or other work, that is less than twice as much. On a machine that others use, --cpu compares
-the CPU time of a step instead: what two processes do more than one is then what they lose, waiting left out.
+Each process has one thread. Two separate trainings at once, each on its own core, show the upper limit: it is less
+than twice the rate of one where the cores share memory. On a machine that others use, --cpu compares the CPU time
+of a step instead, which shows the extra work of two processes but not their waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import show
+from benchmarks.harness import new_parser, show
 
 WANTED = 1.6
 """The ratio that two processes should reach."""
@@ -24,8 +24,8 @@ _SKIPPED = 2  # records of the first seconds, in which memory is allocated
 
 
 def main(arguments: list[str]) -> None:
-    """Train a Transformer in each way, in turns, and print the ratio."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks scale processes", description=__doc__)
+    """Train a Transformer in each way, in turns, and print the ratios."""
+    parser = new_parser("scale processes", __doc__)
     parser.add_argument("corpus", nargs="?", default="builtin:python")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
@@ -40,7 +40,12 @@ def main(arguments: list[str]) -> None:
         raise SystemExit("two processes need two cores")
     if options.cpu:
         _compare_cpu_time(options, cores)
-        return
+    else:
+        _compare_rates(options, cores)
+
+
+def _compare_rates(options: argparse.Namespace, cores: list[int]) -> None:
+    """Print the tokens per second of each way of training."""
     rates: dict[str, list[float]] = {"one process": [], "two processes": [], "two trainings at once": []}
     with tempfile.TemporaryDirectory() as place:
         for number in range(options.rounds):
@@ -55,13 +60,16 @@ def main(arguments: list[str]) -> None:
         ratios = [rate / alone for rate, alone in zip(found, one, strict=True)]
         figures = f"{statistics.median(found):,.0f}", f"{min(found):,.0f}", f"{max(found):,.0f}"
         rows.append([name, *figures, f"{statistics.median(ratios):.2f}x"])
+    show(_title(options), ["training", "tokens/s", "slowest", "fastest", f"to one (wanted {WANTED}x)"], rows)
+
+
+def _title(options: argparse.Namespace) -> str:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    title = f"a Transformer of width {options.width}, {options.optimiser}, {options.parallel}; load {load}"
-    show(title, ["training", "tokens/s", "slowest", "fastest", f"to one (wanted {WANTED}x)"], rows)
+    return f"a Transformer of width {options.width}, {options.optimiser}, {options.parallel}; load {load}"
 
 
 def _compare_cpu_time(options: argparse.Namespace, cores: list[int]) -> None:
-    """Print the CPU time of a step of one process and of two: that of a long training less that of a short one."""
+    """Print the CPU time of a step of one process and of two: the difference of a long and a short training."""
     steps, rows, alone = (options.steps // 4, options.steps), [], 0.0
     with tempfile.TemporaryDirectory() as place:
         for name, some in (("one process", cores[:1]), ("two processes", cores)):
@@ -76,26 +84,14 @@ def _compare_cpu_time(options: argparse.Namespace, cores: list[int]) -> None:
             step = (seconds[1] - seconds[0]) / (steps[1] - steps[0])
             alone = alone or step
             rows.append([name, f"{step:.3f}", f"{2 * alone / step if len(some) > 1 else 1:.2f}x"])
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    title = f"a Transformer of width {options.width}, {options.optimiser}, {options.parallel}; load {load}"
-    show(title, ["training", "CPU seconds of a step, all processes", "at best, to one"], rows)
+    show(_title(options), ["training", "CPU seconds of a step, all processes", "at best, to one"], rows)
 
 
 def _started(options: argparse.Namespace, folder: Path, cores: list[int]) -> subprocess.Popen[bytes]:
-    """A training on these cores, a process for each."""
-    settings = {
-        "steps": options.steps,
-        "batch": options.batch,
-        "width": options.width,
-        "layers": 4,
-        "window": 128,
-        "heads": 4,
-        "optimiser": options.optimiser,
-        "validate_every": options.steps,
-        "precision": "float32",
-        "dropout": 0,
-        "parallel": options.parallel,
-    }
+    """Start a training with one process on each of these cores."""
+    given = {name: getattr(options, name) for name in ("steps", "batch", "width", "optimiser", "parallel")}
+    fixed = {"layers": 4, "window": 128, "heads": 4, "precision": "float32", "dropout": 0}
+    settings = {**given, **fixed, "validate_every": options.steps}
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     train = ["-m", "chainrule", "train", "transformer", options.corpus, "--context", "stream", *words]
     out = ["--tokenizer", "bpe", "--vocab-size", "2000", "--out", str(folder)]
@@ -111,7 +107,7 @@ def _started(options: argparse.Namespace, folder: Path, cores: list[int]) -> sub
 
 
 def _rates(trainings: list[subprocess.Popen[bytes]], folders: list[Path]) -> list[float]:
-    """The tokens per second of each of these trainings, once all have ended; their first seconds do not count."""
+    """Wait for trainings to end; return the tokens per second of each, without its first seconds."""
     found = []
     for training, folder in zip(trainings, folders, strict=True):
         _, said = training.communicate()

@@ -3,10 +3,11 @@
     quality  Multi30k, English to German: a Transformer, an LSTM with attention and one without, BLEU and chrF on
              test_2016_flickr, and BLEU against the length of the source (--plot FILE.svg)
     speed    translating 1,000 test sentences with a beam of 5, by the model of --model, or by a Transformer that is
-             trained first; on the CPU beside Joey NMT and OpenNMT-py with the same weights, where they are
-             installed. The model needs their design: train it with --set preset=lecture --set placement=pre
+             trained first; on the CPU beside Joey NMT and OpenNMT-py with the same weights, if they are installed.
+             The model needs their design: train it with --set preset=lecture --set placement=pre
 
-Without a part: both. --small makes every part so small that it runs anywhere in seconds; its figures mean nothing.
+Without a part: both. --small makes every part so small that it runs anywhere in seconds, with figures that mean
+nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from typing import Any
 import torch
 
 import chainrule as cr
-from benchmarks.harness import DATA, Side, race, show
-from benchmarks.seq2seq.peers import DESIGN, PEERS, missing, unlike
+from benchmarks.harness import DATA, Side, chosen_parts, import_error, new_parser, race, show, timed
+from benchmarks.seq2seq.peers import DESIGN, PEERS, unlike
 from chainrule.cli.output.progress import terminal_progress
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import evaluate_pairs
 from chainrule.seq2seq.model import EncoderDecoderModel
 from chainrule.seq2seq.pictures import length_plot
 from chainrule.seq2seq.quality import Quality
+from chainrule.settings import split_words
 from chainrule.system.devices import choose_device
 
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -41,62 +43,48 @@ PAIRS = [(f"a{i % 7} b{i % 5} c", f"d b{i % 5} a{i % 7}") for i in range(60)]
 """The pairs of --small."""
 BEAMS = 5
 OTHER = "chainrule, any ending"
-"""The side that lets hypotheses end at every step."""
+"""The side whose hypotheses may end at every step."""
 PEER_BATCHES = (16, 32, 64, 128)
-"""The sentences that a peer is tried with at once."""
+"""The numbers of sentences at once that are tried for a peer."""
 
 
 def main(arguments: list[str]) -> None:
     """Run the parts that the arguments name."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks seq2seq",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("seq2seq", __doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="quality, speed [default: both]")
     parser.add_argument("--data", type=Path, default=DATA / "multi30k", help="the folder of train, val and test")
     parser.add_argument("--device", default="auto", help="torch's name of the device [default: auto]")
     parser.add_argument("--minutes", type=float, default=9.0, help="of training, each model [9]")
     parser.add_argument("--vocab-size", type=int, default=8000, help="joint subwords [8000]")
     parser.add_argument("--design", action="append", default=[], help="quality: only this one; repeatable")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="another setting; repeatable"
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     parser.add_argument("--model", type=Path, help="speed: a model folder")
     parser.add_argument("--keep", type=Path, help="quality: a folder for the models")
     parser.add_argument("--plot", type=Path, help="quality: BLEU against the length of the source, as SVG")
     parser.add_argument("--rounds", type=int, default=3, help="speed: how often [3]")
     parser.add_argument("--threads", type=int, help="speed: of torch, on all sides [as torch chooses]")
-    parser.add_argument(
-        "--peer-batch", type=int, action="append", help=f"speed: sentences at once; repeatable {list(PEER_BATCHES)}"
-    )
+    batches = f"speed: sentences at once; repeatable {list(PEER_BATCHES)}"
+    parser.add_argument("--peer-batch", type=int, action="append", help=batches)
     parser.add_argument("--check", action="store_true", help="speed: compare greedy translations too")
     parser.add_argument("--small", action="store_true", help="very small, to see that it runs")
     options = parser.parse_args(arguments)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     parts: dict[str, Callable[[argparse.Namespace], None]] = {"quality": quality, "speed": speed}
-    for part in options.parts:
-        if part not in parts:
-            parser.error(f"there is no part {part!r}; there are: {', '.join(parts)}")
-    for name, part in parts.items():
-        if name in (options.parts or parts):
-            part(options)
+    for part in chosen_parts(parser, options.parts, parts):
+        part(options)
 
 
 def pairs(options: argparse.Namespace, name: str) -> cr.Pairs:
-    """The pairs of a part of the data."""
+    """Return the pairs of a part of the data."""
     if options.small:
         return cr.Pairs.of(PAIRS)
     return cr.Pairs.open(options.data / f"{name}.en", options.data / f"{name}.de")
 
 
 def trained(options: argparse.Namespace, design: str) -> ConditionalModel:
-    """A model of a design."""
-    settings = {
-        **(DESIGN if design == "speed" else DESIGNS[design]),
-        **dict(word.split("=", 1) for word in options.set),
-    }
+    """Train a model of a design."""
+    settings: dict[str, Any] = {**(DESIGN if design == "speed" else DESIGNS[design]), **split_words(options.set)}
     tokenizer = cr.TokenizerChoice("bpe", vocab_size=options.vocab_size)
     settings |= {"minutes": options.minutes}
     if options.small:
@@ -170,11 +158,11 @@ def speed(options: argparse.Namespace) -> None:
         same = _same(texts, written["chainrule"]), _same(texts, written[OTHER])
         rows.append([name, f"{found.bleu:.1f}", f"{words:.1f}", *same, agreement.get(name.split(",")[0], "")])
     headings = ["side", "BLEU", "words", "as chainrule", "as the second", "greedy, as chainrule"]
-    show("what they write", headings, rows)
+    show("translations", headings, rows)
 
 
 def _noted(name: str, work: Callable[[], list[str]], written: dict[str, list[str]]) -> Callable[[], None]:
-    """The work, which leaves what it wrote under its name."""
+    """Return work that also keeps its translations under its name."""
 
     def noted() -> None:
         written[name] = work()
@@ -183,27 +171,25 @@ def _noted(name: str, work: Callable[[], list[str]], written: dict[str, list[str
 
 
 def _same(texts: list[str], others: list[str]) -> str:
-    """The share of texts that are the same on both sides."""
+    """Return the share of texts that are the same on both sides."""
     return f"{sum(map(operator.eq, texts, others)) / len(texts):.1%}"
 
 
 def installed_peers(
     options: argparse.Namespace, lm: ConditionalModel, sources: list[str]
 ) -> Iterator[tuple[Any, int]]:
-    """The peers that are installed, each with the size of batch that is best for it; others are named, with why."""
+    """Yield the installed peers, each with its fastest size of a batch; print why others are left out."""
     if not isinstance(lm, EncoderDecoderModel) or lm.device != "cpu":
         print(f"left out: peers: they are compared on the CPU, the model is on {lm.device}")
         return
     sample = sources[::5]  # to choose a size
     for make, modules in PEERS.values():
-        if (why := unlike(lm) or missing(modules)) is not None:
+        if (why := unlike(lm) or import_error(modules)) is not None:
             print(f"left out: {make.name}: {why}")
             continue
-        peer, seconds = make(lm, BEAMS), {}
-        for batch in options.peer_batch or PEER_BATCHES:
-            began = time.perf_counter()
-            peer.translate(sample, batch)
-            seconds[batch] = time.perf_counter() - began
+        peer = make(lm, BEAMS)
+        batches = options.peer_batch or PEER_BATCHES
+        seconds = {batch: timed(partial(peer.translate, sample, batch)).seconds for batch in batches}
         tried = ", ".join(f"{batch}: {len(sample) / spent:.1f}" for batch, spent in seconds.items())
         print(f"{make.name}: sentences/s of {len(sample)}, by sentences at once: {tried}", flush=True)
         yield peer, min(seconds, key=seconds.__getitem__)

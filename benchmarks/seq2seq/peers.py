@@ -1,10 +1,10 @@
-"""Joey NMT and OpenNMT-py with the weights of one of our models, so that they write what it writes.
+"""Joey NMT and OpenNMT-py with the weights of one of our models, so that all give the same translations.
 
 Both have the Transformer of "Attention is all you need" with norms before each part: sinusoidal positions, layer
 norms, ReLU, biases, one table of embeddings. A model of ours that was trained with `DESIGN` is that Transformer,
-and its weights mean the same there. So the peers write what ours writes, but for the rules of their searches.
+and its weights fit there. So the peers give our translations, except where the rules of their searches differ.
 
-Sentences go through our tokenizer on all sides, which costs next to nothing, and in order of their length.
+All sides use our tokenizer, which takes hardly any time, and translate sentences in order of their length.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,10 +26,10 @@ from chainrule.seq2seq.model import EncoderDecoderModel
 from chainrule.seq2seq.translate import most_tokens
 
 DESIGN = {"cell": "transformer", "preset": "lecture", "placement": "pre"}
-"""The settings of a model whose weights the peers can take."""
+"""The settings of a model whose weights fit the peers."""
 
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
-"""The first tokens of the peers' vocabularies; <blank> is padding, of which ours has none."""
+"""The first tokens of the peers' vocabularies; <blank> is padding, for which ours has no token."""
 BLANK, END = 1, 3
 
 
@@ -37,6 +37,13 @@ class Peer(ABC):
     """A peer that translates with our weights; constructed from (model, width of the beam)."""
 
     name: str
+    projections: tuple[str, str, str, str]
+    """The modules of an attention: queries, keys, values and output."""
+    attention: ClassVar[dict[str, str]]
+    norms: ClassVar[dict[str, str]]
+    """The modules of a layer of the encoder and of the decoder, and those of its attention to the encoder."""
+    up_and_out: tuple[str, str]
+    """The modules of a feed-forward part."""
 
     def __init__(self, lm: EncoderDecoderModel, beams: int) -> None:
         self.lm, self.beams = lm, beams
@@ -56,18 +63,49 @@ class Peer(ABC):
 
     @abstractmethod
     def build(self) -> nn.Module:
-        """The peer's network, of the size of ours."""
+        """Return the peer's network, in the size of ours."""
 
     @abstractmethod
+    def copy_tables(self) -> None:
+        """Copy our table of embeddings into the peer's tables."""
+
+    @abstractmethod
+    def layers(self, part: str) -> Any:
+        """Return the layers of the encoder or the decoder."""
+
     def copy_weights(self) -> None:
-        """Give the network the weights of ours."""
+        """Copy our weights into the peer's network."""
+        self.copy_tables()
+        for part in ("encoder", "decoder"):
+            ours = getattr(self.lm.network, part)
+            copy(ours.norm, [getattr(self.network, part).layer_norm])
+            for block, layer in zip(ours.blocks, self.layers(part), strict=True):
+                for name, theirs in self.names(part).items():
+                    copy(block.get_submodule(name), [layer.get_submodule(its) for its in theirs])
+
+    def names(self, part: str) -> dict[str, list[str]]:
+        """Return the names of the modules of our blocks, each with those of the peer that have its weights."""
+        q, k, v, out = self.projections
+        own, cross = self.attention[part], self.attention["cross"]
+        found = {
+            "attention.qkv": [f"{own}.{name}" for name in (q, k, v)],
+            "attention.out": [f"{own}.{out}"],
+            "attention_norm": [self.norms[part]],
+            "feedforward_norm": ["feed_forward.layer_norm"],
+            "feedforward.up": [f"feed_forward.{self.up_and_out[0]}"],
+            "feedforward.out": [f"feed_forward.{self.up_and_out[1]}"],
+        }
+        if part == "decoder":
+            found |= {"cross.q": [f"{cross}.{q}"], "cross.kv": [f"{cross}.{k}", f"{cross}.{v}"]}
+            found |= {"cross.out": [f"{cross}.{out}"], "cross_norm": [self.norms["cross"]]}
+        return found
 
     @abstractmethod
     def search(self, source_BS: Tensor, lengths_B: Tensor) -> Sequence[Any]:
-        """The peer's ids of the best target of each source."""
+        """Return the peer's ids of the best target of each source."""
 
     def translate(self, texts: Sequence[str], batch: int) -> list[str]:
-        """The translation of each text, `batch` of them at a time."""
+        """Translate texts, `batch` of them at a time."""
         sources = [self.theirs[self.lm.encode_source(text)] for text in texts]
         order = sorted(range(len(texts)), key=lambda number: -len(sources[number]))  # the longest first
         found = [""] * len(texts)
@@ -75,22 +113,34 @@ class Peer(ABC):
             rows = order[first : first + batch]
             source_BS = torch.from_numpy(pad([sources[row] for row in rows]))
             lengths_B = (source_BS != PAD).sum(dim=1)
-            written = self.search(source_BS.masked_fill(source_BS == PAD, BLANK), lengths_B)
-            for row, ids in zip(rows, written, strict=True):
+            found_ids = self.search(source_BS.masked_fill(source_BS == PAD, BLANK), lengths_B)
+            for row, ids in zip(rows, found_ids, strict=True):
                 before_end = itertools.takewhile(lambda number: number != END, ids)
                 found[row] = self.lm.tokenizer.decode([self.ours[one] for one in before_end if one > END])
         return found
 
     def table(self) -> Tensor:
-        """Our table of embeddings in the peer's order; its padding is our <s>, which is never written either."""
+        """Return our table of embeddings in the peer's order; its padding is our <s>, which no search gives."""
         table_VD: Tensor = self.lm.network.decoder.embedding[torch.from_numpy(self.ours)]  # type: ignore[union-attr]
         return table_VD
 
 
 class Joey(Peer):
-    """Joey NMT, by its own `search`."""
+    """Joey NMT, with its own `search`."""
 
     name = "Joey NMT"
+    projections = "q_layer", "k_layer", "v_layer", "output_layer"
+    attention: ClassVar[dict[str, str]] = {
+        "encoder": "src_src_att",
+        "decoder": "trg_trg_att",
+        "cross": "src_trg_att",
+    }
+    norms: ClassVar[dict[str, str]] = {
+        "encoder": "layer_norm",
+        "decoder": "x_layer_norm",
+        "cross": "dec_layer_norm",
+    }
+    up_and_out = "pwff_layer.0", "pwff_layer.3"
 
     def build(self) -> nn.Module:
         logging.disable(logging.INFO)
@@ -114,26 +164,11 @@ class Joey(Peer):
         network: nn.Module = import_module("joeynmt.model").build_model(settings, words, words)
         return network
 
-    def copy_weights(self) -> None:
-        ours, theirs = self.lm.network, self.network
-        theirs.src_embed.lut.weight.copy_(self.table())  # type: ignore[union-attr, operator]
-        for part in ("encoder", "decoder"):
-            mine, its = getattr(ours, part), getattr(theirs, part)
-            copy(mine.norm, its.layer_norm)
-            for block, layer in zip(mine.blocks, its.layers, strict=True):
-                own = layer.src_src_att if part == "encoder" else layer.trg_trg_att
-                copy_split(block.attention.qkv, [own.q_layer, own.k_layer, own.v_layer])
-                copy(block.attention.out, own.output_layer)
-                copy(block.attention_norm, layer.layer_norm if part == "encoder" else layer.x_layer_norm)
-                if part == "decoder":
-                    cross = layer.src_trg_att
-                    copy(block.cross.q, cross.q_layer)
-                    copy_split(block.cross.kv, [cross.k_layer, cross.v_layer])
-                    copy(block.cross.out, cross.output_layer)
-                    copy(block.cross_norm, layer.dec_layer_norm)
-                copy(block.feedforward_norm, layer.feed_forward.layer_norm)
-                copy(block.feedforward.up, layer.feed_forward.pwff_layer[0])
-                copy(block.feedforward.out, layer.feed_forward.pwff_layer[3])
+    def copy_tables(self) -> None:
+        self.network.src_embed.lut.weight.copy_(self.table())  # type: ignore[union-attr, operator]
+
+    def layers(self, part: str) -> Any:
+        return getattr(self.network, part).layers
 
     def search(self, source_BS: Tensor, lengths_B: Tensor) -> Sequence[Any]:
         batch = import_module("joeynmt.batch").Batch(
@@ -162,9 +197,13 @@ class Joey(Peer):
 
 
 class OpenNMT(Peer):
-    """OpenNMT-py, by its own `Translator`; hypotheses are ranked by ln p per token, as ours."""
+    """OpenNMT-py, with its own `Translator`; it ranks hypotheses by ln p per token, as ours does."""
 
     name = "OpenNMT-py"
+    projections = "linear_query", "linear_keys", "linear_values", "final_linear"
+    attention: ClassVar[dict[str, str]] = {"encoder": "self_attn", "decoder": "self_attn", "cross": "context_attn"}
+    norms: ClassVar[dict[str, str]] = {"encoder": "layer_norm", "decoder": "layer_norm_1", "cross": "layer_norm_2"}
+    up_and_out = "w_1", "w_2"
 
     def build(self) -> nn.Module:
         logging.disable(logging.INFO)
@@ -208,29 +247,15 @@ class OpenNMT(Peer):
         )
         return network
 
-    def copy_weights(self) -> None:
-        ours, theirs = self.lm.network, self.network
-        theirs.generator.weight.copy_(self.table())  # type: ignore[union-attr, operator]
-        theirs.generator.bias.zero_()  # type: ignore[union-attr, operator]
-        for part in ("encoder", "decoder"):
-            mine, its = getattr(ours, part), getattr(theirs, part)
-            its.embeddings.word_lut.weight.copy_(self.table())
-            copy(mine.norm, its.layer_norm)
-            layers = its.transformer if part == "encoder" else its.transformer_layers
-            for block, layer in zip(mine.blocks, layers, strict=True):
-                own = layer.self_attn
-                copy_split(block.attention.qkv, [own.linear_query, own.linear_keys, own.linear_values])
-                copy(block.attention.out, own.final_linear)
-                copy(block.attention_norm, layer.layer_norm if part == "encoder" else layer.layer_norm_1)
-                if part == "decoder":
-                    cross = layer.context_attn
-                    copy(block.cross.q, cross.linear_query)
-                    copy_split(block.cross.kv, [cross.linear_keys, cross.linear_values])
-                    copy(block.cross.out, cross.final_linear)
-                    copy(block.cross_norm, layer.layer_norm_2)
-                copy(block.feedforward_norm, layer.feed_forward.layer_norm)
-                copy(block.feedforward.up, layer.feed_forward.w_1)
-                copy(block.feedforward.out, layer.feed_forward.w_2)
+    def copy_tables(self) -> None:
+        network: Any = self.network
+        for part in (network.generator, network.encoder.embeddings.word_lut, network.decoder.embeddings.word_lut):
+            part.weight.copy_(self.table())
+        network.generator.bias.zero_()
+
+    def layers(self, part: str) -> Any:
+        stack: Any = getattr(self.network, part)
+        return stack.transformer if part == "encoder" else stack.transformer_layers
 
     def search(self, source_BS: Tensor, lengths_B: Tensor) -> Sequence[Any]:
         batch = {"src": source_BS[:, :, None], "srclen": lengths_B, "ind_in_bucket": torch.arange(len(source_BS))}
@@ -245,34 +270,20 @@ PEERS: dict[str, tuple[type[Peer], tuple[str, ...]]] = {
 """Each peer, and the modules that it needs."""
 
 
-def missing(modules: Sequence[str]) -> str | None:
-    """Why a peer cannot be imported; None if it can."""
-    try:
-        for module in modules:
-            import_module(module)
-    except ImportError as error:
-        return f"{modules[0].split('.')[0]} is not installed, or not all that it imports ({error})"
-    return None
-
-
 def unlike(lm: EncoderDecoderModel) -> str | None:
-    """Why the peers cannot take the weights of a model; None if they can."""
+    """Return why the weights of a model do not fit the peers; None if they do."""
     settings = lm.settings
     if settings.cell != "transformer":
         return "only a Transformer has weights for it"
     config = settings.transformer()
-    wanted = {
+    wanted: dict[str, object] = {
         "norm": "layernorm",
         "placement": "pre",
         "activation": "relu",
         "positions": "sinusoidal",
-        "bias": True,
-        "gain": True,
-        "tied": True,
-        "qk_norm": False,
-        "scaled_embedding": True,
-        "kv_heads": config.heads,
     }
+    wanted |= {"bias": True, "gain": True, "tied": True, "qk_norm": False, "scaled_embedding": True}
+    wanted |= {"kv_heads": config.heads}
     for name, value in wanted.items():
         if getattr(config, name) != value:
             return f"its Transformer has {name}={value}, the model has {getattr(config, name)}: " + _ADVICE
@@ -285,7 +296,7 @@ _ADVICE = " ".join(f"--set {name}={value}" for name, value in DESIGN.items() if 
 
 
 def vocabulary(lm: EncoderDecoderModel) -> np.ndarray:
-    """Our id of each token of a peer: four special ones, then all others in our order."""
+    """Return our id of each token of a peer: four special ones, then all others in our order."""
     tokenizer = lm.tokenizer
     unknown = tokenizer.bos if tokenizer.unk is None else tokenizer.unk
     special = [unknown, tokenizer.bos, tokenizer.bos, tokenizer.eos]
@@ -293,14 +304,8 @@ def vocabulary(lm: EncoderDecoderModel) -> np.ndarray:
     return np.asarray([*special, *others])
 
 
-def copy(ours: Any, theirs: Any) -> None:
-    """Copy the weight and the bias of a layer."""
-    theirs.weight.copy_(ours.weight)
-    theirs.bias.copy_(ours.bias)
-
-
-def copy_split(ours: nn.Linear, theirs: Sequence[nn.Linear]) -> None:
-    """Copy one layer of ours into several, which have equal shares of its outputs."""
+def copy(ours: Any, theirs: Sequence[Any]) -> None:
+    """Copy the weight and the bias of a layer of ours into layers with equal shares of its outputs."""
     weights, biases = ours.weight.chunk(len(theirs)), ours.bias.chunk(len(theirs))
     for layer, weight, bias in zip(theirs, weights, biases, strict=True):
         layer.weight.copy_(weight)

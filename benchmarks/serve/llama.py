@@ -5,25 +5,24 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import chainrule as cr
-from benchmarks.serve.load import Tally, load, request_bytes, server
+from benchmarks.serve.load import Request, complete, load, load_one_then_many, request_bytes, server
 from chainrule.interop.gguf import write_gguf
 
 TOKENS = 64
 
 
 def train_llama() -> cr.LanguageModel:
-    """A Transformer of Llama's design with about 10 million parameters, trained a little."""
+    """Train a Transformer of Llama's design with about 10 million parameters for a few steps."""
     settings = {"preset": "llama", "width": 320, "layers": 6, "heads": 5, "window": 256}
     corpus = cr.Corpus.open("builtin:python")
     return cr.train("transformer", corpus, tokenizer="bpe", context="stream", steps=10, **settings)
@@ -31,7 +30,7 @@ def train_llama() -> cr.LanguageModel:
 
 @contextmanager
 def llama_server(program: Path, model: Path, slots: int, window: int) -> Iterator[int]:
-    """llama.cpp's server in a process of its own: its port."""
+    """Start llama.cpp's server in a process of its own; yield its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -59,67 +58,34 @@ def _is_up(port: int) -> bool:
         return False
 
 
-def requests_for(prompts: list[str], end: int) -> list[tuple[bytes, bytes | None]]:
-    """Streams of the most likely tokens, which are the same whoever computes them, and do not end by themselves."""
-    fields = {"max_tokens": TOKENS, "stream": True, "stream_options": {"include_usage": True}}
-    return [(request_bytes({"prompt": prompt, **fields, **_most_likely(end)}), None) for prompt in prompts]
-
-
-def _most_likely(end: int) -> dict[str, object]:
-    return {"temperature": 0, "logit_bias": {str(end): -100}}
-
-
-def measure(
-    port: int, requests: list[tuple[bytes, bytes | None]], many: int, seconds: float
-) -> list[tuple[int, float, Tally]]:
-    """How many at once, tokens per second, and what came of the requests: one at a time, then many."""
-    found = []
-    load(port, requests, many, 2)
-    for connections in (1, many):
-        began = time.perf_counter()
-        tally = load(port, requests, connections, seconds)
-        found.append((connections, tally.tokens / (time.perf_counter() - began), tally))
-    return found
-
-
 def compare(program: Path, place: Path, prompts: list[str], many: int, seconds: float) -> list[dict[str, str]]:
-    """A row for each server and load."""
+    """Return a row for each server and load."""
     lm = train_llama()
     lm.save(place / "llama")
     write_gguf(lm, place / "llama.gguf")
-    end = lm.tokenizer.eos
-    requests = requests_for(prompts, end)
-    measured: dict[str, list[tuple[int, float, Tally]]] = {}
+    # greedy streams that do not end by themselves are the same on both servers
+    greedy = {"temperature": 0, "logit_bias": {str(lm.tokenizer.eos): -100}}
+    stream = {"max_tokens": TOKENS, "stream": True, "stream_options": {"include_usage": True}, **greedy}
+    requests: list[Request] = [(request_bytes({"prompt": prompt, **stream}), None) for prompt in prompts]
+
+    def measure(name: str, port: int, some: Sequence[object]) -> tuple[list[dict[str, str]], list[str]]:
+        load(port, requests, many, 2)
+        rows = [{"server": name, **row} for row in load_one_then_many(port, requests, many, seconds)]
+        return rows, [complete(port, {"prompt": prompt, "max_tokens": 24, **greedy}) for prompt in some]
+
     with llama_server(program, place / "llama.gguf", many, 256) as port:
-        measured["llama.cpp"] = measure(port, requests, many, seconds)
-        theirs = [text_of(port, prompt, end) for prompt in prompts[:4]]
+        their_rows, theirs = measure("llama.cpp", port, prompts[:4])
     with server(str(place / "llama")) as (port, _):
-        measured["chainrule"] = measure(port, requests, many, seconds)
-        # as tokens, which are taken as they are: a text may stop inside a word
-        ours = [text_of(port, lm.tokenizer.encode(prompt).tolist(), end) for prompt in prompts[:4]]
+        # as tokens, which are not changed: a text may stop inside a word
+        our_rows, ours = measure(
+            "chainrule", port, [lm.tokenizer.encode(prompt).tolist() for prompt in prompts[:4]]
+        )
     same = sum(one == other for one, other in zip(theirs, ours, strict=True))
-    print(f"the most likely texts: {same} of {len(ours)} are the same")
-    peer = {connections: rate for connections, rate, _ in measured["llama.cpp"]}
-    return [
-        {
-            "server": name,
-            "at once": f"{connections}",
-            "tokens/s": f"{rate:,.0f}",
-            "ratio": f"{rate / peer[connections]:.2f}",
-            "first token p50 ms": f"{tally.quantile(0.5, 'first'):.0f}",
-            "p95 ms": f"{tally.quantile(0.95, 'first'):.0f}",
-            "wrong": f"{tally.wrong}",
-        }
-        for name, rows in measured.items()
-        for connections, rate, tally in rows
-    ]
+    print(f"greedy texts: {same} of {len(ours)} are the same")
+    for row, peer in zip(our_rows, their_rows, strict=True):
+        print(f"{row['at once']} at once: {_rate(row) / _rate(peer):.2f}x llama.cpp")
+    return their_rows + our_rows
 
 
-def text_of(port: int, prompt: str | list[int], end: int) -> str:
-    """The most likely text after a prompt."""
-    body = {"prompt": prompt, "max_tokens": 24, **_most_likely(end)}
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return str(json.loads(answer.read())["choices"][0]["text"])
+def _rate(row: dict[str, str]) -> float:
+    return float(row["tokens/s"].replace(",", ""))

@@ -1,4 +1,4 @@
-"""Clients for load: raw HTTP on sockets, since a full client takes more time than the server that it asks."""
+"""Clients that load a server: raw HTTP on sockets, since a full client would be slower than the server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,39 +19,42 @@ from typing import Any
 
 import numpy as np
 
+Request = tuple[bytes, bytes | None]
+"""The bytes of a request, and bytes that its answer must contain."""
+
 
 @dataclass
 class Tally:
-    """What came of many requests."""
+    """The outcome of many requests."""
 
     sent: int = 0
     answered: int = 0
     refused: int = 0
     """Answers 429."""
     wrong: int = 0
-    """Answers that are not what they should be: another status, or another text."""
+    """Answers with another status or another text than expected."""
     seconds: list[float] = field(default_factory=list)
-    """How long each answer took."""
+    """The time of each answer."""
     first: list[float] = field(default_factory=list)
-    """How long the first piece of each stream took."""
+    """The time until the first piece of each stream."""
     tokens: int = 0
-    """Tokens that were written, where the answers tell it."""
+    """Sampled tokens, if the answers count them."""
 
     def quantile(self, q: float, of: str = "seconds") -> float:
-        """A quantile of the times, in milliseconds."""
+        """Return a quantile of the times, in milliseconds."""
         times = getattr(self, of)
         return 1000 * float(np.quantile(times, q)) if times else float("nan")
 
 
 def request_bytes(body: dict[str, Any], path: str = "/v1/completions") -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as the bytes that go over the wire."""
     content = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes, float | None]:
-    """The status and the body of an answer, and when its first piece came if it is a stream."""
+    """Return the status and the body of an answer, and the time of its first piece if it is a stream."""
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head[9:12])
     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
@@ -65,10 +69,8 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes, float | None
     return status, b"".join(pieces), first
 
 
-async def client(
-    port: int, requests: list[tuple[bytes, bytes | None]], until: float, tally: Tally, offset: int
-) -> None:
-    """Ask one request after the other on one connection; each comes with what its answer should contain."""
+async def client(port: int, requests: list[Request], until: float, tally: Tally, offset: int) -> None:
+    """Send one request after the other on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     turn = offset
     while time.perf_counter() < until:
@@ -82,7 +84,7 @@ async def client(
         except asyncio.IncompleteReadError as error:
             if error.partial:
                 raise
-            # some servers close a connection after so many requests, without a word
+            # some servers close a connection after a number of requests, without a message
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(request)
             status, body, first = await answer(reader)
@@ -94,15 +96,15 @@ async def client(
         tally.answered += 1
         if first is not None:
             tally.first.append(first - began)
-        if told := re.search(rb'"completion_tokens":(\d+)', body):
-            tally.tokens += int(told[1])
+        if counted := re.search(rb'"completion_tokens":(\d+)', body):
+            tally.tokens += int(counted[1])
         if status != 200 or (expected is not None and expected not in body):
             tally.wrong += 1
     writer.close()
 
 
-def load(port: int, requests: list[tuple[bytes, bytes | None]], connections: int, seconds: float) -> Tally:
-    """So many connections, each of which asks without a pause."""
+def load(port: int, requests: list[Request], connections: int, seconds: float) -> Tally:
+    """Open some connections, each of which sends requests without a pause."""
     tally = Tally()
 
     async def every() -> None:
@@ -113,20 +115,49 @@ def load(port: int, requests: list[tuple[bytes, bytes | None]], connections: int
     return tally
 
 
+def load_one_then_many(port: int, requests: list[Request], many: int, seconds: float) -> list[dict[str, str]]:
+    """Return a row of figures for streams one at a time, and one for many at once."""
+    rows, rates = [], []
+    for connections in (1, many):
+        began = time.perf_counter()
+        tally = load(port, requests, connections, seconds)
+        rates.append(tally.tokens / (time.perf_counter() - began))
+        rows.append(
+            {
+                "at once": f"{connections}",
+                "tokens/s": f"{rates[-1]:,.0f}",
+                "to one": f"{rates[-1] / rates[0]:.2f}x",
+                "first token p50 ms": f"{tally.quantile(0.5, 'first'):.0f}",
+                "p95 ms": f"{tally.quantile(0.95, 'first'):.0f}",
+                "answered": f"{tally.answered}",
+                "wrong": f"{tally.wrong}",
+            }
+        )
+    return rows
+
+
+def complete(port: int, body: dict[str, Any]) -> str:
+    """Return the text of a completion."""
+    url, headers = f"http://127.0.0.1:{port}/v1/completions", {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return str(json.loads(response.read())["choices"][0]["text"])
+
+
 @contextmanager
 def server(*arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """A server in a process of its own: its port, and the process."""
+    """Start a server in a process of its own; yield its port and the process."""
     command = [sys.executable, "-m", "chainrule", "serve", *arguments, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
-        said = []
+        output = []
         for line in process.stdout:
-            said.append(line)
+            output.append(line)
             if found := re.search(r"http://\S+?:(\d+)", line):
                 yield int(found[1]), process
                 return
-        raise SystemExit(f"the server did not start: {''.join(said)}")
+        raise SystemExit(f"the server did not start: {''.join(output)}")
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -134,6 +165,6 @@ def server(*arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
 
 
 def resident(process: subprocess.Popen[str]) -> float:
-    """The memory of a process in MB."""
+    """Return the memory of a process in MB."""
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

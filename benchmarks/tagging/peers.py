@@ -1,15 +1,15 @@
-"""spaCy's tagger, trained from nothing on the same sentences for as many minutes, without vectors from elsewhere.
+"""spaCy's tagger, trained on the same sentences for as many minutes, from random weights, without word vectors.
 
-Two of its own designs: that of its small English pipelines (width 96, 4 layers of convolutions) and that which its
-quickstart calls accurate (width 256, 8 layers). Words are read as hashes of their norm, prefix, suffix and shape.
-Optimiser, batches and dropout are those that `spacy init config` writes.
+It has two of spaCy's own designs: that of the small English pipelines (width 96, 4 layers of convolutions) and that
+which the quickstart calls accurate (width 256, 8 layers). Words are hashes of their norm, prefix, suffix and shape.
+Optimiser, batches and dropout are those of `spacy init config`.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -26,7 +26,7 @@ _DROPOUT = 0.1
 
 
 def missing() -> str | None:
-    """Why spaCy cannot be used; None if it can."""
+    """Return why spaCy cannot be used; None if it can."""
     try:
         import_module("spacy")
     except ImportError as error:
@@ -78,14 +78,14 @@ class SpacyTagger:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it has learned."""
+        """The number of parameters."""
         nodes = self.nlp.get_pipe("tagger").model.walk()
         return sum(
             int(node.get_param(name).size) for node in nodes for name in node.param_names if node.has_param(name)
         )
 
     def train(self, minutes: float, dev: Sequence[Sentence]) -> None:
-        """Train for some minutes, validations included, and keep what was best on the sentences of `dev`."""
+        """Train for some minutes, validations included, and keep the weights that were best on `dev`."""
         until = time.perf_counter() + 60 * minutes
         best, kept = -1.0, self.nlp.to_bytes()
         batches = self._batches()
@@ -102,19 +102,20 @@ class SpacyTagger:
         self.nlp.from_bytes(kept)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The tag of each word."""
+        """Return the tag of each word."""
         docs = [self.spacy.tokens.Doc(self.nlp.vocab, words=list(words)) for words in sentences]
         return [[token.tag_ for token in doc] for doc in self.nlp.pipe(docs, batch_size=256)]
 
-    def accuracy(self, sentences: Sequence[Sentence]) -> float:
-        """The share of words that get the right tag."""
+    def accuracy(self, sentences: Sequence[Sentence], without: Collection[str] = ()) -> float:
+        """Return the share of words that get the right tag, of all words or of those not in `without`."""
         found = self.tag([sentence.words for sentence in sentences])
         right = [
             mine == tag
             for tags, sentence in zip(found, sentences, strict=True)
-            for mine, tag in zip(tags, sentence.tags, strict=True)
+            for mine, tag, word in zip(tags, sentence.tags, sentence.words, strict=True)
+            if word not in without
         ]
-        return sum(right) / len(right)
+        return sum(right) / max(len(right), 1)
 
     def _examples(self, sentences: Sequence[Sentence]) -> list[Any]:
         training, doc = import_module("spacy.training"), self.spacy.tokens.Doc
@@ -124,7 +125,7 @@ class SpacyTagger:
         ]
 
     def _batches(self) -> Iterator[list[Any]]:
-        """Examples in random order for ever, in batches of 100 words at first, and up to 1,000 later."""
+        """Yield batches of examples in random order without end, of 100 words at first and of 1,000 later."""
         most = 100.0
         while True:
             self.random.shuffle(self.examples)

@@ -1,4 +1,4 @@
-"""Who wrote it? Functions of three modules of Python's library, of other authors each; half are learned from."""
+"""Classify functions by their module: three modules of Python's library; half of the functions are for training."""
 
 import argparse
 import inspect

@@ -1,4 +1,4 @@
-"""Which language is it? A character model for each, learned from three sentences."""
+"""Classify texts by their language, with a character model for each, trained on three sentences."""
 
 from chainrule.interop.sklearn import PerplexityClassifier
 

@@ -1,4 +1,4 @@
-"""Small sequences that are not language: sessions of a service, melodies, DNA. The same every time.
+"""Small sequences that are not language: sessions of a service, melodies, DNA; the same in every run.
 
 python make.py FOLDER writes, for each kind of sequence, KIND.txt to train on and KIND-test.jsonl, some of whose
 records are odd.
@@ -26,7 +26,7 @@ CODONS = ["GCT", "GAA", "AAA", "CTG", "GGC", "ATT"]  # of the stretches that cod
 
 
 def session(draw: random.Random) -> str:
-    """What a visitor does, event after event."""
+    """Return the events of a session, one after the other."""
     events = ["start"]
     while events[-1] in EVENTS and len(events) < 30:
         events.append(draw.choice(EVENTS[events[-1]]))
@@ -34,14 +34,14 @@ def session(draw: random.Random) -> str:
 
 
 def melody(draw: random.Random) -> str:
-    """Four bars over I, IV, V, I: each note is one of the bar's chord."""
+    """Return four bars over I, IV, V, I; each note is one of the chord of its bar."""
     return " | ".join(
         " ".join(draw.choice(CHORDS[chord].split()) for _ in range(4)) for chord in ("I", "IV", "V", "I")
     )
 
 
 def gene(draw: random.Random) -> str:
-    """A start codon, a dozen codons, a stop codon."""
+    """Return a start codon, a dozen codons, and a stop codon."""
     return "ATG" + "".join(draw.choice(CODONS) for _ in range(12)) + "TAA"
 
 
@@ -53,7 +53,7 @@ MAKERS: dict[str, tuple[Callable[[random.Random], str], str]] = {
 
 
 def odd(sequence: str, separator: str, draw: random.Random) -> str:
-    """The same parts in another order."""
+    """Return the same parts in another order."""
     parts = sequence.split(separator) if separator else list(sequence)
     return separator.join(draw.sample(parts, len(parts)))
 

@@ -17,7 +17,7 @@ _FOLDERS = "CHAINRULE_SERVED"  # how the workers, which are started anew, learn 
 
 
 def app() -> Any:
-    """The application of one worker."""
+    """Return the application of one worker."""
     from chainrule.serve.app import make_app
     from chainrule.serve.batching.scheduler import Limits
     from chainrule.serve.guard import LOCAL, Rules

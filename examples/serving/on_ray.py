@@ -21,11 +21,11 @@ TEXTS_AT_ONCE = 64  # of a replica, as of `chainrule serve --rows`; more request
 
 
 def application(folders: list[str], replicas: int, hosts: list[str], key: str | None) -> Any:
-    """What `serve.run` takes: so many replicas of the application."""
+    """Return a deployment for `serve.run`, with so many replicas of the application."""
     from ray import serve
 
     def build() -> Any:
-        """In a replica: load the models."""
+        """Load the models of a replica."""
         from chainrule.serve.app import make_app
         from chainrule.serve.batching.scheduler import Limits
         from chainrule.serve.guard import LOCAL, Rules
@@ -42,7 +42,7 @@ def application(folders: list[str], replicas: int, hosts: list[str], key: str | 
 
 
 def absolute(folder: str) -> str:
-    """DIR or NAME=DIR, with a path that means the same in another process."""
+    """Return DIR or NAME=DIR with an absolute path, which is the same in every process."""
     name, equals, path = folder.partition("=")
     return (
         f"{name}={Path(path).absolute()}" if equals and not Path(folder).exists() else str(Path(folder).absolute())

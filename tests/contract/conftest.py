@@ -1,4 +1,4 @@
-"""Every kind there is, and those of the example plug-in."""
+"""Fixtures with all built-in kinds and those of the example plug-in."""
 
 from __future__ import annotations
 

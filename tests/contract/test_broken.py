@@ -1,4 +1,4 @@
-"""Each law catches a model that breaks it: a law that nothing can break is no law."""
+"""Tests that each law finds a model that breaks it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counted(**settings: Any) -> LanguageModel:
 
 
 class Delegate(LanguageModel):
-    """A right model, without fast paths; those below break one thing each."""
+    """A correct model without fast paths; each model below breaks one thing."""
 
     def __init__(self) -> None:
         self.inner = counted(smoothing="laplace")
@@ -93,7 +93,7 @@ class PrefillsOneShort(Delegate):
 
 @dataclass(frozen=True)
 class Wrapped(State):
-    """A right state; those below break one thing each."""
+    """A correct state; each state below breaks one thing."""
 
     inner: Any
 
@@ -108,7 +108,7 @@ class Wrapped(State):
 
 
 class WrapsStates(Delegate):
-    """A right model too."""
+    """Another correct model."""
 
     wrap: ClassVar[type[Wrapped]] = Wrapped
 
@@ -126,7 +126,7 @@ class WrapsStates(Delegate):
 
 
 class ExtendsInPlace(WrapsStates):
-    """Shares what it remembers with the states made from it."""
+    """Shares its memory with the states that are made from it."""
 
     def extend(self, state: State, ids_BT: Array) -> State:
         object.__setattr__(state, "inner", super().extend(state, ids_BT).inner)
@@ -134,7 +134,7 @@ class ExtendsInPlace(WrapsStates):
 
 
 class Stubborn(Wrapped):
-    """Keeps its rows in order, whatever is asked."""
+    """Keeps the order of its rows, whatever order is requested."""
 
     def select(self, rows: Array) -> Wrapped:
         return Stubborn(self.inner.select(np.sort(rows)))
@@ -156,7 +156,7 @@ class JoinsBackwards(WrapsStates):
 
 
 class Careless(Wrapped):
-    """Says that it has a row more than it has."""
+    """Reports one row more than it has."""
 
     def __len__(self) -> int:
         return len(self.inner) + 1
@@ -190,7 +190,7 @@ class TakesAnyId(Delegate):
 
 
 def saves_something_else() -> LanguageModel:
-    """A model of a kind that is loaded as what it is, but with other numbers."""
+    """A model whose folder loads as a model of its kind, but with other numbers."""
     lm = counted(smoothing="laplace")
     lm.tensors = counted(smoothing="add-k", k=0.0101).tensors
     return lm
@@ -207,7 +207,7 @@ class Restless(Delegate):
 
 
 class ReadsAheadAndForgets(Delegate):
-    """The state after the first tokens is that before them."""
+    """Returns the state before the first tokens as the state after them."""
 
     capabilities = Capabilities(frozenset({"read_ahead"}))
 
@@ -223,7 +223,7 @@ class DraftsTheStart(Delegate):
 
 
 class Precise(Delegate):
-    """A right model that computes in the precision that it is asked for."""
+    """A correct model that computes in the requested precision."""
 
     number: type[np.floating[Any]] = np.float32
 
@@ -262,7 +262,7 @@ class MovesSomethingElse(Precise):
 
 
 class Fast(Delegate):
-    """A right model that offers most fast paths; those below break one thing each."""
+    """A correct model with most fast paths; each model below breaks one thing."""
 
     capabilities = Capabilities(
         frozenset({"score_text", "score_sequences", "read", "next_probs", "predictions", "write", "search"})
@@ -311,7 +311,7 @@ class DeclaresWhatIsNotThere(Delegate):
 
 
 class NeverAnswers(Fast):
-    """Declares fast paths and takes none: a law that compared nothing would pass."""
+    """Declares fast paths but returns no result: a law that compares nothing would pass."""
 
     def score_text(self, block: bytes) -> np.ndarray | None:
         return None
@@ -339,7 +339,7 @@ class CannotTellRowsApart(WrapsStates):
 
 
 class ScoresOneTokenByAnotherRule(Delegate):
-    """A single token is scored otherwise than all are; the costs say that this is the cheaper way."""
+    """Scores a single token differently from all tokens, and declares that this is cheaper."""
 
     capabilities = Capabilities(costs=Costs(token=1e-9))
 
@@ -348,7 +348,7 @@ class ScoresOneTokenByAnotherRule(Delegate):
 
 
 class DraftsSomethingElse(Delegate):
-    """Writes drafts without checking them."""
+    """Accepts drafts without checking them."""
 
     capabilities = Capabilities(frozenset({"write_drafted"}))
 
@@ -491,7 +491,7 @@ def test_every_law_has_a_broken_model() -> None:
 
 
 def is_base(unbroken: Any, law: str) -> bool:
-    """Whether a model that breaks the law is this one but for what is broken."""
+    """Return True if a broken model differs from this one only in the broken part."""
     made = [broken for name, broken in BROKEN if name == law and isinstance(broken, type)]
     return any(next(base for base in one.__mro__ if base in UNBROKEN) is unbroken for one in made)
 
@@ -509,12 +509,12 @@ def test_the_unbroken_one_passes(law: str, unbroken: Callable[[], LanguageModel]
     LAWS[law](unbroken())
 
 
-def test_what_saves_itself_passes() -> None:
-    """Those above are saved as the model inside them, and come back as that one."""
+def test_a_model_that_saves_itself_passes() -> None:
+    """The models above save the model inside them, and load as that model."""
     LAWS[SAVED](Delegate().inner)
 
 
-def test_another_model_is_told_by_its_numbers() -> None:
+def test_another_model_is_recognised_by_its_numbers() -> None:
     with pytest.raises(AssertionError, match="Arrays are not equal"):
         LAWS[SAVED](saves_something_else())
 

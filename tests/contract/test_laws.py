@@ -1,4 +1,4 @@
-"""Every law, on every ladder entry of every kind, plug-ins included, for both contexts and several tokenizers.
+"""Tests of every law on every ladder entry of every kind, also of plug-ins, for both contexts and some tokenizers.
 
 In the default run most entries stand in one of the contexts, in turns; those `IN_BOTH` in both.
 """
@@ -92,13 +92,13 @@ OFFERED = {
 
 @pytest.mark.parametrize("kind", OFFERED)
 def test_each_family_offers_its_fast_paths(kind: str) -> None:
-    """Their laws compare nothing for a model that declares nothing: here is what should be declared on a CPU."""
+    """Each family declares its fast paths on a CPU; without a declaration their laws would compare nothing."""
     place = next(place for place, model in enumerate(MODELS) if model[0] == kind and model[2:] == ("line", "word"))
     assert sorted(trained(place).capabilities.offers) == OFFERED[kind].split()
 
 
-def test_every_registered_kind_is_here() -> None:
-    """But for mixtures, which are not trained: they have their laws in test_mixture_laws.py."""
+def test_every_registered_kind_has_a_ladder_entry_here() -> None:
+    """All kinds but mixtures, which are not trained and have their laws in test_mixture_laws.py."""
     expected = {name for name in kinds.kind_names() if kinds.find_kind(name).task in WITH_LAWS}
     assert {kind for kind, _, _, _ in MODELS} == expected - {"mixture"}
 

@@ -1,4 +1,4 @@
-"""Every law, on mixtures of every form: by every gate, with caches, of n-grams and networks of both engines."""
+"""Tests of every law on mixtures: with every gate, with caches, of n-grams and networks of both engines."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NAMES = [
 
 
 AGAIN = {"by length, stream", "by match, line", "by entropy, line"}
-"""Gates that are there with the other context, too."""
+"""Gates that are also tested with the other context."""
 
 
 @pytest.fixture(
@@ -92,7 +92,7 @@ def test_law(lm: cr.LanguageModel, law: str) -> None:
 
 
 def test_gates_of_these_tests_open_and_close() -> None:
-    """The laws would say little of a gate whose number is the same in all contexts."""
+    """The gates depend on the context; otherwise the laws would test little."""
     for name in NAMES:
         if name.startswith("by "):
             lm = mixture(name)

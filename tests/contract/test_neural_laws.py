@@ -1,4 +1,4 @@
-"""Every law, on networks of every design, whose window slides before the laws are done with it."""
+"""Tests of every law on networks of every design, with texts longer than the window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def made(name: str) -> NeuralModel:
-    """A network of random weights, large enough to say something."""
+    """Return a network whose random weights are so large that its probabilities differ."""
     kind_name, settings = DESIGNS[name]
     kind = kinds.find_kind(kind_name)
     settings = {**SMALL, **settings} if kind_name == "transformer" else settings
@@ -62,7 +62,7 @@ def test_law(lm: LanguageModel, law: str) -> None:
 
 
 def test_long_texts_are_read_alike_in_any_pieces(lm: LanguageModel) -> None:
-    """Longer than any window: all at once, token by token, and in odd pieces from a state."""
+    """Texts longer than any window: all at once, token by token, and in pieces of odd sizes from a state."""
     ids_BT = np.random.default_rng(0).integers(3, TOKENIZER.vocab_size, (2, 23))
     expected = chain.score(lm, ids_BT)
     np.testing.assert_allclose(lm.score(ids_BT).numpy(), expected, rtol=1e-5, atol=1e-5)

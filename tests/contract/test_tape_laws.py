@@ -1,4 +1,4 @@
-"""Every law, on networks of every design that the tape computes."""
+"""Tests of every law on networks of every design that the tape computes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL_TRANSFORMER = {"width": 8, "heads": 2, "hidden": 16, "layers": 1, "window"
 
 @cache
 def made(design: str) -> TapeModel:
-    """A network of random weights, large enough to say something."""
+    """Return a network whose random weights are so large that its probabilities differ."""
     kind, settings = DESIGNS[design]
     small = SMALL_TRANSFORMER if kind == "transformer" else SMALL
     lm = cr.train(kind, TEXT, context="stream", engine="tape", steps=1, **{**small, **settings})
@@ -55,7 +55,7 @@ def test_law(design: str, law: str) -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_long_texts_are_read_alike_in_any_pieces(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once, token by token, in odd pieces from a state, and by a model that reads few at once."""
+    """Read texts all at once, token by token, in pieces of odd sizes, and by a model with small batches."""
     lm = made(design)
     ids_BT = np.random.default_rng(0).integers(3, lm.tokenizer.vocab_size, (2, 23))
     expected = chain.score(lm, ids_BT)
@@ -85,7 +85,7 @@ def test_rows_of_any_length_go_on_by_themselves(design: str, monkeypatch: pytest
         np.testing.assert_allclose(lm.next_log_probs(read)[i], after, rtol=1e-5, atol=1e-5)
 
 
-def test_nothing_read_and_nobody_reading() -> None:
+def test_empty_texts_and_no_rows() -> None:
     lm = made("gru")
     assert lm.score(np.zeros((2, 0), np.int64)).shape == (2, 0)
     assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)

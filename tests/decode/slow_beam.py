@@ -29,7 +29,7 @@ def slow_beam_search(
     best: int = 1,
     starts: Sequence[Sequence[Respelling]] | None = None,
 ) -> list[list[Continuation]]:
-    """The `best` continuations of each row of a state, best first; fewer where fewer are possible.
+    """Return the `best` continuations of each row of a state, best first; fewer if fewer are possible.
 
     `end` is the token that ends a continuation, None if nothing does; `forbid` are tokens that none contains.
     `starts` are the respellings with which the hypotheses of each row begin, `width` at most.
@@ -52,7 +52,7 @@ def slow_beam_search(
             if end is not None:
                 searches[p].finish(_allowed_ends(beam, ends_PW[i], values_PW[i], places_PW[i], end, size), end)
             searches[p].go_on(places_PW[i] // size, places_PW[i] % size, values_PW[i])
-        still = np.asarray([i for i, p in enumerate(going) if not searches[p].settled()], dtype=np.int64)
+        still = np.asarray([i for i, p in enumerate(going) if not searches[p].is_over()], dtype=np.int64)
         if len(still) == 0 or length == max_tokens:
             break
         parents_PW = places_PW[still] // size + still[:, None] * beam.width
@@ -98,12 +98,12 @@ class _Hypothesis:
     finished: bool = False
 
     def then(self, token: int, log_prob: float, *, finished: bool = False) -> _Hypothesis:
-        """This hypothesis with one more token, and ln p of both."""
+        """Return this hypothesis with one more token, and ln p of both together."""
         return _Hypothesis((*self.ids, token), log_prob, self.inside, finished)
 
     @property
     def length(self) -> int:
-        """How many tokens continue the prompt."""
+        """The number of tokens that continue the prompt."""
         return len(self.ids) - self.inside
 
 
@@ -147,8 +147,8 @@ class _Search:
         """ln p / length^power."""
         return hypothesis.log_prob / float(max(hypothesis.length, 1) ** self.beam.length_power)
 
-    def settled(self) -> bool:
-        """Whether no live hypothesis can still get among the best: ln p only falls, up to the greatest length.
+    def is_over(self) -> bool:
+        """Return True if no live hypothesis can become one of the best: ln p only falls, up to the greatest length.
 
         Or, by the usual rule, whether as many as the beam is wide are finished.
         """

@@ -1,4 +1,4 @@
-"""Beam search by arrays finds what beam search hypothesis by hypothesis finds."""
+"""Tests that beam search by arrays finds the same texts as beam search hypothesis by hypothesis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Read(State):
 
 
 class Drawn(LanguageModel):
-    """ln p of few values, drawn for each prefix: many hypotheses are equally likely, and some impossible."""
+    """A model whose ln p has few values, drawn for each prefix: many hypotheses tie, and some are impossible."""
 
     def __init__(self, seed: int, values: list[float]) -> None:
         self.seed, self.values = seed, values
@@ -87,7 +87,7 @@ BEAMS = st.builds(
     forbid=st.sampled_from([(), (0,), (0, 3)]),
     respellings=st.booleans(),
 )
-def test_arrays_find_what_hypotheses_find(
+def test_arrays_find_the_same_texts_as_the_reference(
     seed: int,
     beam: Beam,
     values: list[float],

@@ -1,4 +1,4 @@
-"""Text from prompts, beyond the laws that every model keeps."""
+"""Tests of generation from prompts that the laws do not cover."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_text_that_is_cut_off_says_so(toy: cr.LanguageModel) -> None:
     assert (found.text, found.finished) == ("cats chase", False)
 
 
-def test_no_tokens_asked_for_none_given(toy: cr.LanguageModel) -> None:
+def test_zero_tokens_give_no_text(toy: cr.LanguageModel) -> None:
     assert cr.generate(toy, "cats", max_tokens=0) == "cats"
     assert cr.generate_many(toy, ["cats"], cr.Beam(2), max_tokens=0)[0].text == "cats"
     assert cr.generate_many(toy, []) == []
@@ -61,7 +61,7 @@ def test_stream_context_goes_on_over_line_ends(stream: cr.LanguageModel) -> None
     assert cr.generate(stream, "i love dogs\n", cr.Greedy(), max_tokens=2) == "i love dogs\ncats chase"
 
 
-def test_lines_before_the_last_say_nothing_to_a_model_of_lines(toy: cr.LanguageModel) -> None:
+def test_a_model_of_lines_ignores_lines_before_the_last(toy: cr.LanguageModel) -> None:
     assert cr.generate(toy, "whatever\ncats", cr.Greedy()) == "whatever\ncats chase mice"
 
 
@@ -70,7 +70,7 @@ def test_unknown_words_in_a_prompt_stay_as_they_are(toy: cr.LanguageModel) -> No
     assert {"zebras", "zebras i", "zebras love"} <= ends  # nothing is known after zebras: any word, or the end
 
 
-def test_unk_is_never_written() -> None:
+def test_unk_is_never_generated() -> None:
     rare = cr.TokenizerChoice("word", min_count=2)
     lm = cr.train("ngram", cr.Corpus.from_text("a b\nc d\ne a\n"), tokenizer=rare, order=1, smoothing="mle")
     p = np.exp(cr.to_numpy(lm.next_log_probs(lm.start(1))))[0]
@@ -81,7 +81,7 @@ def test_unk_is_never_written() -> None:
 
 
 def test_a_dead_end_is_an_end() -> None:
-    """Where only <unk> could follow, text cannot go on: that is an end, not a crash."""
+    """If only <unk> can follow, the text ends without an error."""
     rare = cr.TokenizerChoice("word", min_count=2)
     lm = cr.train("ngram", cr.Corpus.from_text("a b\na c\na d\n"), tokenizer=rare, order=2, smoothing="mle")
     one, other = cr.generate_many(lm, ["a", ""], cr.Greedy(), max_tokens=5)
@@ -127,7 +127,7 @@ def test_copies_of_a_prompt_get_texts_of_their_own() -> None:
 
 
 def test_prompts_that_encode_alike_are_not_copies_of_each_other() -> None:
-    """Two unknown words are one token, yet two prompts: each gets the text that it gets alone."""
+    """Two unknown words have the same token but are different prompts: each gets the text that it gets alone."""
     lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, smoothing="laplace")
     prompts = ["zebras", "lions", "zebras"]
     assert len({tuple(prompt_ids(lm, prompt)) for prompt in prompts}) == 1
@@ -172,7 +172,7 @@ def test_log_probs_are_the_models_own_whatever_the_strategy(toy: cr.LanguageMode
     assert math.isclose(drawn.log_prob, chain.score(toy, ids).sum(), abs_tol=1e-5)
 
 
-def test_what_is_no_strategy_or_no_list_is_refused(toy: cr.LanguageModel) -> None:
+def test_wrong_types_of_arguments_are_refused(toy: cr.LanguageModel) -> None:
     with pytest.raises(DecodingError, match="a strategy is a value such as Greedy"):
         cr.generate(toy, "i", "greedy")
     with pytest.raises(DecodingError, match="prompts should be a list"):
@@ -182,7 +182,7 @@ def test_what_is_no_strategy_or_no_list_is_refused(toy: cr.LanguageModel) -> Non
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 16, 100])
-def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_of_host_checks_changes_no_text(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2)
     prompts = [lm.tokenizer.encode(text).tolist() for text in ("The", "", "If the value", "a")]
     strategy = cr.RepetitionPenalty(1.2) | cr.TopK(40)
@@ -208,7 +208,7 @@ def test_how_often_the_host_looks_changes_nothing(at_once: int, monkeypatch: pyt
 
 
 class NotANumber(cr.LanguageModel):
-    """A model whose weights have gone wrong: NaN for every token."""
+    """A model that gives NaN for every token."""
 
     def __init__(self, inner: cr.LanguageModel) -> None:
         self.inner = inner
@@ -253,7 +253,7 @@ def test_a_state_without_rows_has_no_continuations(toy: cr.LanguageModel) -> Non
 
 
 class Forgetful(cr.decode.Strategy):
-    """A strategy that looks back without saying so."""
+    """A strategy that reads earlier tokens without declaring it."""
 
     looks_back = False
 
@@ -262,14 +262,14 @@ class Forgetful(cr.decode.Strategy):
         return log_probs_BV
 
 
-def test_a_strategy_that_looks_back_without_saying_so_is_named() -> None:
+def test_a_strategy_that_reads_earlier_tokens_undeclared_is_named() -> None:
     with pytest.raises(DecodingError, match=r"Forgetful.* looks_back = False"):
         Choice(Forgetful(), None)(np.zeros((1, 3)), np.zeros(1), np.ones(1, bool))
 
 
 @pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "laplace"])
 def test_a_beam_of_one_that_ends_as_usual_is_greedy(smoothing: str) -> None:
-    """By the rule "best" </s> ends a hypothesis only where it is likelier than all else; by "any", anywhere."""
+    """With "best", </s> ends a hypothesis only if it is the most likely token; with "any", at every step."""
     lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, smoothing=smoothing)
     prompts = ["The", "If the value", "a function", "This is", "x", "See also", ""]
     greedy = cr.generate_many(lm, prompts, cr.Greedy(), max_tokens=20)

@@ -1,4 +1,4 @@
-"""Prompts that stop inside a token: what follows them is distributed as text is, not as one way to cut it."""
+"""Tests of prompts that stop inside a token: continuations have the distribution of the text, not of one split."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOG = "".join(
 
 
 class PieceTokenizer(cr.Tokenizer):
-    """A few pieces that can spell a text in many ways; the longest that fits is taken."""
+    """A tokenizer whose pieces can spell a text in many ways; it takes the longest piece that fits."""
 
     kind, lossless, name = "piece", True, "piece"
     unk = None
@@ -73,7 +73,7 @@ class PieceTokenizer(cr.Tokenizer):
 
 @dataclass(frozen=True)
 class Counted(State):
-    """How many tokens were read, and the last one, in each row."""
+    """The number of tokens that were read and the last token, in each row."""
 
     read_B: np.ndarray
     last_B: np.ndarray
@@ -90,7 +90,7 @@ class Counted(State):
 
 
 class Short(cr.LanguageModel):
-    """Random probabilities after each token at each place; the sixth token is </s>, so that texts can be listed."""
+    """A model of random probabilities; the sixth token is always </s>, so that all texts can be listed."""
 
     kind, settings, context = "short", None, "line"
     longest = 6
@@ -129,7 +129,7 @@ class Short(cr.LanguageModel):
 
 
 def listed(lm: cr.LanguageModel, begin: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-    """p of every sequence that begins so, after the beginning."""
+    """Return p of every sequence with this beginning, given the beginning."""
     found, going = {}, {begin: 1.0}
     while going:
         longer = {}
@@ -142,10 +142,10 @@ def listed(lm: cr.LanguageModel, begin: tuple[int, ...]) -> dict[tuple[int, ...]
 
 
 def by_brute_force(lm: cr.LanguageModel, prompt: str) -> dict[str, float]:
-    """p(text | the text begins with the prompt), from a list of all sequences after the settled ids."""
-    settled, _ = lm.tokenizer.stable_ids(prompt)
+    """Return p(text | the text starts with the prompt), from a list of all sequences after its stable ids."""
+    stable, _ = lm.tokenizer.stable_ids(prompt)
     texts: dict[str, float] = defaultdict(float)
-    for ids, p in listed(lm, tuple(settled)).items():
+    for ids, p in listed(lm, tuple(stable)).items():
         text = lm.tokenizer.decode(ids)
         if text.startswith(prompt):
             texts[text] += p
@@ -190,7 +190,7 @@ def test_the_log_prob_of_a_continuation_is_given_the_text_of_the_prompt() -> Non
         assert min(abs(found.log_prob - log_prob) for log_prob in possible) < 1e-9
 
 
-def test_a_wide_beam_finds_the_likeliest_tokens_that_spell_the_prompt() -> None:
+def test_a_wide_beam_finds_the_most_likely_tokens_that_spell_the_prompt() -> None:
     lm, prompt = Short(), "aa"
     paths = {i: p for i, p in listed(lm, ()).items() if lm.tokenizer.decode(i).startswith(prompt)}
     best = max(paths, key=paths.__getitem__)
@@ -201,7 +201,7 @@ def test_a_wide_beam_finds_the_likeliest_tokens_that_spell_the_prompt() -> None:
 
 
 def test_the_number_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of very many ways to spell a long word the most likely are taken, and their shares sum to one."""
+    """Of very many ways to spell a long word the most likely ones are taken, and their shares sum to one."""
     lm = Short()
     every = find_respellings(lm, ["abab"])[1][0].best(1000)
     monkeypatch.setattr(healing, "_MOST_PATHS", 1)

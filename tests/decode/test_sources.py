@@ -1,4 +1,4 @@
-"""Decoding begins from any state: here from that of a model which was given a source to write about."""
+"""Tests of decoding from a state other than the start: that of a model which has read a source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RIGHT = 0.7
 
 @dataclass(frozen=True)
 class Copied(State):
-    """A source, and how much of it was copied, in each row."""
+    """The source of each row, and the number of its tokens that were copied."""
 
     sources_BS: np.ndarray
     done_B: np.ndarray
@@ -46,12 +46,12 @@ class Copied(State):
 
 
 class Copier(LanguageModel):
-    """Writes its source token by token, each with probability 0.7, and then </s>; all else is equally likely."""
+    """Copies its source token by token, each with probability 0.7, then </s>; other tokens are equally likely."""
 
     kind, settings, tokenizer, context = "copier", None, TOKENIZER, "line"
 
     def start_from(self, sources: Sequence[Sequence[int]]) -> Copied:
-        """The state after the sources were read and nothing was written."""
+        """Return the state after reading the sources, before the first token of the target."""
         return Copied(pad(sources), np.zeros(len(sources), dtype=np.int64))
 
     def start(self, batch_size: int) -> Copied:

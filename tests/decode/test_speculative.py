@@ -1,4 +1,4 @@
-"""Speculative decoding: text has the distribution it has without drafts; greedy text is the same text."""
+"""Tests of speculative decoding: drafts change neither the distribution of text nor greedy text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def model(name: str, context: str = "line") -> LanguageModel:
 
 
 def law(lm: LanguageModel, strategy: Strategy, most: int) -> dict[tuple[int, ...], float]:
-    """p of every text of at most `most` tokens under a strategy, slowly: the distribution before each token."""
+    """Return p of every text of at most `most` tokens under a strategy, computed token by token."""
 
     def grow(ids: tuple[int, ...], p: float) -> dict[tuple[int, ...], float]:
         if len(ids) == most or (ids and ids[-1] == lm.tokenizer.eos):
@@ -58,7 +58,7 @@ def law(lm: LanguageModel, strategy: Strategy, most: int) -> dict[tuple[int, ...
 
 
 class Grid(Uniforms):
-    """Random numbers from a fixed list, so that every way through a small program can be walked."""
+    """A source of random numbers from a fixed list, so that a test can take every branch of a small program."""
 
     def __init__(self, numbers: tuple[float, ...]) -> None:
         self.numbers, self.used = numbers, 0
@@ -109,8 +109,8 @@ def test_distribution_is_that_of_the_model(sampled: bool, strategy: Strategy) ->
     assert chi2 < freedom + 4 * math.sqrt(2 * freedom)
 
 
-def test_every_branch_sums_to_the_law_of_the_model() -> None:
-    """The law of the first two tokens, summed over the draft, acceptance and second draw by their equations."""
+def test_branches_sum_to_the_distribution_of_the_model() -> None:
+    """The distribution of the first two tokens, summed over drafts, acceptance and second draws."""
     lm, other = model("bigram"), model("unigram")
     expected = law(lm, Sample(), 2)
     first = law(lm, Sample(), 1)
@@ -132,7 +132,7 @@ def test_every_branch_sums_to_the_law_of_the_model() -> None:
 
 
 def test_acceptance_follows_the_equation_number_by_number() -> None:
-    """On a grid of random numbers, what is written is what the rule by hand writes."""
+    """On a grid of random numbers, the tokens are those of the rule, computed by hand."""
     lm, other = model("bigram"), model("unigram")
     draft, values = Draft((other,), tokens=1, sampled=True), (0.05, 0.35, 0.65, 0.95)
 
@@ -186,7 +186,7 @@ def test_greedy_text_is_the_same_text(target: str, draft: str, context: str) -> 
 @pytest.mark.parametrize(
     "strategy", [None, cr.Temperature(0.7) | cr.TopK(3), cr.TopP(0.9), cr.RepetitionPenalty(1.5)]
 )
-def test_guesses_leave_the_text_of_a_seed_as_it_is(strategy: Strategy | None, context: str) -> None:
+def test_drafts_do_not_change_the_text_of_a_seed(strategy: Strategy | None, context: str) -> None:
     lm, other = model("transformer", context), model("anygram", context)
     for seed in range(2):
         plain = generate_many(lm, ["a", "c b"], strategy, n=1, max_tokens=30, seed=seed)
@@ -243,7 +243,7 @@ def test_copying_takes_the_longest_match_and_runs_on_into_itself() -> None:
         ((), "needs a model"),
     ],
 )
-def test_what_is_no_draft_is_refused(draft: Any, message: str) -> None:
+def test_a_wrong_type_of_draft_is_refused(draft: Any, message: str) -> None:
     with pytest.raises(DecodingError, match=message):
         cr.generate(model("bigram"), draft=draft)
 

@@ -1,4 +1,4 @@
-"""What each strategy leaves to choose from, worked out by hand, in both array libraries."""
+"""Tests of the distribution of each strategy, computed by hand, in both array libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_IDS = np.zeros((1, 0), dtype=np.int64)
 
 
 def left(strategy: Strategy, probabilities: list[float], ids: list[int] | None = None) -> list[float]:
-    """The distribution that is sampled from, computed by NumPy and by torch, which must agree."""
+    """Return the distribution of a strategy, computed by NumPy and by torch, which must agree."""
     read = NO_IDS if ids is None else np.asarray([ids])
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.asarray([probabilities]))
@@ -29,7 +29,7 @@ def left(strategy: Strategy, probabilities: list[float], ids: list[int] | None =
     return [round(float(p), 6) for p in ours]
 
 
-def test_greedy_takes_the_likeliest_and_the_first_among_equals() -> None:
+def test_greedy_takes_the_most_likely_and_the_first_among_equals() -> None:
     assert left(cr.Greedy(), [0.2, 0.4, 0.4]) == [0, 1, 0]
 
 
@@ -55,7 +55,7 @@ def test_top_p_keeps_the_fewest_that_make_up_p() -> None:
     assert left(cr.TopP(1.0), [0.2, 0.5, 0.3]) == [0.2, 0.5, 0.3]
 
 
-def test_min_p_is_relative_to_the_likeliest() -> None:
+def test_min_p_is_relative_to_the_most_likely() -> None:
     # 0.5 * 0.5 = 0.25: the token at 0.2 goes
     assert left(cr.MinP(0.5), [0.2, 0.5, 0.3]) == [0, 0.625, 0.375]
     assert left(cr.MinP(0), [0.2, 0.5, 0.3]) == [0.2, 0.5, 0.3]
@@ -70,7 +70,7 @@ def test_repetition_penalty_touches_only_what_occurred() -> None:
 
 @pytest.mark.parametrize("penalty", [0.5, 1.0, 1.3, 2.0])
 def test_repetition_penalty_is_that_of_transformers(penalty: float) -> None:
-    """The same scores in, of either sign, the same scores out."""
+    """Scores of either sign become the same scores as in transformers."""
     processors = pytest.importorskip("transformers.generation.logits_process")
     chance = np.random.default_rng(1)
     scores, ids = chance.normal(size=(3, 11)), chance.integers(0, 11, (3, 6))
@@ -192,7 +192,7 @@ def test_a_chain_with_a_strategy_of_ones_own_has_no_operations() -> None:
     assert (cr.TopK(3) | Own()).operations() is None
 
 
-def test_only_what_looks_back_sees_what_was_read() -> None:
+def test_only_strategies_that_declare_it_see_earlier_tokens() -> None:
     class Own(Strategy):
         def apply(self, log_probs_BV: Array, read: Read) -> Array:
             return log_probs_BV + 0 * read().shape[1]

@@ -1,4 +1,4 @@
-"""Words that complete a text or follow it, and the tokens that can come next."""
+"""Tests of suggestions: words that complete a text or follow it, and next tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def words(lm: cr.LanguageModel, text: str, k: int = 5) -> dict[str, float]:
     return {suggestion.word: suggestion.probability for suggestion in cr.suggest(lm, text, k)}
 
 
-def test_a_word_that_is_being_written_is_completed(lm: cr.LanguageModel) -> None:
+def test_an_incomplete_word_is_completed(lm: cr.LanguageModel) -> None:
     found = cr.suggest(lm, START + "re")
     # two requests, a reset and a rejection
     assert found[0].word == "request"
@@ -68,7 +68,7 @@ def test_unlikely_words_can_be_left_out(lm: cr.LanguageModel) -> None:
         cr.suggest(lm, "a", at_least=5)
 
 
-def test_few_words_are_asked_for_and_few_are_given(lm: cr.LanguageModel) -> None:
+def test_at_most_the_requested_number_of_words_is_given(lm: cr.LanguageModel) -> None:
     assert len(cr.suggest(lm, START, 1)) == 1
     assert cr.suggest(lm, START, 1) == cr.suggest(lm, START, 4)[:1]
     assert cr.suggest(lm, "")[0].word == "Jan"
@@ -80,7 +80,7 @@ def test_few_words_are_asked_for_and_few_are_given(lm: cr.LanguageModel) -> None
 
 @pytest.mark.parametrize("prompt", ["a", "ab", "a a", "a "])
 def test_words_have_the_probability_that_brute_force_gives(prompt: str) -> None:
-    """All texts that begin with the prompt, by what they have up to the end of the next word."""
+    """Probabilities equal sums over all texts that start with the prompt, grouped by their next word."""
     expected: dict[str, float] = defaultdict(float)
     for text, p in by_brute_force(Short(), prompt).items():
         added = text.removeprefix(prompt)
@@ -159,7 +159,7 @@ def test_the_first_call_prepares_the_model(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_plugin_that_does_not_spell_its_tokens_suggests_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words are those found with the spelling, as far as their ends are among the most likely tokens."""
+    """The words are those found with the spelling, if their ends are among the most likely tokens."""
     lm = cr.train("ngram", cr.Corpus.from_text(LOG), order=8, tokenizer="char")
     with_spelling = words(lm, START + "re", 3)
     monkeypatch.setattr(lm.tokenizer, "spelling", None)

@@ -1,4 +1,4 @@
-"""The largest few of each row."""
+"""Tests of finding the largest values of each row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_largest_come_first_and_ties_go_to_the_lowest_place(row: list[float]
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999999, 1 - 1e-12])
 def test_a_share_without_sorting_all(share: float) -> None:
-    """Rows whose share takes one value, some, and nearly all; of equal values the lowest indices are in."""
+    """Rows whose share needs one value, some, and nearly all; among equal values the lowest indices are taken."""
     numbers = np.random.default_rng(0)
     values = numbers.normal(size=(4, 6000)) * np.asarray([[0.0], [0.01], [1.0], [9.0]])
     values = np.concatenate([values, values.round(), np.where(values > 1, values, -np.inf)[2:]])

@@ -1,4 +1,4 @@
-"""Caches, each held against counting by hand, and against each other."""
+"""Tests of caches against counts by hand, and of one sort of cache against the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dynamic evaluation: causal, better where a text repeats itself, and the model stays as it is."""
+"""Tests of dynamic evaluation: it is causal, it helps on repeated text, and it does not change the model."""
 
 from __future__ import annotations
 

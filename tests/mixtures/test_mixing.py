@@ -1,4 +1,4 @@
-"""Mixtures of models: what is better for it, and what cannot be mixed."""
+"""Tests of mixtures of models: their gains, saving, and models that cannot be mixed."""
 
 from __future__ import annotations
 

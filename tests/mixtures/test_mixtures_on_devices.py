@@ -1,4 +1,4 @@
-"""Mixtures whose numbers are mixed by torch, as on a GPU: "cpu:0" is the CPU, but not where NumPy computes."""
+"""Tests of mixtures that torch computes, as on a GPU: "cpu:0" is the CPU, but with torch instead of NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are tuned are the best there are."""
+"""Tests that tuned weights are the best ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chainrule.mixtures.tuning import constant_weights, gated_weights, log_linea
 
 
 def test_weights_by_hand() -> None:
-    """Two models that are sure of one token each: three of four tokens are the first model's."""
+    """Two models predict one token each with certainty; the first model is right for three of four tokens."""
     with np.errstate(divide="ignore"):
         columns = np.log(np.asarray([[1, 0], [1, 0], [1, 0], [0, 1]], dtype=np.float64))
     np.testing.assert_allclose(constant_weights(columns), [0.75, 0.25], atol=1e-6)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import recipes
 from benchmarks import seq2seq
+from benchmarks.harness import import_error
 from benchmarks.seq2seq import peers
 
 import chainrule as cr
@@ -61,7 +62,7 @@ def test_the_vocabulary_of_a_peer_has_every_token_of_ours_once() -> None:
 @pytest.mark.parametrize("name", peers.PEERS)
 def test_a_peer_with_our_weights_writes_what_ours_writes(name: str) -> None:
     make, modules = peers.PEERS[name]
-    if (why := peers.missing(modules)) is not None:
+    if (why := import_error(modules)) is not None:
         pytest.skip(why)
     lm = classic(steps=150, width=32, hidden=64)
     texts = [source for source, _ in pairs_of("reverse", 40, seed=1)]

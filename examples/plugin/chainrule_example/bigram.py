@@ -1,4 +1,4 @@
-"""A kind of model from scratch: a bigram table in torch, which computes wherever it is put."""
+"""A kind of model from scratch: a bigram table in torch, which computes on any device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "torch-bigram"
 
 @dataclass(frozen=True)
 class BigramSettings:
-    """What can be set with --set."""
+    """The settings of --set."""
 
     add: float = setting(0.5, "what is added to the count of every pair")
 
@@ -33,7 +33,7 @@ class BigramSettings:
 
 @dataclass(frozen=True)
 class LastToken(State):
-    """The last token of each row: all that a bigram model remembers."""
+    """The last token of each row, which is the whole context of a bigram model."""
 
     token_B: Tensor
 
@@ -116,7 +116,7 @@ def train(settings: BigramSettings, data: TrainingData) -> TorchBigram:
 
 
 def load(folder: ModelFolder) -> TorchBigram:
-    """The model of a folder."""
+    """Load the model of a folder."""
     table_VV = torch.from_numpy(folder.tensor("table").copy())
     tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
     return TorchBigram(table_VV, tokenizer, folder.context or "line", parse(BigramSettings, folder.config))

@@ -4,7 +4,7 @@
     p(next | all tokens before) = softmax(U m_t + c)
 
 chainrule's loop trains it, with checkpoints and resume, on a CPU or a GPU, and its adapter makes a language model
-of it: what is written here is the settings class, the network, and one line that registers both.
+of it: this file has only the settings class, the network, and one line that registers both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chainrule.training.kinds import network_kind
 
 @dataclass(frozen=True)
 class FadingBagSettings(NeuralSettings):
-    """A fading bag of words and its training."""
+    """Settings of a fading bag of words and of its training."""
 
     embedding: int = setting(64, "numbers in the vector of a token", common=True)
     fading: float = setting(0.8, "λ: how much of the mean is kept at each token", common=True)
@@ -45,7 +45,7 @@ class FadingMean(ArrayMemory):
 
 
 class FadingBag(Network):
-    """Reads everything, one token after the other."""
+    """A network that reads one token after the other."""
 
     def __init__(self, config: FadingBagSettings, vocab_size: int, bos: int) -> None:
         super().__init__()

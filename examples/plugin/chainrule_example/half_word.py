@@ -28,7 +28,7 @@ class HalfWordTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, blocks: Iterator[bytes], limit: Limit) -> HalfWordTokenizer:
-        """The halves of a text's words within the limit."""
+        """Return a tokenizer of the halves of a text's words, at most as many as the limit."""
         counts = Counter(half for block in blocks for line in lines_of(block) for half in _halves(line.decode()))
         return cls(choose(counts, limit))
 
@@ -57,12 +57,12 @@ class HalfWordTokenizer(Tokenizer):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> HalfWordTokenizer:
-        """The tokenizer that `to_json` described."""
+        """Return the tokenizer that `to_json` describes."""
         return cls(list(data["halves"]))
 
 
 def _halves(line: str) -> list[str]:
-    """Every word of two letters or more in two halves."""
+    """Split every word of two letters or more into two halves."""
     halves: list[str] = []
     for word in line.split():
         middle = (len(word) + 1) // 2

@@ -1,6 +1,6 @@
-"""One model, asked for every token of a text, in a process of its own: see score.py.
+"""Score every token of a text by one model, in a process of its own, which score.py starts.
 
-python -m benchmarks.ngram.asked chainrule|kenlm MODEL TEXT CORES
+python -m benchmarks.ngram.one_model chainrule|kenlm MODEL TEXT CORES
 """
 
 from __future__ import annotations
@@ -9,26 +9,22 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import timed
 
 WARM_UP, PASSES = 3, 9
 
 
 def best(work: Callable[[], object]) -> dict[str, float]:
-    """The seconds and CPU seconds of the fastest pass."""
-    seconds, cpu = [], []
-    for _ in range(WARM_UP + PASSES):
-        began, began_cpu = time.perf_counter(), time.process_time()
-        work()
-        seconds.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - began_cpu)
-    return {"seconds": min(seconds[WARM_UP:]), "cpu": min(cpu[WARM_UP:])}
+    """Return the least seconds and the least CPU seconds of the passes."""
+    seconds, cpu = zip(*[timed(work) for _ in range(WARM_UP + PASSES)][WARM_UP:], strict=True)
+    return {"seconds": min(seconds), "cpu": min(cpu)}
 
 
-def ask_chainrule(model: Path, text: str) -> dict[str, Any]:
+def score_by_chainrule(model: Path, text: str) -> dict[str, Any]:
     import chainrule as cr
     from chainrule.evaluation.measure import score_ids
 
@@ -47,7 +43,7 @@ def ask_chainrule(model: Path, text: str) -> dict[str, Any]:
     }
 
 
-def ask_kenlm(model: Path, text: str) -> dict[str, Any]:
+def score_by_kenlm(model: Path, text: str) -> dict[str, Any]:
     import kenlm
 
     lm = kenlm.Model(str(model))
@@ -68,8 +64,8 @@ def ask_kenlm(model: Path, text: str) -> dict[str, Any]:
 def main(side: str, model: str, text: str, cores: str) -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-int(cores) :])
-    ask = {"chainrule": ask_chainrule, "kenlm": ask_kenlm}[side]
-    print(json.dumps(ask(Path(model), Path(text).read_text(encoding="utf-8"))))
+    score = {"chainrule": score_by_chainrule, "kenlm": score_by_kenlm}[side]
+    print(json.dumps(score(Path(model), Path(text).read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,22 @@
-"""Writing: tokens a second, one sequence alone and 256 at once, beside the plain way, KenLM and NLTK.
+"""Sampling: tokens a second, one sequence alone and 256 at once, beside the plain way, KenLM and NLTK.
 
-The plain way is what every model can do: the probabilities of all tokens, then the strategy. KenLM's module has no
-sampling; as a program over it would, the peer asks `BaseScore` for every word and draws one. NLTK's is `generate`.
+The plain way works for every model: it computes the probabilities of all tokens and applies the strategy. KenLM's
+module cannot sample, so its side asks `BaseScore` for every word and draws one. NLTK's side is `generate`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import random
-import time
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
 import chainrule as cr
-from benchmarks.harness import show
+from benchmarks.harness import is_installed, show, timed
 from benchmarks.ngram.lab import Lab, has_kenlm
+from benchmarks.ngram.nltk_peer import first_lines, train_nltk
 from chainrule.decode.sample import Choice, sample_after
 
 ORDER, ROWS = 5, 256
@@ -50,9 +48,9 @@ def run(lab: Lab) -> None:
 
 
 def _figures(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> list[str]:
-    """One sequence, on a writer without any lists and again with other random numbers; rows; and the plain way."""
+    """Return rates of one sequence, of another with lists that the first cached, of many rows, of the plain way."""
     lm = lm.on("cpu")
-    vars(lm).pop("_sampler", None)  # with its lists
+    vars(lm).pop("_sampler", None)  # and the lists that it cached
     sample_after(lm, [[]], strategy, max_tokens=2_000)  # loads the kernels
     vars(lm).pop("_sampler", None)
     prompts: list[list[int]] = [[]] * ROWS
@@ -66,10 +64,10 @@ def _figures(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> list[str]:
         )
         for seed in (3, 4)
     )
-    return [one, again, rows, _rate(lambda: _plainly(lm, strategy), PLAIN_TOKENS)]
+    return [one, again, rows, _rate(lambda: _sample_plain(lm, strategy), PLAIN_TOKENS)]
 
 
-def _plainly(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> None:
+def _sample_plain(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> None:
     choose, state, uniforms = Choice(strategy, None), lm.start(1), np.random.default_rng(0).random(PLAIN_TOKENS)
     read = np.zeros((1, 0), np.int64)
     for uniform in uniforms:
@@ -79,22 +77,18 @@ def _plainly(lm: cr.LanguageModel, strategy: cr.decode.Strategy) -> None:
 
 
 def _rate(work: Callable[[], object], tokens: int) -> str:
-    began, began_cpu = time.perf_counter(), time.process_time()
-    work()
-    seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
+    seconds, cpu = timed(work)
     return f"{tokens / seconds:,.0f} ({tokens / cpu:,.0f})"
 
 
 def _peers(lab: Lab) -> None:
     rows = []
-    if importlib.util.find_spec("kenlm") is not None and has_kenlm("lmplz", "build_binary"):
+    if has_kenlm("lmplz", "build_binary", module=True):
         rows.append(["KenLM, BaseScore for every word", _kenlm_rate(lab)])
-    else:
-        print("KenLM is left out: its module or its programs are missing", flush=True)
-    if importlib.util.find_spec("nltk") is not None:
-        rows.append(["NLTK, generate, order 3, 1,000 lines", _nltk_rate(lab)])
-    else:
-        print("NLTK is left out: it is not installed (the extra `benchmarks` has it)", flush=True)
+    if is_installed("NLTK", "nltk", extra="benchmarks"):
+        model = train_nltk(first_lines(lab))
+        rate = _rate(lambda: model.generate(PEER_TOKENS, random_seed=0), PEER_TOKENS)
+        rows.append(["NLTK, generate, order 3, 1,000 lines", rate])
     if rows:
         show("peers: tokens/s, and per CPU second in brackets", ["peer", "one sequence"], rows)
 
@@ -115,14 +109,3 @@ def _kenlm_rate(lab: Lab) -> str:
             state, after = after, state
 
     return _rate(write, PEER_TOKENS)
-
-
-def _nltk_rate(lab: Lab) -> str:
-    from nltk.lm import KneserNeyInterpolated
-    from nltk.lm.preprocessing import padded_everygram_pipeline
-
-    with lab.text.open(encoding="utf-8") as file:
-        split = [line.split() for line in islice(file, 1_000)]
-    model = KneserNeyInterpolated(3)
-    model.fit(*padded_everygram_pipeline(3, split))
-    return _rate(lambda: model.generate(PEER_TOKENS, random_seed=0), PEER_TOKENS)
