@@ -1,7 +1,7 @@
 """Tests are deterministic, and the fast run takes five minutes on two cores.
 
-hypothesis draws the same examples every time, and takes as long as it takes. `fast_run.toml` says how many cases of
-a costly test belong to the fast run; the others are marked `slow` (choose_fast.py writes it).
+hypothesis draws the same examples every time, and takes as long as it takes. `fast_run.toml` says what
+belongs to the fast run; the other tests are marked `slow` (choose_fast.py writes it).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 SHARING = ("tests/serve/", "tests/report/")
 """Folders of tests whose fixtures take seconds to make: one process runs all of them."""
 
-FAST_RUN: dict[str, int] = tomllib.loads((Path(__file__).parent / "fast_run.toml").read_text(encoding="utf-8"))
+FAST_RUN: dict[str, Any] = tomllib.loads((Path(__file__).parent / "fast_run.toml").read_text(encoding="utf-8"))
 
 settings.register_profile("chainrule", derandomize=True, deadline=None, database=None, max_examples=40)
 settings.load_profile("chainrule")
@@ -29,14 +29,17 @@ settings.load_profile("chainrule")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark cases that do not belong to the fast run as slow; those that do are spread evenly over all cases."""
+    """Mark tests that do not belong to the fast run as slow; cases that do are spread evenly over all cases."""
     cases = defaultdict(list)
+    slow_files = tuple(FAST_RUN["slow_files"])
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if name in FAST_RUN and not item.get_closest_marker("slow"):
+        if name.startswith(slow_files):
+            item.add_marker(pytest.mark.slow)
+        elif name in FAST_RUN["cases"] and not item.get_closest_marker("slow"):
             cases[name].append(item)
     for name, every in cases.items():
-        count = FAST_RUN[name]
+        count = FAST_RUN["cases"][name]
         kept = {len(every) * place // count for place in range(count)} if count else set()
         for place, item in enumerate(every):
             if place not in kept:
