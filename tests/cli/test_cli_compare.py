@@ -392,14 +392,17 @@ def test_the_best_model_and_the_frontiers_are_marked(run: Run, comparison: dict,
     by_bits = sorted((one for one in found.results if one.test.normalised), key=lambda one: one.test.bits_per_byte)
     assert found.best == by_bits[0]
     for cost in found.costs:
-        cheapest, frontier = float("inf"), set()
-        for one in by_bits:  # from the best on, each that costs less than all better ones
-            price = cost.of(one)
-            if price is not None and math.isfinite(one.test.bits_per_byte):
-                price *= -1 if cost.more_is_better else 1
-                if price < cheapest:
-                    cheapest = price
-                    frontier.add(one.name)
+        cheapest, last, frontier = float("inf"), None, set()
+        sign = -1 if cost.more_is_better else 1
+        points = [
+            (one.test.bits_per_byte, sign * price, one.name)
+            for one in by_bits
+            if math.isfinite(one.test.bits_per_byte) and (price := cost.of(one)) is not None
+        ]
+        for bits, price, name in sorted(points):  # from the best on, each that costs less than all better ones
+            if price < cheapest or (bits, price) == last:
+                cheapest, last = price, (bits, price)
+                frontier.add(name)
         assert found.frontier(cost.key) == frontier
 
 
